@@ -1,0 +1,79 @@
+// Decodes with a random encoder-decoder Transformer, as bench/peers/decode.py: every hypothesis has exactly --target tokens.
+#include <map>
+#include <span>
+#include <string>
+
+#include "bench_options.hpp"
+#include "eigenformer/generation/generate.hpp"
+#include "eigenformer/generation/packed_model.hpp"
+
+namespace ef = eigenformer;
+using ef::index_t;
+
+namespace {
+
+struct Flags {
+  ef::bench::ModelFlags model;
+  index_t sentences = 128;
+  index_t source = 16;
+  index_t target = 16;
+  index_t beam = 4;
+  index_t batch = 32;
+  ef::WeightFormat format = ef::WeightFormat::float32;
+};
+
+void decode(benchmark::State& state, const Flags& f) {
+  ef::RandomGenerator rng(1);
+  ef::Seq2SeqTransformer<float> model(f.model.model(0, true), rng);
+  std::vector<std::vector<std::int32_t>> sources;
+  for (index_t i = 0; i < f.sentences; ++i) sources.push_back(ef::bench::random_tokens(rng, f.source, f.model.vocab));
+  const ef::GenerationOptions options{
+      .beam_size = f.beam, .max_length = f.target, .min_length = f.target, .length_penalty = 0};
+  const auto packed = ef::pack_weights(model, f.format);
+  ef::release_packed_weights(model, *packed);
+  const auto ctx = ef::Context<float>::inference().with_packed_weights(packed);
+  const auto run = [&] {
+    index_t tokens = 0;
+    for (const auto& hypotheses : ef::generate(model, ctx, std::span<const std::vector<std::int32_t>>(sources), options,
+                                               {.batch_size = f.batch})) {
+      tokens += static_cast<index_t>(hypotheses.front().ids.size());
+    }
+    return tokens;
+  };
+  run();
+  index_t tokens = 0;
+  for (auto _ : state) tokens += run();
+  state.counters["target tokens/s"] = benchmark::Counter(static_cast<double>(tokens), benchmark::Counter::kIsRate);
+  state.counters["tokens"] = static_cast<double>(tokens) / static_cast<double>(state.iterations());
+  state.counters["peak MiB"] = ef::bench::peak_mib();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags f;
+  CLI::App app{"Decoding speed of the encoder-decoder Transformer"};
+  f.model.add_to(app);
+  app.add_option("--sentences", f.sentences, "source sentences")->capture_default_str();
+  app.add_option("--source", f.source, "source tokens of each")->capture_default_str();
+  app.add_option("--target,--length", f.target, "target tokens of each")->capture_default_str();
+  app.add_option("--beam", f.beam, "beam size; 1 is greedy")->capture_default_str();
+  app.add_option("--batch", f.batch, "sentences decoded together")->capture_default_str();
+  const std::map<std::string, ef::WeightFormat> formats = {{"float32", ef::WeightFormat::float32},
+                                                           {"bf16", ef::WeightFormat::bf16},
+                                                           {"int8", ef::WeightFormat::int8}};
+  app.add_option("--format", f.format, "float32, bf16 or int8 weights")->transform(CLI::CheckedTransformer(formats));
+  if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
+  try {
+    ef::Runtime::instance().set_threads(f.model.threads);
+    benchmark::RegisterBenchmark("decoding", [&](benchmark::State& s) { decode(s, f); })
+        ->Iterations(3)
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+    benchmark::RunSpecifiedBenchmarks();
+  } catch (const ef::Error& error) {
+    std::fprintf(stderr, "bench_decoding: error: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,52 @@
+# Targets beside eigenformer::eigenformer, made alike in this project and by find_package(eigenformer):
+#   eigenformer::io             headers that read and write models; there when nlohmann-json is
+#   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
+#   eigenformer::compiled       the heavy kernels, compiled once instead of in every file that uses them
+# Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp.
+include_guard(GLOBAL)
+
+find_package(nlohmann_json CONFIG QUIET)
+if(TARGET nlohmann_json::nlohmann_json)
+  add_library(eigenformer_io INTERFACE)
+  add_library(eigenformer::io ALIAS eigenformer_io)
+  target_link_libraries(eigenformer_io INTERFACE eigenformer::eigenformer nlohmann_json::nlohmann_json)
+else()
+  message(STATUS "eigenformer: nlohmann-json not found, so no eigenformer::io and nothing that reads or writes models "
+                 "(Debian and Ubuntu: nlohmann-json3-dev)")
+endif()
+
+find_path(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR sentencepiece_trainer.h)
+find_library(EIGENFORMER_SENTENCEPIECE_LIBRARY sentencepiece)
+find_library(EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
+mark_as_advanced(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR EIGENFORMER_SENTENCEPIECE_LIBRARY
+                 EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY)
+if(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR AND EIGENFORMER_SENTENCEPIECE_LIBRARY AND
+   EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY)
+  add_library(eigenformer_sentencepiece INTERFACE)
+  add_library(eigenformer::sentencepiece ALIAS eigenformer_sentencepiece)
+  target_include_directories(eigenformer_sentencepiece SYSTEM INTERFACE "${EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR}")
+  target_compile_definitions(eigenformer_sentencepiece INTERFACE EIGENFORMER_WITH_SENTENCEPIECE=1)
+  target_link_libraries(eigenformer_sentencepiece
+                        INTERFACE eigenformer::eigenformer "${EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY}"
+                                  "${EIGENFORMER_SENTENCEPIECE_LIBRARY}")
+else()
+  message(STATUS "eigenformer: SentencePiece not found, so no eigenformer::sentencepiece and no subword tokenizer "
+                 "(Debian and Ubuntu: libsentencepiece-dev)")
+endif()
+
+# Built only when something links it, with the flags of the project that does.
+file(GLOB_RECURSE _eigenformer_inl CONFIGURE_DEPENDS RELATIVE "${EIGENFORMER_INCLUDE_DIR}"
+     "${EIGENFORMER_INCLUDE_DIR}/eigenformer/*-inl.hpp")
+list(SORT _eigenformer_inl)
+list(TRANSFORM _eigenformer_inl REPLACE "(.+)" "#include \"\\1\"\n")
+list(JOIN _eigenformer_inl "" _eigenformer_inl)
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/eigenformer-compiled/eigenformer_definitions.hpp"
+     CONTENT "${_eigenformer_inl}" @ONLY)
+unset(_eigenformer_inl)
+add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/compiled.cpp")
+add_library(eigenformer::compiled ALIAS eigenformer_compiled)
+target_include_directories(eigenformer_compiled PRIVATE "${CMAKE_BINARY_DIR}/eigenformer-compiled")
+target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
+target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
+# Kernels are worth full optimisation in every build type.
+target_compile_options(eigenformer_compiled PRIVATE "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-O3>")

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/tensor.hpp"
+#include "eigenformer/data/utf8.hpp"
+
+namespace translator {
+
+/// Columns that a text takes on a terminal, for letters of one column each.
+inline std::size_t columns(const std::string& text) { return eigenformer::split_code_points(text).size(); }
+
+/// Draws attention weights (rows, columns), each in 0 to 1, as shades with words as labels: one line for each row, its word
+/// to the left, and the words of the columns above.
+inline std::string draw_attention(const eigenformer::Tensor<float>& weights, std::span<const std::string> row_words,
+                                  std::span<const std::string> column_words) {
+  static constexpr std::array shades = {" ", "░", "▒", "▓", "█"};
+  std::size_t label = 0;
+  for (const std::string& word : row_words) label = std::max(label, columns(word));
+  const auto pad = [](std::size_t n) { return std::string(n, ' '); };
+  std::string text = pad(label);
+  for (const std::string& word : column_words) text += "  " + word;
+  text += '\n';
+  const float* weight = weights.data();
+  for (const std::string& word : row_words) {
+    text += pad(label - columns(word)) + word;
+    for (const std::string& column : column_words) {
+      // Shades from 5 %, in steps that the eye tells apart.
+      const float w = *weight++;
+      const std::size_t shade = w < 0.05f ? 0 : w < 0.2f ? 1 : w < 0.45f ? 2 : w < 0.7f ? 3 : 4;
+      text += "  ";
+      for (std::size_t i = 0; i < columns(column); ++i) text += shades[shade];
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace translator

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+/// The subcommands. Each adds itself to the program and stores what to do in `run` when it was chosen; that returns the
+/// exit code, or throws for main() to say why.
+namespace translator {
+
+using Run = std::function<int()>;
+
+void add_demo(CLI::App& app, Run& run);
+void add_train(CLI::App& app, Run& run);
+void add_translate(CLI::App& app, Run& run);
+void add_evaluate(CLI::App& app, Run& run);
+void add_inspect(CLI::App& app, Run& run);
+
+}  // namespace translator

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "sentence_translator.hpp"
+
+namespace translator {
+
+/// The options that translate and evaluate have in common.
+struct DecodingCommand {
+  std::string folder;
+  DecodingOptions decoding;
+  int threads = 0;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--model", folder, "folder of the model")->required();
+    app.add_option("--beam", decoding.beam, "hypotheses kept for each sentence; 1: greedy")->capture_default_str();
+    app.add_option("--max-length", decoding.max_length, "tokens of a translation at most")->capture_default_str();
+    app.add_option("--length-penalty", decoding.length_penalty,
+                   "scores are divided by ((5 + length) / 6) to this power; higher: longer sentences")
+        ->capture_default_str();
+    app.add_option("--batch-size", decoding.batch_size, "sentences that are translated together")->capture_default_str();
+    app.add_option("--threads", threads, "threads; 0: as many as there are cores")->capture_default_str();
+  }
+
+  void set_threads() const {
+    if (threads != 0) ef::Runtime::instance().set_threads(threads);
+  }
+};
+
+}  // namespace translator

@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention_map.hpp"
+#include "commands.hpp"
+#include "eigenformer/metrics/accuracy.hpp"
+#include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/train/trainer.hpp"
+#include "grammar.hpp"
+#include "sentence_translator.hpp"
+#include "terminal_progress.hpp"
+
+namespace translator {
+
+namespace {
+
+struct DemoCommand {
+  ef::index_t pairs = 30000;
+  ef::index_t test_pairs = 1000;
+  ef::index_t epochs = 12;
+  ef::index_t shown = 8;
+  double max_seconds = 50;
+  double learning_rate = 3e-3;
+  ef::index_t d_model = 96;
+  ef::index_t heads = 4;
+  ef::index_t layers = 2;
+  ef::index_t ff = 256;
+  ef::index_t batch_tokens = 1500;
+  double dropout = 0;
+  double smoothing = 0;
+  std::uint64_t seed = 1;
+  int threads = 0;
+  std::string save;
+};
+
+class DemoSink final : public ef::TrainingSink {
+ public:
+  explicit DemoSink(TerminalProgress& progress) : progress_(progress) {}
+  void on_step(const ef::StepReport& report) override { progress_.step(report); }
+  void on_notice(const std::string& text) override { progress_.say(text); }
+
+ private:
+  TerminalProgress& progress_;
+};
+
+/// The mean over the heads of how much each target word, as the model would write it, looks at each source word, in the
+/// decoder's last layer.
+std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
+                          const std::string& source, const std::string& target) {
+  const auto ctx = ef::Context<float>::inference();
+  std::vector<std::int32_t> source_ids = tokenizers.source->encode(source);
+  std::vector<std::int32_t> target_ids = tokenizers.target->encode(target);
+  const auto words = [](const ef::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+    std::vector<std::string> shown;
+    for (const std::int32_t id : ids) shown.push_back(tokenizer.decode(std::span(&id, 1)));
+    shown.emplace_back("(end)");
+    return shown;
+  };
+  const std::vector<std::string> source_words = words(*tokenizers.source, source_ids);
+  const std::vector<std::string> target_words = words(*tokenizers.target, target_ids);
+  source_ids.push_back(ef::Vocabulary::end_id);
+  target_ids.insert(target_ids.begin(), ef::Vocabulary::begin_id);
+
+  const auto tokens = [](const std::vector<std::int32_t>& ids) {
+    return ef::Tensor<std::int32_t>::from({static_cast<ef::index_t>(ids.size())}, ids);
+  };
+  const auto layout = [](const std::vector<std::int32_t>& ids) {
+    return ef::SequenceLayout::packed({static_cast<ef::index_t>(ids.size())});
+  };
+  const ef::Memory<float> memory(model.encode(ctx, tokens(source_ids), layout(source_ids)), layout(source_ids));
+  ef::DecoderMaps<float> maps;
+  (void)model.decode(ctx, tokens(target_ids), layout(target_ids), memory, {}, &maps);
+  const ef::Tensor<float>& heads = maps.memory.back().value();  // (1, H, Lt, Ls)
+  const ef::index_t count = heads.dim(1), size = heads.dim(2) * heads.dim(3);
+  ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(2), heads.dim(3)});
+  for (ef::index_t h = 0; h < count; ++h) {
+    for (ef::index_t i = 0; i < size; ++i) mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
+  }
+  return draw_attention(mean, target_words, source_words);
+}
+
+int demo(const DemoCommand& command) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  if (command.threads != 0) ef::Runtime::instance().set_threads(command.threads);
+
+  const GrammarCorpus corpus = make_grammar_corpus(command.pairs, command.test_pairs, command.seed);
+  const ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = "word", .vocabulary_size = 8000, .joint = false}, corpus.train);
+  const ef::EncodedCorpus training_set = ef::encode_corpus(corpus.train, *tokenizers.source, *tokenizers.target);
+  ef::RandomGenerator rng(command.seed);
+  ef::Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
+                                       .target_vocab_size = tokenizers.target->vocabulary_size(),
+                                       .d_model = command.d_model,
+                                       .num_heads = command.heads,
+                                       .num_encoder_layers = command.layers,
+                                       .num_decoder_layers = command.layers,
+                                       .dim_feedforward = command.ff,
+                                       .dropout = command.dropout,
+                                       .norm_first = true,
+                                       .tying = ef::Tying::target},
+                                      rng);
+  std::printf("Learning German from %lld English sentences and their translations, from nothing: %lld parameters, "
+              "%lld and %lld words, %d threads.\n",
+              static_cast<long long>(training_set.size()), static_cast<long long>(ef::count_parameters(model)),
+              static_cast<long long>(tokenizers.source->vocabulary_size()),
+              static_cast<long long>(tokenizers.target->vocabulary_size()), ef::Runtime::instance().threads());
+  std::fflush(stdout);
+
+  {
+    TerminalProgress progress(5);
+    DemoSink sink(progress);
+    ef::Trainer<float> trainer(model, training_set, nullptr,
+                               {.epochs = command.epochs,
+                                .max_minutes = (command.max_seconds - seconds()) / 60,
+                                .batch_tokens = command.batch_tokens,
+                                .learning_rate = command.learning_rate,
+                                .warmup = 100,
+                                .schedule = ef::ScheduleKind::cosine,
+                                .label_smoothing = command.smoothing,
+                                .validate_every = 1 << 30,
+                                .seed = command.seed},
+                               sink);
+    trainer.run();
+  }
+  const double trained = seconds();
+
+  const SentenceTranslator translator(model, tokenizers, 64, {.beam = 1, .max_length = 40});
+  const std::vector<std::string> translations = translator(corpus.held_out.source);
+  std::printf("\nSentences it has never seen:\n");
+  const auto shown = static_cast<std::size_t>(std::min(command.shown, corpus.held_out.size()));
+  for (std::size_t i = 0; i < shown; ++i) {
+    const bool right = translations[i] == corpus.held_out.target[i];
+    std::printf("\n  English    %s\n  German     %s\n  reference  %s%s\n", corpus.held_out.source[i].c_str(), translations[i].c_str(),
+                corpus.held_out.target[i].c_str(), right ? "" : "   <- differs");
+  }
+
+  // A sentence that fits a terminal: six to eight words.
+  std::size_t pick = 0;
+  while (pick + 1 < translations.size() && !(std::count(corpus.held_out.source[pick].begin(), corpus.held_out.source[pick].end(), ' ') == 6 &&
+                                             translations[pick] == corpus.held_out.target[pick])) {
+    ++pick;
+  }
+  std::printf("\nWhere the decoder's last layer looks (rows: German, columns: English):\n\n%s",
+              attention_map(model, tokenizers, corpus.held_out.source[pick], translations[pick]).c_str());
+
+  const ef::Accuracy exact = ef::exact_match(translations, corpus.held_out.target);
+  std::printf("\nOn %zu held-out sentences:\nexact match: %.1f %%\n%s\n", translations.size(), 100 * exact.rate(),
+              ef::corpus_bleu(translations, corpus.held_out.target).str().c_str());
+  std::printf("%s\n%.1f s in all, %.1f s until trained\n", ef::bleu_signature().c_str(), seconds(), trained);
+  return 0;
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("demo", "Trains on built-in sentences for less than a minute, then shows what was learnt");
+  auto command = std::make_shared<DemoCommand>();
+  sub->add_option("--pairs", command->pairs, "sentence pairs to learn from")->capture_default_str();
+  sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();
+  sub->add_option("--epochs", command->epochs, "passes over them at most")->capture_default_str();
+  sub->add_option("--max-seconds", command->max_seconds, "seconds until training ends at the latest")->capture_default_str();
+  sub->add_option("--show", command->shown, "translations to show")->capture_default_str();
+  sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
+  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")->capture_default_str();
+  sub->add_option("--learning-rate", command->learning_rate, "")->capture_default_str();
+  sub->add_option("--d-model", command->d_model, "")->capture_default_str();
+  sub->add_option("--heads", command->heads, "")->capture_default_str();
+  sub->add_option("--layers", command->layers, "")->capture_default_str();
+  sub->add_option("--ff", command->ff, "")->capture_default_str();
+  sub->add_option("--batch-tokens", command->batch_tokens, "")->capture_default_str();
+  sub->add_option("--dropout", command->dropout, "")->capture_default_str();
+  sub->add_option("--smoothing", command->smoothing, "")->capture_default_str();
+  sub->callback([&run, command] { run = [command] { return demo(*command); }; });
+}
+
+}  // namespace translator

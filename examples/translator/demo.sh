@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the translator and shows it: it learns a small language from nothing and translates.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+bash cmake/install_packages.sh build translator
+if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "Building build/release/bin/translator (a minute or two the first time) ..."
+if ! { cmake --preset release && cmake --build build/release --target translator --parallel "$(nproc)"; } \
+  >"$log" 2>&1 </dev/null; then
+  cat "$log" >&2
+  exit 1
+fi
+build/release/bin/translator demo "$@"

@@ -1,0 +1,86 @@
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "decoding_options.hpp"
+#include "eigenformer/data/corpus.hpp"
+#include "eigenformer/io/atomic_file.hpp"
+#include "eigenformer/metrics/accuracy.hpp"
+#include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/metrics/chrf.hpp"
+#include "eigenformer/train/loss.hpp"
+
+namespace translator {
+
+namespace {
+
+struct EvaluateCommand : DecodingCommand {
+  std::string source, reference, output;
+};
+
+/// exp of the mean loss of the references, for the pairs that have words on both sides; 0 when there is none.
+double reference_perplexity(const ef::TranslationModel<float>& loaded, const std::vector<std::string>& sources,
+                            const std::vector<std::string>& references) {
+  ef::EncodedCorpus corpus;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto s = loaded.tokenizers.source->encode(sources[i]);
+    const auto t = loaded.tokenizers.target->encode(references[i]);
+    if (s.empty() || t.empty()) continue;
+    corpus.source.push_back(s);
+    corpus.target.push_back(t);
+  }
+  return corpus.size() == 0 ? 0 : std::exp(ef::corpus_loss(loaded.model, corpus));
+}
+
+int evaluate(const EvaluateCommand& command) {
+  command.set_threads();
+  const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description.model.max_length, command.decoding);
+  const std::vector<std::string> sources = ef::read_lines(command.source);
+  const std::vector<std::string> references = ef::read_lines(command.reference);
+  if (sources.size() != references.size()) {
+    throw ef::IoError("evaluate", "'" + command.source + "' has " + std::to_string(sources.size()) + " lines and '" +
+                                      command.reference + "' has " + std::to_string(references.size()) +
+                                      ", expected equal numbers");
+  }
+  if (sources.empty()) throw ef::IoError("evaluate", "'" + command.source + "' is empty, expected at least one sentence");
+
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<std::string> translations = translator(sources);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!command.output.empty()) {
+    std::string text;
+    for (const std::string& line : translations) (text += line) += '\n';
+    ef::write_file(command.output, text);
+  }
+  const ef::BleuScore bleu = ef::corpus_bleu(translations, references);
+  const ef::Accuracy exact = ef::exact_match(translations, references);
+  std::printf("%s\n%s\n", bleu.str().c_str(), ef::bleu_signature().c_str());
+  std::printf("chrF2 = %.2f\n%s\n", ef::corpus_chrf(translations, references), ef::chrf_signature().c_str());
+  std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(), static_cast<long long>(exact.correct),
+              static_cast<long long>(exact.total));
+  if (const double perplexity = reference_perplexity(loaded, sources, references); perplexity > 0) {
+    std::printf("perplexity of the references: %.3f a token\n", perplexity);
+  }
+  std::fprintf(stderr, "%zu sentences in %.1f s, %.1f sentences/s, beam %lld\n", sources.size(), seconds,
+               static_cast<double>(sources.size()) / seconds, static_cast<long long>(command.decoding.beam));
+  return 0;
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("evaluate", "Translates a file and scores it against a reference: BLEU, chrF, exact match");
+  auto command = std::make_shared<EvaluateCommand>();
+  command->add_to(*sub);
+  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
+  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  sub->add_option("--output", command->output, "file for the translations");
+  sub->callback([&run, command] { run = [command] { return evaluate(*command); }; });
+}
+
+}  // namespace translator

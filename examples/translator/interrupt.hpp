@@ -1,0 +1,61 @@
+#pragma once
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <cstdio>
+#include <stop_token>
+#include <thread>
+
+namespace translator {
+
+/// The exit code of a training that was interrupted and saved, as shells have it for SIGINT.
+inline constexpr int interrupted_exit_code = 130;
+
+/// Turns the first SIGINT (Ctrl-C) or SIGTERM into a stop request; the second ends the program at once, which harms no
+/// file since all are written under temporary names.
+///
+/// The signals are blocked in this thread and those it starts from now on, and taken by a thread of their own, so that no
+/// code runs inside a signal handler. Make it before any other thread.
+class InterruptWatcher {
+ public:
+  InterruptWatcher() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+    thread_ = std::thread([this] { watch(); });
+  }
+  ~InterruptWatcher() {
+    over_ = true;
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  InterruptWatcher(const InterruptWatcher&) = delete;
+  InterruptWatcher& operator=(const InterruptWatcher&) = delete;
+
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  void watch() {
+    const timespec a_moment{0, 50'000'000};
+    while (!over_) {
+      if (sigtimedwait(&signals_, nullptr, &a_moment) < 0) continue;
+      if (stop_.stop_requested()) _exit(interrupted_exit_code);
+      stop_.request_stop();
+      std::fputs("\ninterrupted: finishing this update, then saving; once more ends at once\n", stderr);
+    }
+  }
+
+  sigset_t signals_{};
+  sigset_t before_{};
+  std::stop_source stop_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+}  // namespace translator

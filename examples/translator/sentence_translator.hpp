@@ -1,0 +1,77 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/generate.hpp"
+#include "eigenformer/io/translation_model.hpp"
+
+namespace translator {
+
+namespace ef = eigenformer;
+
+/// How sentences are translated.
+struct DecodingOptions {
+  ef::index_t beam = 4;
+  ef::index_t max_length = 256;
+  double length_penalty = 1.0;
+  ef::index_t batch_size = 32;
+};
+
+/// Translates text with a model: tokenize, search, put together again.
+class SentenceTranslator {
+ public:
+  SentenceTranslator(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
+                     ef::index_t max_source_length, const DecodingOptions& options)
+      : model_(model), tokenizers_(tokenizers), max_source_length_(max_source_length) {
+    search_.beam_size = options.beam;
+    search_.max_length = options.max_length;
+    search_.length_penalty = options.length_penalty;
+    search_.begin_id = ef::Vocabulary::begin_id;
+    search_.end_id = ef::Vocabulary::end_id;
+    search_.forbidden_ids = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id, ef::Vocabulary::begin_id};
+    search_.validate();
+    if (options.batch_size < 1) {
+      throw ef::ValueError("generation", "batch_size is " + std::to_string(options.batch_size) + ", must be at least 1");
+    }
+    batching_.batch_size = options.batch_size;
+  }
+
+  /// One translation for each line, empty for a line without a word. The numbers of lines that were cut because they have
+  /// too many tokens are added to `cut`, if given.
+  std::vector<std::string> operator()(std::span<const std::string> lines, std::vector<std::size_t>* cut = nullptr) const {
+    std::vector<std::vector<std::int32_t>> sources;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::vector<std::int32_t> ids = tokenizers_.source->encode(lines[i]);
+      if (ids.empty()) continue;
+      if (static_cast<ef::index_t>(ids.size()) > max_source_length_) {
+        ids.resize(static_cast<std::size_t>(max_source_length_));
+        if (cut != nullptr) cut->push_back(i);
+      }
+      ids.push_back(ef::Vocabulary::end_id);
+      sources.push_back(std::move(ids));
+      places.push_back(i);
+    }
+    const auto found = ef::generate(model_, ef::Context<float>::inference(),
+                                    std::span<const std::vector<std::int32_t>>(sources), search_, batching_);
+    std::vector<std::string> translations(lines.size());
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      translations[places[k]] = tokenizers_.target->decode(found[k].front().ids);
+    }
+    return translations;
+  }
+
+ private:
+  const ef::Seq2SeqTransformer<float>& model_;
+  const ef::TokenizerPair& tokenizers_;
+  ef::index_t max_source_length_;
+  ef::GenerationOptions search_;
+  ef::BatchGenerationOptions batching_;
+};
+
+}  // namespace translator

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "eigenformer/io/options_json.hpp"
+#include "eigenformer/train/options.hpp"
+
+namespace eigenformer::detail {
+template <>
+struct EnumNames<ScheduleKind> {
+  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine", "noam"};
+};
+}  // namespace eigenformer::detail
+
+namespace translator {
+
+namespace ef = eigenformer;
+
+/// What `translator train` is told, except for the model folder and how to treat what is in it. The list in
+/// visit_options() is the only one: the command line, options.json and --resume follow from it.
+struct TrainSettings {
+  std::string source, target, tsv;
+  std::string valid_source, valid_target;
+  std::string tokenizer = "subword";
+  ef::index_t vocab_size = 8000;
+  bool separate_vocab = false;
+  ef::index_t max_length = 256;
+  ef::index_t d_model = 256;
+  ef::index_t heads = 8;
+  ef::index_t layers = 3;
+  ef::index_t ff = 1024;
+  double dropout = 0.1;
+  bool pre_norm = false;
+  std::string tie = "auto";
+  bool bf16 = false;
+  ef::TrainingOptions training{};
+
+  ef::Seq2SeqOptions model(ef::index_t source_size, ef::index_t target_size) const;
+  void validate() const;
+};
+
+/// Whether an option may change when a training goes on.
+enum class Change { free, never };
+
+/// Calls visit(name, field, change, help) for every option.
+void visit_train_options(auto& s, auto&& visit) {
+  auto& t = s.training;
+  visit("source", s.source, Change::free, "sentences to translate from, one a line");
+  visit("target", s.target, Change::free, "their translations, line by line");
+  visit("tsv", s.tsv, Change::free, "in place of both: one file of source, tab, target");
+  visit("valid_source", s.valid_source, Change::free, "sentences to validate on; else 1 % of the pairs is held out");
+  visit("valid_target", s.valid_target, Change::free, "their translations");
+  visit("tokenizer", s.tokenizer, Change::never, "char, word or subword");
+  visit("vocab_size", s.vocab_size, Change::never, "entries of a vocabulary at most");
+  visit("separate_vocab", s.separate_vocab, Change::never, "a vocabulary for each language, not one for both");
+  visit("max_length", s.max_length, Change::never, "pairs with more tokens on one side are left out");
+  visit("d_model", s.d_model, Change::never, "width of the model");
+  visit("heads", s.heads, Change::never, "attention heads");
+  visit("layers", s.layers, Change::never, "layers of the encoder, and of the decoder");
+  visit("ff", s.ff, Change::never, "width inside the feed-forward networks");
+  visit("dropout", s.dropout, Change::never, "dropout rate");
+  visit("pre_norm", s.pre_norm, Change::never, "layer norm before each sub-layer, not after");
+  visit("tie", s.tie, Change::never, "embeddings that are one matrix: none, target (with the projection), all, or auto");
+  visit("bf16", s.bf16, Change::free, "matrix products of bfloat16 numbers with float sums");
+  visit("batch_tokens", t.batch_tokens, Change::never, "target tokens of a batch");
+  visit("accumulate", t.accumulate, Change::never, "batches of an update");
+  visit("epochs", t.epochs, Change::free, "passes over the corpus at most");
+  visit("max_steps", t.max_steps, Change::free, "updates at most; 0: no limit");
+  visit("max_minutes", t.max_minutes, Change::free, "minutes at most, of this run; 0: no limit");
+  visit("learning_rate", t.learning_rate, Change::free, "learning rate at the end of the warm-up");
+  visit("warmup", t.warmup, Change::free, "updates of linear warm-up");
+  visit("schedule", t.schedule, Change::free, "then: inverse-sqrt, cosine, constant or noam");
+  visit("weight_decay", t.weight_decay, Change::free, "decoupled weight decay (AdamW)");
+  visit("clip", t.clip_norm, Change::free, "norm of the gradients at most; 0: no limit");
+  visit("label_smoothing", t.label_smoothing, Change::free, "label smoothing");
+  visit("validate_every", t.validate_every, Change::free, "updates between validations; 0: after each epoch");
+  visit("patience", t.patience, Change::free, "end after so many validations without a better one; 0: never");
+  visit("average_last", t.average_last, Change::free, "average the weights of the last so many validations at the end");
+  visit("seed", t.seed, Change::never, "seed of weights, batches and dropout");
+}
+
+void visit_options(auto& s, auto&& visit)
+  requires std::same_as<std::remove_cvref_t<decltype(s)>, TrainSettings>
+{
+  visit_train_options(s, [&](const char* name, auto& field, Change, const char*) { visit(name, field); });
+}
+
+/// Adds all options to a command; what is given there goes into `settings`.
+void add_options(CLI::App& command, TrainSettings& settings);
+
+/// The settings of a training that goes on: those it was started with, `saved`, and on top what the command line says.
+/// Throws ValueError for what cannot change.
+TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& given, const nlohmann::json& saved);
+
+}  // namespace translator

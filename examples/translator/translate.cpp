@@ -1,0 +1,106 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "decoding_options.hpp"
+#include "eigenformer/io/atomic_file.hpp"
+#include "line_reader.hpp"
+
+namespace translator {
+
+namespace {
+
+struct TranslateCommand : DecodingCommand {
+  std::string input, output;
+};
+
+/// Takes translations: to stdout line by line, or to a file that appears when all is done.
+class Output {
+ public:
+  explicit Output(const std::string& path) {
+    if (path.empty()) return;
+    std::error_code ignored;
+    const auto status = std::filesystem::status(path, ignored);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+      stream_ = std::fopen(path.c_str(), "wb");  // a device or a pipe
+      if (stream_ == nullptr) refuse();
+    } else {
+      file_.emplace(path);
+    }
+  }
+  ~Output() {
+    if (stream_ != stdout && stream_ != nullptr) std::fclose(stream_);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void write(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) (text += line) += '\n';
+    if (file_) {
+      file_->write(text);
+    } else if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size() || std::fflush(stream_) != 0) {
+      refuse();
+    }
+  }
+
+  void finish() {
+    if (file_) file_->commit();
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw ef::IoError("translate", "cannot write the translations: " + ef::detail::errno_text(errno));
+  }
+
+  std::FILE* stream_ = stdout;
+  std::optional<ef::AtomicFile> file_;
+};
+
+int translate(const TranslateCommand& command) {
+  command.set_threads();
+  const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
+  const ef::index_t max_source = loaded.description.model.max_length;
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, max_source, command.decoding);
+  LineReader reader(command.input);
+  Output output(command.output);
+  const auto most = static_cast<std::size_t>(command.decoding.batch_size) * 32;
+  std::size_t before = 0;  // lines of earlier chunks
+  for (std::vector<std::string> lines; !(lines = reader.chunk(most)).empty(); before += lines.size()) {
+    if (before == 0 && lines[0].rfind("\xEF\xBB\xBF", 0) == 0) lines[0].erase(0, 3);  // byte order mark
+    std::string problem;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto bad = ef::find_invalid_utf8(lines[i]);
+      if (!bad) continue;
+      problem = "invalid UTF-8 in line " + std::to_string(before + i + 1) + " of " + reader.name() + ", at byte " +
+                std::to_string(*bad + 1) + " of the line";
+      lines.resize(i);
+    }
+    std::vector<std::size_t> cut;
+    output.write(translator(lines, &cut));
+    for (const std::size_t i : cut) {
+      std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n", before + i + 1,
+                   static_cast<long long>(max_source));
+    }
+    if (!problem.empty()) throw ef::IoError("translate", problem + "; the lines before it were translated");
+  }
+  output.finish();
+  return 0;
+}
+
+}  // namespace
+
+void add_translate(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("translate", "Translates lines of text: one output line for each input line");
+  auto command = std::make_shared<TranslateCommand>();
+  command->add_to(*sub);
+  sub->add_option("--input", command->input, "file to translate; else standard input");
+  sub->add_option("--output", command->output, "file for the translations; else standard output");
+  sub->callback([&run, command] { run = [command] { return translate(*command); }; });
+}
+
+}  // namespace translator

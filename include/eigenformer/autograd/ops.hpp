@@ -1,0 +1,16 @@
+#pragma once
+
+#include "eigenformer/autograd/ops/activation.hpp"
+#include "eigenformer/autograd/ops/arithmetic.hpp"
+#include "eigenformer/autograd/ops/attention.hpp"
+#include "eigenformer/autograd/ops/compare.hpp"
+#include "eigenformer/autograd/ops/dropout.hpp"
+#include "eigenformer/autograd/ops/embedding.hpp"
+#include "eigenformer/autograd/ops/gather.hpp"
+#include "eigenformer/autograd/ops/layer_norm.hpp"
+#include "eigenformer/autograd/ops/linear.hpp"
+#include "eigenformer/autograd/ops/loss.hpp"
+#include "eigenformer/autograd/ops/matmul.hpp"
+#include "eigenformer/autograd/ops/reduce.hpp"
+#include "eigenformer/autograd/ops/shape.hpp"
+#include "eigenformer/autograd/ops/softmax.hpp"

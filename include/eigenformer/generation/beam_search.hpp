@@ -1,0 +1,166 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/incremental_decoder.hpp"
+#include "eigenformer/generation/options.hpp"
+#include "eigenformer/kernels/top_k.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// The search for one sentence: hypotheses still growing, and those that have ended.
+struct SentenceSearch {
+  index_t input = 0;
+  std::vector<Hypothesis> growing;   // the best first
+  std::vector<Hypothesis> finished;  // the best first
+
+  void finish(Hypothesis h, index_t length, const GenerationOptions& options, bool ended) {
+    h.score = h.log_probability / length_penalty(length, options.length_penalty);
+    h.finished = ended;
+    const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
+    finished.insert(std::upper_bound(finished.begin(), finished.end(), h, better), std::move(h));
+  }
+
+  // Without a length penalty scores only fall, so the best finished one may be final while others still grow. With one,
+  // a longer hypothesis may overtake, and the search goes on until a beam's worth has ended.
+  bool done(const GenerationOptions& options) const {
+    if (growing.empty()) return true;
+    if (static_cast<index_t>(finished.size()) >= options.beam_size) return true;
+    if (options.length_penalty != 0 || static_cast<index_t>(finished.size()) < options.num_hypotheses) return false;
+    return finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >= growing.front().log_probability;
+  }
+
+  // Ended hypotheses come before those that max_length cut off.
+  std::vector<Hypothesis> result(index_t length, const GenerationOptions& options) && {
+    std::vector<Hypothesis> best = std::move(finished);
+    SentenceSearch rest;
+    if (static_cast<index_t>(best.size()) < options.num_hypotheses) {
+      for (Hypothesis& h : growing) rest.finish(std::move(h), length, options, false);
+      std::move(rest.finished.begin(), rest.finished.end(), std::back_inserter(best));
+    }
+    if (static_cast<index_t>(best.size()) > options.num_hypotheses) {
+      best.resize(static_cast<std::size_t>(options.num_hypotheses));
+    }
+    return best;
+  }
+};
+
+// One way to go on: hypothesis `parent` of the sentence with one more token.
+struct Continuation {
+  double log_probability;
+  std::size_t parent;
+  std::int32_t id;
+};
+
+}  // namespace detail
+
+/// Finds the best target sentences for encoded sources, all at once, with a key/value cache.
+///
+/// A sentence gets the same result alone and in any batch. Beam size 1 is greedy search. Returns, for each sequence of
+/// memory, options.num_hypotheses sentences or as many as there are, the best first. Throws ValueError for impossible
+/// options. Wu et al. 2016, section 7.
+template <class T>
+std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
+                                                 const Memory<T>& memory, const GenerationOptions& options) {
+  options.validate();
+  const index_t batch = memory.layout.batch();
+  const index_t vocabulary = model.options.target_size();
+  for (const std::int32_t id : {options.begin_id, options.end_id}) {
+    if (id < 0 || id >= vocabulary) {
+      throw ValueError("generation", "begin_id and end_id must be below the vocabulary's size " +
+                                         std::to_string(vocabulary) + ", one is " + std::to_string(id));
+    }
+  }
+  std::vector<std::vector<Hypothesis>> results(static_cast<std::size_t>(batch));
+  std::vector<detail::SentenceSearch> searches(static_cast<std::size_t>(batch));
+  for (index_t b = 0; b < batch; ++b) {
+    searches[static_cast<std::size_t>(b)].input = b;
+    searches[static_cast<std::size_t>(b)].growing.emplace_back();
+  }
+  if (batch == 0) return results;
+
+  IncrementalDecoder<T> decoder(model, ctx, memory);
+  Tensor<std::int32_t> ids = Tensor<std::int32_t>::full(Shape{batch}, options.begin_id);
+  // Of 2 beams' worth of continuations at most half end; forbidden ones and a premature end are passed over.
+  const index_t wanted = 2 * options.beam_size;
+  const index_t k = std::min(vocabulary, wanted + static_cast<index_t>(options.forbidden_ids.size()) + 1);
+  std::vector<T> values;
+  std::vector<std::int32_t> best_ids;
+  std::vector<detail::Continuation> continuations;
+  std::vector<std::int32_t> parents, next_ids;
+
+  for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
+    const Var<T> logits = model.logits(ctx, decoder.step(ids));
+    const index_t rows = logits.dim(0);
+    values.resize(static_cast<std::size_t>(rows * k));
+    best_ids.resize(values.size());
+    kernels::log_softmax_top_k<T>(logits.value().data(), vocabulary, rows, vocabulary, k, values.data(), best_ids.data());
+
+    parents.clear();
+    next_ids.clear();
+    std::size_t row = 0;
+    for (detail::SentenceSearch& search : searches) {
+      continuations.clear();
+      const std::size_t first_row = row;
+      for (std::size_t h = 0; h < search.growing.size(); ++h, ++row) {
+        for (std::size_t i = row * static_cast<std::size_t>(k); i < (row + 1) * static_cast<std::size_t>(k); ++i) {
+          const std::int32_t id = best_ids[i];
+          const bool forbidden = std::find(options.forbidden_ids.begin(), options.forbidden_ids.end(), id) !=
+                                     options.forbidden_ids.end() ||
+                                 (id == options.end_id && t < options.min_length);
+          if (!forbidden) {
+            continuations.push_back({search.growing[h].log_probability + static_cast<double>(values[i]), h, id});
+          }
+        }
+      }
+      const std::size_t kept = std::min<std::size_t>(continuations.size(), static_cast<std::size_t>(wanted));
+      std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
+                        continuations.end(), [](const auto& a, const auto& b) {
+                          if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+                          return a.parent != b.parent ? a.parent < b.parent : a.id < b.id;
+                        });
+      std::vector<Hypothesis> next;
+      const std::size_t parents_before = parents.size();
+      for (std::size_t i = 0; i < kept && static_cast<index_t>(next.size()) < options.beam_size; ++i) {
+        const detail::Continuation& c = continuations[i];
+        Hypothesis h = search.growing[c.parent];
+        h.log_probability = c.log_probability;
+        if (c.id == options.end_id) {
+          // An end outside the beam would not have survived as a hypothesis either.
+          if (static_cast<index_t>(i) < options.beam_size) search.finish(std::move(h), t + 1, options, true);
+          continue;
+        }
+        h.ids.push_back(c.id);
+        next.push_back(std::move(h));
+        parents.push_back(static_cast<std::int32_t>(first_row + c.parent));
+        next_ids.push_back(c.id);
+      }
+      search.growing = std::move(next);
+      if (search.done(options)) {
+        parents.resize(parents_before);
+        next_ids.resize(parents_before);
+        results[static_cast<std::size_t>(search.input)] = std::move(search).result(t + 1, options);
+        search.input = -1;
+      }
+    }
+    std::erase_if(searches, [](const detail::SentenceSearch& s) { return s.input < 0; });
+    if (searches.empty() || t + 1 == options.max_length) break;
+    decoder.reorder(parents);
+    ids = Tensor<std::int32_t>::from(Shape{static_cast<index_t>(next_ids.size())}, next_ids);
+  }
+  for (detail::SentenceSearch& search : searches) {
+    results[static_cast<std::size_t>(search.input)] = std::move(search).result(options.max_length, options);
+  }
+  return results;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "eigenformer/nn/seq2seq_options.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// The words that stand for an enum's values in a file, in the order of the values.
+template <class E>
+struct EnumNames;
+template <>
+struct EnumNames<Activation> {
+  static constexpr std::array names = {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
+};
+template <>
+struct EnumNames<LayerNormFormula> {
+  static constexpr std::array names = {"pytorch", "teaching"};
+};
+template <>
+struct EnumNames<Tying> {
+  static constexpr std::array names = {"none", "target", "all"};
+};
+template <>
+struct EnumNames<Positions> {
+  static constexpr std::array names = {"sinusoidal", "learned"};
+};
+template <>
+struct EnumNames<SinusoidOrder> {
+  static constexpr std::array names = {"interleaved", "concatenated"};
+};
+template <>
+struct EnumNames<SinusoidExponent> {
+  static constexpr std::array names = {"paper", "tensor2tensor"};
+};
+
+template <class X>
+nlohmann::json option_to_json(const X& x) {
+  if constexpr (std::is_enum_v<X>) {
+    return EnumNames<X>::names[static_cast<std::size_t>(x)];
+  } else {
+    return x;
+  }
+}
+template <class X>
+nlohmann::json option_to_json(const std::optional<X>& x) {
+  return x ? option_to_json(*x) : nlohmann::json(nullptr);
+}
+
+/// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another kind.
+template <class X>
+void option_from_json(const std::string& name, const nlohmann::json& json, X& x) {
+  const auto refuse = [&](const std::string& expected) {
+    return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
+  };
+  if constexpr (std::is_enum_v<X>) {
+    std::string known;
+    for (std::size_t i = 0; i < EnumNames<X>::names.size(); ++i) {
+      const char* word = EnumNames<X>::names[i];
+      if (json == word) {
+        x = static_cast<X>(i);
+        return;
+      }
+      known += (known.empty() ? "" : ", ") + std::string(word);
+    }
+    throw refuse("one of " + known);
+  } else if constexpr (std::same_as<X, bool>) {
+    if (!json.is_boolean()) throw refuse("true or false");
+    x = json.get<bool>();
+  } else if constexpr (std::integral<X>) {
+    if (!json.is_number_integer() || (std::is_unsigned_v<X> && !json.is_number_unsigned())) throw refuse("a whole number");
+    x = json.get<X>();
+  } else if constexpr (std::floating_point<X>) {
+    if (!json.is_number()) throw refuse("a number");
+    x = json.get<X>();
+  } else {
+    if (!json.is_string()) throw refuse("a string");
+    x = json.get<X>();
+  }
+}
+template <class X>
+void option_from_json(const std::string& name, const nlohmann::json& json, std::optional<X>& x) {
+  x.reset();
+  if (!json.is_null()) option_from_json(name, json, x.emplace());
+}
+
+}  // namespace detail
+
+/// Calls visit(name, field) for every option that is saved with a model. Other options structs can be written too, with
+/// such a function in their own namespace.
+void visit_options(auto& o, auto&& visit)
+  requires std::same_as<std::remove_cvref_t<decltype(o)>, Seq2SeqOptions>
+{
+  visit("source_vocab_size", o.source_vocab_size);
+  visit("target_vocab_size", o.target_vocab_size);
+  visit("d_model", o.d_model);
+  visit("num_heads", o.num_heads);
+  visit("num_encoder_layers", o.num_encoder_layers);
+  visit("num_decoder_layers", o.num_decoder_layers);
+  visit("dim_feedforward", o.dim_feedforward);
+  visit("dropout", o.dropout);
+  visit("embedding_dropout", o.embedding_dropout);
+  visit("attention_dropout", o.attention_dropout);
+  visit("feed_forward_dropout", o.feed_forward_dropout);
+  visit("residual_dropout", o.residual_dropout);
+  visit("activation", o.activation);
+  visit("norm_first", o.norm_first);
+  visit("final_norm", o.final_norm);
+  visit("layer_norm_eps", o.layer_norm_eps);
+  visit("layer_norm_formula", o.layer_norm_formula);
+  visit("layer_norm_scalar_gain", o.layer_norm_scalar_gain);
+  visit("bias", o.bias);
+  visit("projection_bias", o.projection_bias);
+  visit("tying", o.tying);
+  visit("scale_embedding", o.scale_embedding);
+  visit("causal", o.causal);
+  visit("positions", o.positions);
+  visit("sinusoid_base", o.sinusoid.base);
+  visit("sinusoid_order", o.sinusoid.order);
+  visit("sinusoid_exponent", o.sinusoid.exponent);
+  visit("sinusoid_first_position", o.sinusoid.first_position);
+  visit("max_length", o.max_length);
+  visit("padding_index", o.padding_index);
+}
+
+/// Options as a JSON object, every field under its name, enums as words.
+template <class Options>
+nlohmann::json options_to_json(const Options& options) {
+  nlohmann::json json = nlohmann::json::object();
+  visit_options(options, [&](const char* name, const auto& field) { json[name] = detail::option_to_json(field); });
+  return json;
+}
+
+/// Options from what options_to_json() gave; a field that is left out keeps its default. Throws ValueError for an
+/// unknown name and a value of the wrong kind.
+template <class Options>
+Options options_from_json(const nlohmann::json& json) {
+  if (!json.is_object()) throw ValueError("options", "expected an object of options");
+  Options options;
+  std::set<std::string> known;
+  visit_options(options, [&](const char* name, auto& field) {
+    known.insert(name);
+    if (json.contains(name)) detail::option_from_json(name, json.at(name), field);
+  });
+  for (const auto& [name, value] : json.items()) {
+    if (known.count(name) == 0) throw ValueError("options", "'" + name + "' is not an option");
+  }
+  return options;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,197 @@
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "eigenformer/data/tokenizer_factory.hpp"
+#include "eigenformer/io/checkpoint.hpp"
+#include "eigenformer/io/folder_transaction.hpp"
+#include "eigenformer/io/options_json.hpp"
+#include "eigenformer/nn/seq2seq.hpp"
+#include "eigenformer/version.hpp"
+
+/// A model folder holds all that translating needs:
+///
+///   options.json         format_version, the model's options, the tokenizer's kind, what training was told
+///   model.safetensors    the weights, under PyTorch's names
+///   tokenizer.model      (subword) or tokenizer.vocab (char, word); source.* and target.* where the languages have
+///                        vocabularies of their own
+namespace eigenformer {
+
+/// The version of the model folder's format that this library writes, and the newest that it reads.
+inline constexpr int model_format_version = 1;
+
+/// What a model folder's options.json says.
+struct ModelDescription {
+  int format_version = model_format_version;
+  std::string library_version = version_string();  ///< of the library that wrote it
+  Seq2SeqOptions model{};
+  std::string tokenizer = "subword";  ///< char, word or subword
+  bool joint = true;                  ///< one vocabulary for both languages
+  nlohmann::json training = nlohmann::json::object();  ///< what training was told; translating does not look at it
+};
+
+/// A model with its tokenizers: text in, text out.
+template <class T = float>
+struct TranslationModel {
+  ModelDescription description;
+  TokenizerPair tokenizers;
+  Seq2SeqTransformer<T> model;
+};
+
+namespace detail {
+
+inline std::string tokenizer_file(const std::string& kind, const std::string& name) {
+  return name + (kind == "subword" ? ".model" : ".vocab");
+}
+
+// Each file is looked up by itself: an interrupted commit may have moved one of them and not the other.
+inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string& kind,
+                                                              const std::filesystem::path& folder,
+                                                              const std::string& name) {
+  return load_tokenizer(kind, folder_file(folder, tokenizer_file(kind, name)).parent_path(), name);
+}
+
+// Finds sizes in the options that are not the file's before a model of such sizes takes memory.
+inline void require_sizes(const std::filesystem::path& path, const Seq2SeqOptions& o) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const auto require = [&](const std::string& name, index_t axis, index_t size, const char* option) {
+    if (!file.contains(name)) {
+      throw IoError("load_model_folder", "'" + path.string() + "' has no tensor '" + name + "', which options.json asks for");
+    }
+    const Shape& shape = file.info(name).shape;
+    if (shape.rank() == 2 && shape[axis] == size) return;
+    throw IoError("load_model_folder", "'" + path.string() + "' does not fit options.json: tensor '" + name + "' has shape " +
+                                           shape.str() + ", but " + option + " is " + std::to_string(size));
+  };
+  const auto layer = [](const char* stack, index_t i, const char* name) {
+    return std::string(stack) + ".layers." + std::to_string(i) + name;
+  };
+  require("source_embedding.weight", 0, o.source_vocab_size, "source_vocab_size");
+  require("source_embedding.weight", 1, o.d_model, "d_model");
+  require(layer("encoder", o.num_encoder_layers - 1, ".linear1.weight"), 0, o.dim_feedforward, "dim_feedforward");
+  require(layer("decoder", o.num_decoder_layers - 1, ".linear1.weight"), 0, o.dim_feedforward, "dim_feedforward");
+  if (o.positions == Positions::learned) require("source_positions.weight", 0, o.max_length, "max_length");
+}
+
+inline void sync_file(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw errno_error("save_model_folder", "open", path, errno);
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (error != 0) throw errno_error("save_model_folder", "write", path, error);
+}
+
+}  // namespace detail
+
+/// Whether a folder holds a model, of whatever version and state.
+inline bool is_model_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder_file(folder, "options.json"), ignored) ||
+         std::filesystem::exists(folder_file(folder, "model.safetensors"), ignored);
+}
+
+/// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model as it was.
+/// The description's sizes and tokenizer are taken from the model and the tokenizers. Throws IoError.
+template <class T>
+void save_model_folder(const std::filesystem::path& folder, const Seq2SeqTransformer<T>& model,
+                       const TokenizerPair& tokenizers, const nlohmann::json& training = nlohmann::json::object()) {
+  const std::string kind = tokenizers.source->kind();
+  const nlohmann::json options = {
+      {"format", "eigenformer-translation"},
+      {"format_version", model_format_version},
+      {"library_version", version_string()},
+      {"model", options_to_json(model.options)},
+      {"tokenizer", {{"kind", kind}, {"joint", tokenizers.joint()}}},
+      {"training", training},
+  };
+  FolderTransaction save(folder);
+  write_file(save.file("options.json"), options.dump(2) + "\n");
+  save_model(save.file("model.safetensors"), model);
+  for (const char* name : {"tokenizer", "source", "target"}) {
+    if (tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
+    const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
+    const std::filesystem::path path = save.file(detail::tokenizer_file(kind, name));
+    tokenizer.save(path.parent_path(), name);
+    detail::sync_file(path);
+  }
+  save.commit();
+}
+
+/// Reads a model folder's options.json. Throws IoError that names the file and what is wrong with it.
+inline ModelDescription read_model_description(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder, ignored)) {
+    throw IoError("load_model_folder", "the folder '" + folder.string() + "' does not exist");
+  }
+  const std::filesystem::path path = folder_file(folder, "options.json");
+  if (!std::filesystem::exists(path, ignored)) {
+    throw IoError("load_model_folder", "'" + folder.string() + "' is not a model folder: it has no options.json");
+  }
+  const std::string text = read_text_file(path);
+  const auto refuse = [&](const std::string& what) {
+    return IoError("load_model_folder", "'" + path.string() + "' " + what);
+  };
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw refuse("is truncated or not JSON");
+  if (!json.is_object() || !json.contains("format_version") || !json.at("format_version").is_number_integer() ||
+      !json.contains("model") || !json.contains("tokenizer")) {
+    throw refuse("is not that of a model folder: expected format_version, model and tokenizer");
+  }
+  ModelDescription d;
+  d.format_version = json.at("format_version").get<int>();
+  if (d.format_version < 1 || d.format_version > model_format_version) {
+    throw refuse("has format_version " + std::to_string(d.format_version) + ", this version of the library (" +
+                 version_string() + ") reads 1 to " + std::to_string(model_format_version));
+  }
+  try {
+    if (json.contains("library_version")) detail::option_from_json("library_version", json.at("library_version"), d.library_version);
+    d.model = options_from_json<Seq2SeqOptions>(json.at("model"));
+    d.model.validate("options");
+    const nlohmann::json& tokenizer = json.at("tokenizer");
+    if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
+      throw ValueError("options", "tokenizer is " + tokenizer.dump() + ", expected kind and joint");
+    }
+    detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
+    detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
+    if (json.contains("training")) d.training = json.at("training");
+  } catch (const ValueError& error) {
+    throw refuse("is damaged or foreign: " + std::string(error.what()));
+  }
+  return d;
+}
+
+/// Reads a model folder. Throws IoError that names the file and what is wrong with it: missing, truncated, foreign, of a
+/// newer format; ValueError for a kind of tokenizer that is not built in.
+template <class T = float>
+TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
+  ModelDescription description = read_model_description(folder);
+  const std::string& kind = description.tokenizer;
+  TokenizerPair tokenizers;
+  tokenizers.source = detail::load_folder_tokenizer(kind, folder, description.joint ? "tokenizer" : "source");
+  tokenizers.target = description.joint ? tokenizers.source : detail::load_folder_tokenizer(kind, folder, "target");
+  const auto check = [&](const char* side, const Tokenizer& tokenizer, index_t size) {
+    if (tokenizer.vocabulary_size() == size) return;
+    throw IoError("load_model_folder", "'" + folder.string() + "' does not fit together: the " + side +
+                                           " tokenizer has " + std::to_string(tokenizer.vocabulary_size()) +
+                                           " ids, options.json says " + std::to_string(size));
+  };
+  check("source", *tokenizers.source, description.model.source_vocab_size);
+  check("target", *tokenizers.target, description.model.target_size());
+  const std::filesystem::path weights = folder_file(folder, "model.safetensors");
+  detail::require_sizes(weights, description.model);
+  RandomGenerator rng(0);
+  Seq2SeqTransformer<T> model(description.model, rng);
+  load_model(weights, model);
+  return {std::move(description), std::move(tokenizers), std::move(model)};
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "eigenformer/core/runtime.hpp"
+#include "eigenformer/kernels/attention.hpp"
+#include "eigenformer/kernels/attention_backward.hpp"
+#include "eigenformer/kernels/attention_tiles.hpp"
+
+namespace eigenformer::kernels {
+
+namespace detail {
+
+/// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum) V.
+template <class T>
+void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first, index_t count,
+                             T* out, index_t out_stride, T* log_sum_exp) {
+  using Tiles = AttentionTiles<T>;
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
+  const index_t panels = attention_panels(p.value_dim);
+  Tiles t(p, panels * (Tiles::key_panel + Tiles::query_panel) + 3 * attention_block);
+  T* const values = t.take(panels * Tiles::key_panel);
+  T* const sums = t.take(panels * Tiles::query_panel);
+  T* const maximum = t.take(attention_block);
+  T* const denominator = t.take(attention_block);
+  T* const correction = t.take(attention_block);
+  std::fill_n(maximum, attention_block, lowest);
+  std::fill_n(denominator, attention_block, T(0));
+  bool started[attention_block / attention_rows] = {};
+  t.pack_queries(at, first, count);
+  const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
+  for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
+    const index_t n = std::min(Tiles::width, range.end - key);
+    t.pack_keys_transposed(at, key, n);
+    const bool finite = t.pack_values(at, key, n, values);
+    for (index_t row = 0; row < count; row += attention_rows) {
+      const index_t m = std::min(attention_rows, count - row);
+      if (!t.score(at, row, first + row, m, key, n)) continue;
+      dispatch_wide<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
+      if (const T* multipliers = t.drop(at, first + row, m, key, n); multipliers != nullptr) {
+        dispatch_wide<AttentionMultiply<T>>(t.scores, multipliers, m, n);
+      }
+      bool& seen = started[row / attention_rows];
+      t.weigh(t.scores, m, n, values, finite, p.value_dim, sums + row * Tiles::width, Tiles::query_panel,
+              correction + row, seen ? ProductMode::rescale : ProductMode::overwrite);
+      seen = true;
+    }
+  }
+  const index_t row = p.queries->offsets()[at.b] + first;
+  for (index_t i = 0; i < count; ++i) {
+    const bool nothing = denominator[i] == T(0);
+    if (!started[i / attention_rows]) {
+      for (index_t c = 0; c < panels; ++c) std::fill_n(sums + c * Tiles::query_panel + i * Tiles::width, Tiles::width, T(0));
+    }
+    if (log_sum_exp != nullptr) {
+      log_sum_exp[at.h * p.queries->rows() + row + i] = nothing ? lowest : maximum[i] + std::log(denominator[i]);
+    }
+    correction[i] = nothing ? T(0) : T(1) / denominator[i];
+  }
+  dispatch_wide<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
+                                   static_cast<const T*>(correction), T(1),
+                                   out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
+}
+
+/// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
+template <class T>
+void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first, index_t count,
+                             const T* log_sum_exp, T* weights) {
+  using Tiles = AttentionTiles<T>;
+  Tiles t(p, attention_block);
+  T* const shift = t.take(attention_block);
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const T* given = log_sum_exp + at.h * p.queries->rows() + p.queries->offsets()[at.b] + first;
+  for (index_t i = 0; i < count; ++i) shift[i] = given[i] == -infinity ? infinity : given[i];
+  t.pack_queries(at, first, count);
+  const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
+  const index_t ld = p.keys->max_length();
+  for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
+    const index_t n = std::min(Tiles::width, range.end - key);
+    t.pack_keys_transposed(at, key, n);
+    for (index_t row = 0; row < count; row += attention_rows) {
+      const index_t m = std::min(attention_rows, count - row);
+      if (!t.score(at, row, first + row, m, key, n)) continue;
+      T* to = weights + ((at.b * p.heads + at.h) * p.queries->max_length() + first + row) * ld + key;
+      dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n, static_cast<const T*>(shift + row), to,
+                                         ld);
+    }
+  }
+}
+
+template <class T>
+void check_attention_backward(const AttentionProblem<T>& p) {
+  check_attention(p);
+  if (p.key_rows != nullptr) throw ValueError("attention", "key_rows is for the forward pass, there is no backward of it");
+}
+
+}  // namespace detail
+
+template <class T>
+void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp) {
+  detail::check_attention(problem);
+  detail::zero_padding(*problem.queries, out, out_stride, problem.heads * problem.value_dim);
+  if (log_sum_exp != nullptr && problem.queries->tokens() < problem.queries->rows()) {
+    std::fill_n(log_sum_exp, problem.heads * problem.queries->rows(), -std::numeric_limits<T>::infinity());
+  }
+  const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
+  const index_t grain = detail::attention_task_grain(problem, blocks.count());
+  parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const detail::AttentionBlocks::Block block = blocks[i];
+      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence), block.head};
+      detail::attention_forward_block(problem, at, block.first, block.count, out, out_stride, log_sum_exp);
+    }
+  });
+}
+
+template <class T>
+void attention_backward(const AttentionProblem<T>& problem, const T* out, index_t out_stride, const T* dout,
+                        index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients) {
+  detail::check_attention_backward(problem);
+  const detail::AttentionBackwardCall<T> call{out, out_stride, dout, dout_stride, log_sum_exp};
+  detail::attention_backward_all<detail::OutputGradientTiles<T>>(problem, call, gradients);
+}
+
+template <class T>
+void attention_weights(const AttentionProblem<T>& problem, const T* log_sum_exp, T* weights) {
+  detail::check_attention(problem);
+  const index_t rows = problem.queries->batch() * problem.heads * problem.queries->max_length();
+  std::fill_n(weights, rows * problem.keys->max_length(), T(0));
+  const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
+  const index_t grain = detail::attention_task_grain(problem, blocks.count());
+  parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const detail::AttentionBlocks::Block block = blocks[i];
+      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence), block.head};
+      detail::attention_weights_block(problem, at, block.first, block.count, log_sum_exp, weights);
+    }
+  });
+}
+
+template <class T>
+void attention_weights_backward(const AttentionProblem<T>& problem, const T* weights, const T* dweights,
+                                const AttentionGradients<T>& gradients) {
+  detail::check_attention_backward(problem);
+  AttentionGradients<T> wanted = gradients;
+  wanted.dv = nullptr;
+  const typename detail::WeightGradientTiles<T>::Call call{weights, dweights};
+  detail::attention_backward_all<detail::WeightGradientTiles<T>>(problem, call, wanted);
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_ATTENTION(T)                                                                           \
+  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*);                                        \
+  template void attention_backward(const AttentionProblem<T>&, const T*, index_t, const T*, index_t, const T*,         \
+                                   const AttentionGradients<T>&);                                                      \
+  template void attention_weights(const AttentionProblem<T>&, const T*, T*);                                           \
+  template void attention_weights_backward(const AttentionProblem<T>&, const T*, const T*,                             \
+                                           const AttentionGradients<T>&);
+EIGENFORMER_INSTANTIATE_ATTENTION(float)
+EIGENFORMER_INSTANTIATE_ATTENTION(double)
+#undef EIGENFORMER_INSTANTIATE_ATTENTION
+#endif
+
+}  // namespace eigenformer::kernels

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "eigenformer/core/config.hpp"
+#include "eigenformer/core/error.hpp"
+
+namespace eigenformer {
+
+/// How many of a number of items are right.
+struct Accuracy {
+  index_t correct = 0;
+  index_t total = 0;
+
+  /// The share that is right, 0 to 1; 0 when there is no item.
+  double rate() const noexcept {
+    return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total);
+  }
+};
+
+/// Counts the hypotheses that equal their references, byte by byte (or element by element). Throws ValueError
+/// for unequal numbers.
+template <class T>
+Accuracy exact_match(std::span<const T> hypotheses, std::span<const T> references) {
+  if (hypotheses.size() != references.size()) {
+    throw ValueError("exact_match", std::to_string(hypotheses.size()) + " hypotheses and " +
+                                        std::to_string(references.size()) +
+                                        " references, expected equal numbers");
+  }
+  Accuracy accuracy{0, static_cast<index_t>(hypotheses.size())};
+  for (std::size_t i = 0; i < hypotheses.size(); ++i)
+    accuracy.correct += hypotheses[i] == references[i] ? 1 : 0;
+  return accuracy;
+}
+
+/// The same for containers: vectors of strings, of ids or of id sequences.
+template <class Container>
+Accuracy exact_match(const Container& hypotheses, const Container& references) {
+  using T = typename Container::value_type;
+  return exact_match(std::span<const T>(hypotheses), std::span<const T>(references));
+}
+
+}  // namespace eigenformer

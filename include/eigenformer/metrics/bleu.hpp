@@ -1,0 +1,230 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "eigenformer/core/config.hpp"
+#include "eigenformer/core/error.hpp"
+#include "eigenformer/data/utf8.hpp"
+#include "eigenformer/metrics/signature.hpp"
+
+namespace eigenformer {
+
+/// A corpus BLEU score (Papineni et al. 2002) and what it is made of.
+struct BleuScore {
+  double score = 0;                    ///< 0 to 100
+  std::array<double, 4> precisions{};  ///< of 1- to 4-grams, in per cent, smoothed
+  std::array<index_t, 4> correct{};    ///< n-grams of the hypotheses that the references have too
+  std::array<index_t, 4> total{};      ///< n-grams of the hypotheses
+  double brevity_penalty = 0;          ///< 0 to 1
+  double ratio = 0;                    ///< hypothesis_length / reference_length
+  index_t hypothesis_length = 0;       ///< tokens
+  index_t reference_length = 0;        ///< tokens
+
+  /// As sacreBLEU prints it: "BLEU = 30.52 62.1/38.4/26.0/17.9 (BP = 0.987 ratio = 0.987 hyp_len = 812
+  /// ref_len = 823)".
+  std::string str() const {
+    std::array<char, 256> line{};
+    std::snprintf(line.data(), line.size(),
+                  "BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = %lld)",
+                  score, precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
+                  static_cast<long long>(hypothesis_length), static_cast<long long>(reference_length));
+    return line.data();
+  }
+};
+
+/// How corpus_bleu() computes, in sacreBLEU's notation; the version is this library's.
+inline std::string bleu_signature() {
+  return "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|" + detail::version_field();
+}
+
+namespace detail {
+
+inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_point(char c) { return c == '.' || c == ','; }
+
+/// The ASCII marks that always stand alone: all but the apostrophe, the hyphen, the point and the comma.
+inline bool stands_alone(char c) {
+  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
+         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
+}
+
+inline std::string space_marks(const std::string& line) {
+  std::string out;
+  for (const char c : line) {
+    if (stands_alone(c)) {
+      (out += ' ', out += c) += ' ';
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+/// Rewrites each pair of neighbours that matches as `write` says, from left to right, going on behind the
+/// pair; other bytes stay.
+template <class Match, class Write>
+std::string rewrite_pairs(const std::string& line, Match match, Write write) {
+  std::string out;
+  std::size_t i = 0;
+  while (i < line.size()) {
+    if (i + 1 < line.size() && match(line[i], line[i + 1])) {
+      write(out, line[i], line[i + 1]);
+      i += 2;
+    } else {
+      out += line[i++];
+    }
+  }
+  return out;
+}
+
+/// The text cut at white space.
+inline std::vector<std::string> split_spaces(std::string_view text) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (is_space(c)) {
+      in_word = false;
+    } else {
+      if (!in_word) words.emplace_back();
+      words.back() += bytes;
+      in_word = true;
+    }
+  });
+  return words;
+}
+
+}  // namespace detail
+
+/// Tokenization 13a, that of mteval-v13a.pl as sacreBLEU defines it. Its patterns look at ASCII alone, so
+/// they can go byte by byte.
+inline std::vector<std::string> tokenize_13a(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of(" \t\n\v\f\r") + 1);
+  std::string line(text);
+  detail::replace_all(line, "<skipped>", "");
+  detail::replace_all(line, "-\n", "");
+  detail::replace_all(line, "\n", " ");
+  detail::replace_all(line, "&quot;", "\"");
+  detail::replace_all(line, "&amp;", "&");
+  detail::replace_all(line, "&lt;", "<");
+  detail::replace_all(line, "&gt;", ">");
+  line = detail::space_marks(" " + line + " ");
+  // Points and commas stand alone, except between digits.
+  line = detail::rewrite_pairs(
+      line, [](char a, char b) { return !detail::is_digit(a) && detail::is_point(b); },
+      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
+  line = detail::rewrite_pairs(
+      line, [](char a, char b) { return detail::is_point(a) && !detail::is_digit(b); },
+      [](std::string& out, char a, char b) { ((out += ' ', out += a) += ' ') += b; });
+  // A hyphen stands alone behind a digit.
+  line = detail::rewrite_pairs(
+      line, [](char a, char b) { return detail::is_digit(a) && b == '-'; },
+      [](std::string& out, char a, char b) { ((out += a, out += ' ') += b) += ' '; });
+  return detail::split_spaces(line);
+}
+
+namespace detail {
+
+using Ngram = std::array<std::int32_t, 4>;
+
+/// All n-grams of one order, sorted; the places beyond n are -1.
+inline std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
+  std::vector<Ngram> ngrams;
+  for (std::size_t i = 0; i + n <= tokens.size(); ++i) {
+    Ngram ngram = {-1, -1, -1, -1};
+    std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(i), n, ngram.begin());
+    ngrams.push_back(ngram);
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  return ngrams;
+}
+
+/// How many elements two sorted sequences have in common, each counted as often as in the one that has it
+/// less often.
+template <class T>
+index_t common_count(const std::vector<T>& a, const std::vector<T>& b) {
+  index_t count = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i] < b[j]) {
+      ++i;
+    } else if (b[j] < a[i]) {
+      ++j;
+    } else {
+      ++count, ++i, ++j;
+    }
+  }
+  return count;
+}
+
+inline void require_pairs(const char* op, std::size_t hypotheses, std::size_t references) {
+  if (hypotheses != references) {
+    throw ValueError(op, std::to_string(hypotheses) + " hypotheses and " + std::to_string(references) +
+                             " references, expected equal numbers");
+  }
+  if (hypotheses == 0) throw ValueError(op, "no hypotheses, expected at least one");
+}
+
+}  // namespace detail
+
+/// Corpus BLEU of one hypothesis and one reference a sentence, equal to sacreBLEU's default: tokenization
+/// 13a, mixed case, 4-grams, exponential smoothing, no effective order (see bleu_signature()). Throws
+/// ValueError for unequal or zero numbers of sentences.
+inline BleuScore corpus_bleu(std::span<const std::string> hypotheses,
+                             std::span<const std::string> references) {
+  detail::require_pairs("corpus_bleu", hypotheses.size(), references.size());
+  BleuScore bleu;
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    std::unordered_map<std::string, std::int32_t> numbers;
+    const auto number = [&](std::string_view text) {
+      std::vector<std::int32_t> tokens;
+      for (std::string& word : tokenize_13a(text)) {
+        tokens.push_back(
+            numbers.try_emplace(std::move(word), static_cast<std::int32_t>(numbers.size())).first->second);
+      }
+      return tokens;
+    };
+    const std::vector<std::int32_t> hypothesis = number(hypotheses[i]);
+    const std::vector<std::int32_t> reference = number(references[i]);
+    bleu.hypothesis_length += static_cast<index_t>(hypothesis.size());
+    bleu.reference_length += static_cast<index_t>(reference.size());
+    for (std::size_t n = 1; n <= 4; ++n) {
+      const std::vector<detail::Ngram> h = detail::sorted_ngrams(hypothesis, n);
+      bleu.total[n - 1] += static_cast<index_t>(h.size());
+      bleu.correct[n - 1] += detail::common_count(h, detail::sorted_ngrams(reference, n));
+    }
+  }
+  const auto h = static_cast<double>(bleu.hypothesis_length);
+  const auto r = static_cast<double>(bleu.reference_length);
+  bleu.ratio = r > 0 ? h / r : 0;
+  bleu.brevity_penalty = h >= r ? 1 : h > 0 ? std::exp(1 - r / h) : 0;
+  if (bleu.correct == std::array<index_t, 4>{}) return bleu;
+  // Each order without a match counts as half of the match of the order without a match before it (NIST's
+  // smoothing).
+  double smooth = 1, log_sum = 0;
+  for (std::size_t n = 0; n < 4; ++n) {
+    const auto total = static_cast<double>(bleu.total[n]);
+    if (bleu.total[n] == 0) return bleu;  // no n-gram of this order: undefined, and 0 by convention
+    if (bleu.correct[n] == 0) smooth *= 2;
+    bleu.precisions[n] =
+        bleu.correct[n] == 0 ? 100 / (smooth * total) : 100 * static_cast<double>(bleu.correct[n]) / total;
+    log_sum += std::log(bleu.precisions[n]);
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / 4);
+  return bleu;
+}
+
+}  // namespace eigenformer

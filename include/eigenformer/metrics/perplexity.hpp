@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "eigenformer/core/config.hpp"
+#include "eigenformer/core/error.hpp"
+
+namespace eigenformer {
+
+/// Perplexity over batches: exp of the mean negative log-likelihood of a token.
+class Perplexity {
+ public:
+  /// Adds the summed negative log-likelihood (nats) of a number of tokens. Throws ValueError for a negative
+  /// number.
+  void add(double negative_log_likelihood, index_t tokens) {
+    if (tokens < 0) throw ValueError("perplexity", std::to_string(tokens) + " tokens, must not be negative");
+    sum_ += negative_log_likelihood;
+    tokens_ += tokens;
+  }
+
+  index_t tokens() const noexcept { return tokens_; }
+
+  /// Nats a token. Throws ValueError before the first token.
+  double mean_loss() const {
+    if (tokens_ == 0) throw ValueError("perplexity", "no token was added, expected at least one");
+    return sum_ / static_cast<double>(tokens_);
+  }
+
+  /// 1 for certainty, the size of the vocabulary for a uniform guess. Throws ValueError before the first
+  /// token.
+  double value() const { return std::exp(mean_loss()); }
+
+ private:
+  double sum_ = 0;
+  index_t tokens_ = 0;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/nn/attention.hpp"
+#include "eigenformer/nn/feed_forward.hpp"
+#include "eigenformer/nn/residual.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+inline MultiHeadAttentionOptions attention_options(const LayerOptions& o) {
+  return {.d_model = o.d_model, .num_heads = o.num_heads, .dropout = o.attention_dropout.value_or(o.dropout), .bias = o.bias};
+}
+inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
+  return {.d_model = o.d_model, .dim_feedforward = o.dim_feedforward, .activation = o.activation,
+          .dropout = o.feed_forward_dropout.value_or(o.dropout), .bias = o.bias};
+}
+inline LayerNormOptions norm_options(const LayerOptions& o) {
+  return {.size = o.d_model, .eps = o.layer_norm_eps, .formula = o.layer_norm_formula,
+          .scalar_gain = o.layer_norm_scalar_gain, .bias = o.bias};
+}
+inline const LayerOptions& validated(const char* op, const LayerOptions& options) {
+  options.validate(op);
+  return options;
+}
+
+// Layers that were not made together must at least have one width. Throws ValueError.
+template <class Layer, class Norm>
+void check_stack(const char* op, const std::vector<Layer>& layers, const std::optional<Norm>& norm) {
+  if (layers.empty()) throw ValueError(op, "there are no layers, there must be at least one");
+  const index_t d = layers.front().options.d_model;
+  for (std::size_t i = 1; i < layers.size(); ++i) {
+    if (layers[i].options.d_model != d) {
+      throw ValueError(op, "layer " + std::to_string(i) + " has d_model " + std::to_string(layers[i].options.d_model) +
+                               ", must be that of layer 0, which is " + std::to_string(d));
+    }
+  }
+  if (norm && norm->options.size != d) {
+    throw ValueError(op, "norm has size " + std::to_string(norm->options.size) + ", must be d_model, which is " +
+                             std::to_string(d));
+  }
+}
+
+// Layers drawn one after the other, so that no two start alike.
+template <class Layer>
+std::vector<Layer> make_layers(const char* op, const StackOptions& options, RandomGenerator& rng) {
+  options.validate(op);
+  std::vector<Layer> layers;
+  layers.reserve(static_cast<std::size_t>(options.num_layers));
+  for (index_t i = 0; i < options.num_layers; ++i) layers.emplace_back(options.layer, rng);
+  return layers;
+}
+template <class T>
+std::optional<LayerNorm<T>> make_norm(const StackOptions& options) {
+  if (!options.final_norm) return std::nullopt;
+  return LayerNorm<T>(norm_options(options.layer));
+}
+
+}  // namespace detail
+
+/// Self-attention and a feed-forward network, each with residual connection and norm. Vaswani et al. 2017, 3.1; names as
+/// PyTorch's nn.TransformerEncoderLayer.
+///
+///     ef::EncoderLayer<float> layer({.d_model = 12, .num_heads = 3, .dim_feedforward = 20}, rng);
+///     auto y = layer(ctx, x);  // (B, L, 12) -> (B, L, 12)
+template <class T = float>
+struct EncoderLayer {
+  using value_type = T;
+
+  MultiHeadAttention<T> self_attn;
+  FeedForward<T> feed_forward;  ///< its parameters are the layer's linear1 and linear2
+  LayerNorm<T> norm1;
+  LayerNorm<T> norm2;
+  LayerOptions options;
+
+  /// Throws ValueError that names an impossible field.
+  EncoderLayer(const LayerOptions& given, RandomGenerator& rng)
+      : self_attn(detail::attention_options(detail::validated("encoder_layer", given)), rng),
+        feed_forward(detail::feed_forward_options(given), rng),
+        norm1(detail::norm_options(given)),
+        norm2(detail::norm_options(given)),
+        options(given) {
+    name_parameters(*this);
+  }
+
+  /// x: (B, L, D), or (L, D) of one sequence. Returns the same shape. Throws ShapeError where x or the mask do not fit.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
+    return (*this)(ctx, x, full_layout("encoder_layer", x.shape()), mask);
+  }
+
+  /// The same for rows as the layout says. weights, when given, receives the attention's weights (B, H, L, L).
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
+                                  const AttentionMask& mask = {}, Var<T>* weights = nullptr) const {
+    return with_attention(ctx.for_rows(layout), x, [&](const Context<T>& c, const Var<T>& h) {
+      if (weights == nullptr) return self_attn(c, h, layout, h, h, layout, mask);
+      auto result = self_attn.with_weights(c, h, layout, h, h, layout, mask, HeadWeights::per_head);
+      *weights = std::move(result.weights);
+      return std::move(result.output);
+    });
+  }
+
+  /// The layer around the caller's own self-attention, f(ctx, rows) -> rows; ctx must know the rows' layout.
+  template <class F>
+  [[nodiscard]] Var<T> with_attention(const Context<T>& ctx, const Var<T>& x, F&& f) const {
+    const double rate = options.residual_dropout.value_or(options.dropout);
+    const Var<T> h =
+        residual(ctx, x, norm1, options.norm_first, rate, [&](const Var<T>& rows) { return f(ctx, rows); });
+    return residual(ctx, h, norm2, options.norm_first, rate,
+                    [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
+  }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("self_attn", self.self_attn);
+    visit("", self.feed_forward);
+    visit("norm1", self.norm1);
+    visit("norm2", self.norm2);
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<EncoderLayer<float>>);
+
+/// N encoder layers, which start different, and an optional final norm.
+///
+///     ef::Encoder<float> encoder({.num_layers = 2, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+///     auto memory = encoder(ctx, x, ef::AttentionMask::key_padding(padding));  // (B, L, 12)
+template <class T = float>
+struct Encoder {
+  using value_type = T;
+
+  std::vector<EncoderLayer<T>> layers;
+  std::optional<LayerNorm<T>> norm;
+
+  /// Throws ValueError that names an impossible field.
+  Encoder(const EncoderOptions& options, RandomGenerator& rng)
+      : Encoder(detail::make_layers<EncoderLayer<T>>("encoder", options, rng), detail::make_norm<T>(options)) {}
+
+  /// From given layers. Throws ValueError when there are none or their widths differ.
+  explicit Encoder(std::vector<EncoderLayer<T>> given, std::optional<LayerNorm<T>> final_norm = std::nullopt)
+      : layers(std::move(given)), norm(std::move(final_norm)) {
+    detail::check_stack("encoder", layers, norm);
+    name_parameters(*this);
+  }
+
+  /// x: (B, L, D), or (L, D) of one sequence. Returns the same shape.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
+    return (*this)(ctx, x, full_layout("encoder", x.shape()), mask);
+  }
+
+  /// The same for rows as the layout says. maps, when given, receives each layer's attention weights (B, H, L, L).
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
+                                  const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
+    check_rows("encoder", "input", x.shape(), layout);
+    if (maps != nullptr) maps->assign(layers.size(), Var<T>());
+    Var<T> h = x;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      h = layers[i](ctx, h, layout, mask, maps == nullptr ? nullptr : &(*maps)[i]);
+    }
+    return norm ? (*norm)(ctx, h) : h;
+  }
+
+  index_t d_model() const { return layers.front().options.d_model; }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("layers", self.layers);
+    visit("norm", self.norm);
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<Encoder<float>>);
+
+}  // namespace eigenformer

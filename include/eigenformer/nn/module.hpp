@@ -1,0 +1,229 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iomanip>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/parameter.hpp"
+
+namespace eigenformer {
+
+/// A module is a plain struct with `static void fields(auto& self, auto&& visit)`, which calls visit("name", member)
+/// for each parameter, buffer and sub-module. Names, state dict, counting, summary, saving and loading follow from it.
+template <class M>
+concept Module = requires(M& m) { M::fields(m, [](const char*, auto&) {}); };
+
+namespace detail {
+
+inline std::string join_name(const std::string& prefix, const std::string& name) {
+  if (prefix.empty()) return name;
+  return name.empty() ? prefix : prefix + "." + name;
+}
+
+template <class F, class Member>
+void visit_member(const std::string& name, Member& member, F& f);
+
+template <class F, class M>
+void visit_fields(const std::string& prefix, M& module, F& f) {
+  std::remove_const_t<M>::fields(module, [&](const std::string& name, auto& member) {
+    visit_member(join_name(prefix, name), member, f);
+  });
+}
+
+template <class X>
+struct is_parameter : std::false_type {};
+template <class T>
+struct is_parameter<Parameter<T>> : std::true_type {};
+template <class X>
+struct is_buffer : std::false_type {};
+template <class T>
+struct is_buffer<Buffer<T>> : std::true_type {};
+template <class X>
+struct is_vector : std::false_type {};
+template <class X>
+struct is_vector<std::vector<X>> : std::true_type {};
+template <class X>
+struct is_optional : std::false_type {};
+template <class X>
+struct is_optional<std::optional<X>> : std::true_type {};
+
+template <class F, class Member>
+void visit_member(const std::string& name, Member& member, F& f) {
+  using M = std::remove_const_t<Member>;
+  if constexpr (is_parameter<M>::value || is_buffer<M>::value) {
+    f(name, member);
+  } else if constexpr (is_vector<M>::value) {
+    std::size_t i = 0;
+    for (auto& item : member) visit_member(join_name(name, std::to_string(i++)), item, f);
+  } else if constexpr (is_optional<M>::value) {
+    if (member) visit_member(name, *member, f);
+  } else {
+    visit_fields(name, member, f);
+  }
+}
+
+template <class T>
+struct ScalarOf {};
+template <class T>
+struct ScalarOf<Parameter<T>> {
+  using type = T;
+};
+
+}  // namespace detail
+
+/// Calls f(name, member) for every Parameter and Buffer of a module, in the order of its fields, with dotted names.
+/// A tied parameter appears under each of its names.
+template <class M, class F>
+void for_each_field(M& module, F&& f) {
+  detail::visit_fields(std::string(), module, f);
+}
+
+/// Calls f(name, parameter) for every defined parameter under its first name, each once.
+template <class M, class F>
+void for_each_parameter(M& module, F&& f) {
+  std::unordered_set<std::uint64_t> seen;
+  for_each_field(module, [&](const std::string& name, auto& member) {
+    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+      if (member.defined() && seen.insert(member.id()).second) f(name, member);
+    }
+  });
+}
+
+/// Gives every parameter its dotted name within `module`, for error messages and checkpoints. Owners of models call it
+/// once, after construction.
+template <class M>
+void name_parameters(M& module) {
+  for_each_parameter(module, [](const std::string& name, auto& parameter) { parameter.set_name(name); });
+}
+
+/// The distinct parameters of a module, in order: what Gradients and optimizers take.
+template <class M>
+auto parameters(M& module) {
+  using T = typename std::remove_const_t<M>::value_type;
+  std::vector<ParameterHandle<T>> handles;
+  for_each_parameter(module, [&](const std::string& name, auto& parameter) {
+    // The most qualified name wins: a model's over that of a layer alone.
+    if (parameter.name().size() < name.size()) parameter.handle()->name = name;
+    handles.push_back(parameter.handle());
+  });
+  return handles;
+}
+
+/// Number of learned values; tied parameters count once.
+template <class M>
+index_t count_parameters(const M& module) {
+  index_t n = 0;
+  for_each_parameter(module, [&](const std::string&, const auto& parameter) { n += parameter.value().numel(); });
+  return n;
+}
+
+/// One entry of a state dict. The tensor shares the module's storage.
+template <class T>
+struct StateEntry {
+  std::string name;
+  Tensor<T> value;
+  std::string alias_of;  ///< the first name of a tied parameter, empty for the first
+};
+
+/// Names and tensors of a module as PyTorch has them: parameters and persistent buffers, aliases of tied ones too.
+template <class M>
+auto state_dict(const M& module) {
+  using T = typename M::value_type;
+  std::vector<StateEntry<T>> entries;
+  std::unordered_map<std::uint64_t, std::string> first;
+  for_each_field(module, [&](const std::string& name, const auto& member) {
+    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+      if (!member.defined()) return;
+      const auto [at, inserted] = first.emplace(member.id(), name);
+      entries.push_back({name, member.value(), inserted ? std::string() : at->second});
+    } else if (member.persistent) {
+      entries.push_back({name, member.value, {}});
+    }
+  });
+  return entries;
+}
+
+/// Copies the tensors of a state dict into a module. Either name of a tied parameter will do. Throws ValueError that
+/// lists *all* missing, unexpected and misshaped names, and then changes nothing.
+template <class M, class T>
+void load_state_dict(M& module, const std::vector<StateEntry<T>>& entries) {
+  std::map<std::string, const Tensor<T>*> given;
+  for (const auto& e : entries) given[e.name] = &e.value;
+  std::map<std::string, bool> used;
+  std::string missing, unexpected, misshaped;
+  std::vector<std::pair<Tensor<T>, const Tensor<T>*>> copies;
+  const auto ours = state_dict(module);
+  std::unordered_map<std::string, std::vector<const StateEntry<T>*>> groups;
+  for (const auto& e : ours) groups[e.alias_of.empty() ? e.name : e.alias_of].push_back(&e);
+  for (const auto& e : ours) {
+    if (!e.alias_of.empty()) continue;
+    const Tensor<T>* source = nullptr;
+    for (const auto* name : groups[e.name]) {
+      const auto at = given.find(name->name);
+      if (at == given.end()) continue;
+      used[name->name] = true;
+      if (source == nullptr) source = at->second;
+    }
+    if (source == nullptr) {
+      missing += (missing.empty() ? "" : ", ") + e.name;
+    } else if (source->shape() != e.value.shape()) {
+      misshaped += (misshaped.empty() ? "" : ", ") + e.name + " is " + source->shape().str() + ", must be " +
+                   e.value.shape().str();
+    } else {
+      copies.emplace_back(e.value, source);
+    }
+  }
+  for (const auto& [name, tensor] : given) {
+    if (!used[name]) unexpected += (unexpected.empty() ? "" : ", ") + name;
+  }
+  std::string problems;
+  if (!missing.empty()) problems += "missing: " + missing + ". ";
+  if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";
+  if (!misshaped.empty()) problems += "wrong shape: " + misshaped + ". ";
+  if (!problems.empty()) throw ValueError("load_state_dict", problems.substr(0, problems.size() - 1));
+  for (auto& [target, source] : copies) target.copy_from(*source);
+}
+
+/// A table of a model's parameters: name, shape, number of values; tied ones are marked and counted once.
+template <class M>
+std::string summary(const M& module) {
+  const auto entries = state_dict(module);
+  std::size_t width = 9;
+  std::size_t shape_width = 5;
+  for (const auto& e : entries) {
+    width = std::max(width, e.name.size());
+    shape_width = std::max(shape_width, e.value.shape().str().size());
+  }
+  std::ostringstream out;
+  out << std::left << std::setw(static_cast<int>(width)) << "parameter" << "  "
+      << std::setw(static_cast<int>(shape_width)) << "shape" << "  " << std::right << std::setw(12) << "values" << '\n';
+  std::map<std::string, index_t> by_module;
+  for (const auto& e : entries) {
+    out << std::left << std::setw(static_cast<int>(width)) << e.name << "  "
+        << std::setw(static_cast<int>(shape_width)) << e.value.shape().str() << "  " << std::right << std::setw(12);
+    if (e.alias_of.empty()) {
+      out << e.value.numel() << '\n';
+      by_module[e.name.substr(0, e.name.find('.'))] += e.value.numel();
+    } else {
+      out << "tied" << "  to " << e.alias_of << '\n';
+    }
+  }
+  out << '\n';
+  for (const auto& [name, values] : by_module) {
+    out << std::left << std::setw(static_cast<int>(width + 2 + shape_width)) << name << "  " << std::right
+        << std::setw(12) << values << '\n';
+  }
+  out << std::left << std::setw(static_cast<int>(width + 2 + shape_width)) << "total" << "  " << std::right
+      << std::setw(12) << count_parameters(module) << '\n';
+  return out.str();
+}
+
+}  // namespace eigenformer

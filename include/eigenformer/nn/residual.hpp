@@ -1,0 +1,58 @@
+#pragma once
+
+#include <utility>
+
+#include "eigenformer/autograd/ops/dropout.hpp"
+#include "eigenformer/nn/layer_norm.hpp"
+
+namespace eigenformer {
+
+/// A sub-layer with its residual connection: norm(x + dropout(f(x))), or with norm_first x + dropout(f(norm(x))).
+/// f: Var -> Var of the same shape.
+template <class T, class F>
+[[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const LayerNorm<T>& norm, bool norm_first,
+                              double dropout, F&& f) {
+  if (norm_first) return add_dropout(ctx, x, Var<T>(f(norm(ctx, x))), dropout);
+  return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
+}
+
+struct ResidualOptions {
+  index_t size = defaults::d_model;
+  double dropout = defaults::dropout;
+  bool norm_first = false;
+  double layer_norm_eps = defaults::layer_norm_eps;
+};
+
+/// "Add and norm" around anything callable: post-norm as in Vaswani et al. 2017, 3.1, or pre-norm (Xiong et al. 2020).
+///
+///     ef::Residual<float> around({.size = 12, .dropout = 0.1, .norm_first = true});
+///     auto y = around(ctx, x, [&](const auto& h) { return network(ctx, h); });
+template <class T = float>
+struct Residual {
+  using value_type = T;
+
+  LayerNorm<T> norm;
+  double dropout;
+  bool norm_first;
+
+  /// Throws ValueError that names an impossible field.
+  explicit Residual(const ResidualOptions& options)
+      : norm({.size = options.size, .eps = options.layer_norm_eps}),
+        dropout(options.dropout),
+        norm_first(options.norm_first) {
+    detail::require_rate("residual", "dropout", dropout);
+    name_parameters(*this);
+  }
+
+  /// x: (..., size); f: Var -> Var of the same shape. Throws ShapeError when f changes the shape.
+  template <class F>
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, F&& f) const {
+    return residual(ctx, x, norm, norm_first, dropout, std::forward<F>(f));
+  }
+
+  static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<Residual<float>>);
+
+}  // namespace eigenformer

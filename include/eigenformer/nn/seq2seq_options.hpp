@@ -1,0 +1,95 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "eigenformer/nn/options.hpp"
+#include "eigenformer/nn/positional.hpp"
+
+namespace eigenformer {
+
+/// Which matrices of a Seq2SeqTransformer are one.
+enum class Tying {
+  none,
+  target,  ///< target embedding and output projection (Press and Wolf 2017)
+  all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
+};
+
+enum class Positions { sinusoidal, learned };
+
+/// Everything that fixes a Seq2SeqTransformer's shape and behaviour; the sizes' defaults are PyTorch's.
+struct Seq2SeqOptions {
+  index_t source_vocab_size = 0;  ///< must be given
+  index_t target_vocab_size = 0;  ///< 0: source_vocab_size
+  index_t d_model = defaults::d_model;
+  index_t num_heads = defaults::num_heads;
+  index_t num_encoder_layers = defaults::num_layers;
+  index_t num_decoder_layers = defaults::num_layers;
+  index_t dim_feedforward = defaults::dim_feedforward;
+  double dropout = defaults::dropout;            ///< sets the four rates below where they are left out
+  std::optional<double> embedding_dropout{};     ///< on embedding + position
+  std::optional<double> attention_dropout{};     ///< on the attention weights
+  std::optional<double> feed_forward_dropout{};  ///< between the two layers of the feed-forward network
+  std::optional<double> residual_dropout{};      ///< on each sub-layer's output
+  Activation activation = Activation::relu;
+  bool norm_first = false;  ///< pre-norm
+  bool final_norm = true;   ///< a layer norm after either stack, post-norm models too, as in PyTorch
+  double layer_norm_eps = defaults::layer_norm_eps;
+  LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
+  bool layer_norm_scalar_gain = false;
+  bool bias = true;
+  bool projection_bias = true;
+  Tying tying = Tying::none;
+  bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
+  bool causal = true;           ///< a target token sees itself and those before it
+  Positions positions = Positions::sinusoidal;
+  SinusoidOptions sinusoid{};
+  index_t max_length = 1024;   ///< tokens; of learned positions, which end there
+  index_t padding_index = -1;  ///< its embedding is zero, and trailing ones are padding where no layout is given; -1: none
+
+  index_t target_size() const noexcept { return target_vocab_size == 0 ? source_vocab_size : target_vocab_size; }
+  double embedding_rate() const noexcept { return embedding_dropout.value_or(dropout); }
+
+  TransformerOptions transformer() const {
+    return {.d_model = d_model,
+            .num_heads = num_heads,
+            .num_encoder_layers = num_encoder_layers,
+            .num_decoder_layers = num_decoder_layers,
+            .dim_feedforward = dim_feedforward,
+            .dropout = dropout,
+            .attention_dropout = attention_dropout,
+            .feed_forward_dropout = feed_forward_dropout,
+            .residual_dropout = residual_dropout,
+            .activation = activation,
+            .norm_first = norm_first,
+            .final_norm = final_norm,
+            .layer_norm_eps = layer_norm_eps,
+            .layer_norm_formula = layer_norm_formula,
+            .layer_norm_scalar_gain = layer_norm_scalar_gain,
+            .bias = bias};
+  }
+
+  /// Throws ValueError, as `op`, that names an impossible field.
+  void validate(const char* op) const {
+    detail::require_positive(op, "source_vocab_size", source_vocab_size);
+    detail::require_positive(op, "target_vocab_size", target_size());
+    transformer().validate(op);
+    detail::require_rate(op, "embedding_dropout", embedding_dropout);
+    if (tying == Tying::all && target_size() != source_vocab_size) {
+      throw ValueError(op, "target_vocab_size is " + std::to_string(target_size()) +
+                               ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
+                               ", to tie all embeddings");
+    }
+    if (positions == Positions::learned) {
+      detail::require_positive(op, "max_length", max_length);
+    } else {
+      sinusoid.validate(op, d_model);
+    }
+    if (padding_index < -1 || padding_index >= source_vocab_size || padding_index >= target_size()) {
+      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
+                               ", must be -1 or an id of both vocabularies");
+    }
+  }
+};
+
+}  // namespace eigenformer

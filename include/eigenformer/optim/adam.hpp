@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "eigenformer/kernels/adam.hpp"
+#include "eigenformer/optim/optimizer_state.hpp"
+
+namespace eigenformer {
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;  ///< 0.98 in Vaswani et al. 2017
+  double eps = 1e-8;
+  double weight_decay = 0;  ///< added to the gradient, times the parameter
+};
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;  ///< shrinks the parameter itself, times the learning rate
+};
+
+/// Adam (Kingma and Ba 2015) in PyTorch's form. Holds the parameters' handles, each once.
+///
+///     ef::Adam<float> optimizer(ef::parameters(model), {.beta2 = 0.98, .eps = 1e-9});
+///     optimizer.step(gradients, learning_rate);
+template <class T = float>
+class Adam {
+ public:
+  using value_type = T;
+
+  /// Throws ValueError that names an impossible option.
+  explicit Adam(const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options = {})
+      : Adam("adam", parameters, options, false) {}
+
+  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale. Each counts
+  /// its own steps, as in PyTorch. Throws ValueError for rates that are not finite, or when `gradients` lacks a parameter.
+  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
+    detail::require_step(name_, learning_rate, grad_scale);
+    for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
+    for (auto& m : moments_) {
+      auto& p = *m.parameter;
+      const T* g = detail::gradient_of(name_, gradients, p);
+      if (g == nullptr) continue;
+      if (!m.steps.defined()) {
+        m.first = Tensor<T>::zeros(p.value.shape());
+        m.second = Tensor<T>::zeros(p.value.shape());
+        m.steps = Tensor<T>::scalar(T(0));
+      }
+      *m.steps.data() += T(1);
+      kernels::adam_step<T>(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(), learning_rate,
+                            options_.beta1, options_.beta2, options_.eps, options_.weight_decay, decoupled_,
+                            static_cast<index_t>(m.steps.item()), grad_scale);
+    }
+  }
+
+  /// The moments and counts of every parameter that was stepped, under PyTorch's names: "<name>.exp_avg",
+  /// "<name>.exp_avg_sq" and "<name>.step"; shares storage.
+  std::vector<StateEntry<T>> state() const {
+    require_names();
+    std::vector<StateEntry<T>> entries;
+    for (const auto& m : moments_) {
+      if (!m.steps.defined()) continue;
+      entries.push_back({m.parameter->name + ".exp_avg", m.first, {}});
+      entries.push_back({m.parameter->name + ".exp_avg_sq", m.second, {}});
+      entries.push_back({m.parameter->name + ".step", m.steps, {}});
+    }
+    return entries;
+  }
+  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names, and then
+  /// changes nothing.
+  void load(const std::vector<StateEntry<T>>& entries) {
+    require_names();
+    std::unordered_set<std::string> given;
+    for (const auto& e : entries) given.insert(e.name);
+    std::vector<detail::StateSlot<T>> slots;
+    for (auto& m : moments_) {
+      const std::string& n = m.parameter->name;
+      const bool any = given.count(n + ".exp_avg") + given.count(n + ".exp_avg_sq") + given.count(n + ".step") > 0;
+      slots.push_back({n + ".exp_avg", &m.first, m.parameter->value.shape(), any});
+      slots.push_back({n + ".exp_avg_sq", &m.second, m.parameter->value.shape(), any});
+      slots.push_back({n + ".step", &m.steps, Shape{}, any});
+    }
+    detail::load_slots(name_, slots, entries);
+  }
+
+  const AdamOptions& options() const noexcept { return options_; }
+  /// Whether weight decay acts on the parameters themselves (AdamW).
+  bool decoupled() const noexcept { return decoupled_; }
+
+ protected:
+  Adam(const char* name, const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options, bool decoupled)
+      : name_(name), options_(options), decoupled_(decoupled) {
+    const auto require = [&](bool valid, const char* field, double value, const char* rule) {
+      if (!valid) throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
+    };
+    require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
+    require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
+    require(options.eps >= 0 && std::isfinite(options.eps), "eps", options.eps, "finite and not negative");
+    require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay", options.weight_decay,
+            "finite and not negative");
+    for (const auto& p : detail::distinct(name, parameters)) moments_.push_back({p, {}, {}, {}});
+  }
+
+ private:
+  struct Moments {
+    ParameterHandle<T> parameter;
+    Tensor<T> first, second;
+    Tensor<T> steps;  // a scalar, so that it is saved like the others
+  };
+
+  void require_names() const {
+    std::vector<ParameterHandle<T>> handles;
+    for (const auto& m : moments_) handles.push_back(m.parameter);
+    detail::require_distinct_names(name_, handles);
+  }
+
+  const char* name_;
+  AdamOptions options_;
+  bool decoupled_;
+  std::vector<Moments> moments_;
+};
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019), in PyTorch's form.
+template <class T = float>
+class AdamW : public Adam<T> {
+ public:
+  explicit AdamW(const std::vector<ParameterHandle<T>>& parameters, const AdamWOptions& options = {})
+      : Adam<T>("adamw", parameters, {options.beta1, options.beta2, options.eps, options.weight_decay}, true) {}
+};
+
+}  // namespace eigenformer

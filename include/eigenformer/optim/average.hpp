@@ -1,0 +1,87 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/nn/module.hpp"
+
+namespace eigenformer {
+
+/// The mean of several state dicts, tensor by tensor, summed in double in the given order; aliases of tied parameters
+/// share the first's tensor. Throws ValueError when there are none or their names or shapes differ.
+template <class T>
+[[nodiscard]] std::vector<StateEntry<T>> average_states(const std::vector<std::vector<StateEntry<T>>>& states) {
+  if (states.empty()) throw ValueError("average", "there is nothing to average");
+  std::vector<StateEntry<T>> averaged;
+  std::map<std::string, Tensor<T>> first;
+  for (std::size_t e = 0; e < states[0].size(); ++e) {
+    const StateEntry<T>& entry = states[0][e];
+    for (const auto& state : states) {
+      if (state.size() != states[0].size() || state[e].name != entry.name || state[e].value.shape() != entry.value.shape()) {
+        throw ValueError("average", "states differ: '" + entry.name + "' of shape " + entry.value.shape().str() +
+                                        " is not entry " + std::to_string(e) + " of all");
+      }
+    }
+    if (!entry.alias_of.empty()) {
+      averaged.push_back({entry.name, first.at(entry.alias_of), entry.alias_of});
+      continue;
+    }
+    Tensor<T> mean(entry.value.shape());
+    T* out = mean.data();
+    parallel_for(mean.numel(), 1 << 14, [&](index_t begin, index_t end) {
+      for (index_t i = begin; i < end; ++i) {
+        double sum = 0;
+        for (const auto& state : states) sum += static_cast<double>(state[e].value.data()[i]);
+        out[i] = static_cast<T>(sum / static_cast<double>(states.size()));
+      }
+    });
+    first.emplace(entry.name, mean);
+    averaged.push_back({entry.name, mean, {}});
+  }
+  return averaged;
+}
+
+/// Keeps copies of a model's last N state dicts, for their mean (Vaswani et al. 2017, 6.1, average the last 5 to 20).
+///
+///     ef::StateAverage<float> last(5);
+///     last.add(ef::state_dict(model));                  // at each checkpoint
+///     ef::load_state_dict(model, last.average());
+template <class T = float>
+class StateAverage {
+ public:
+  /// Throws ValueError unless count is positive.
+  explicit StateAverage(index_t count) : count_(count) {
+    if (count < 1) throw ValueError("average", "count is " + std::to_string(count) + ", must be positive");
+  }
+
+  /// Copies a state; the oldest goes when there are more than N.
+  void add(const std::vector<StateEntry<T>>& state) {
+    std::vector<StateEntry<T>> copy;
+    copy.reserve(state.size());
+    for (const auto& e : state) copy.push_back({e.name, e.alias_of.empty() ? e.value.clone() : e.value, e.alias_of});
+    for (auto& e : copy) {
+      if (e.alias_of.empty()) continue;
+      for (const auto& other : copy) {
+        if (other.name == e.alias_of) e.value = other.value;
+      }
+    }
+    states_.push_back(std::move(copy));
+    if (static_cast<index_t>(states_.size()) > count_) states_.pop_front();
+  }
+
+  index_t size() const noexcept { return static_cast<index_t>(states_.size()); }
+
+  /// The mean of the states added last. Throws ValueError when there are none.
+  [[nodiscard]] std::vector<StateEntry<T>> average() const {
+    return average_states(std::vector<std::vector<StateEntry<T>>>(states_.begin(), states_.end()));
+  }
+
+ private:
+  index_t count_;
+  std::deque<std::vector<StateEntry<T>>> states_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "eigenformer/core/config.hpp"
+#include "eigenformer/core/error.hpp"
+
+/// Learning rates as pure functions of the step, which counts from 1; so nothing needs to be saved to go on. Each rises
+/// linearly from 0 to its peak over `warmup` steps (0: none). All throw ValueError for a step below 1 or an impossible
+/// argument.
+namespace eigenformer::schedule {
+
+namespace detail {
+
+inline void check(const char* op, index_t step, double peak, index_t warmup) {
+  if (step < 1) throw ValueError(op, "step is " + std::to_string(step) + ", must be at least 1");
+  if (!(peak >= 0 && std::isfinite(peak))) {
+    throw ValueError(op, "peak is " + std::to_string(peak) + ", must be finite and not negative");
+  }
+  if (warmup < 0) throw ValueError(op, "warmup is " + std::to_string(warmup) + ", must not be negative");
+}
+
+// The share of the peak that the warm-up allows.
+inline double warm(index_t step, index_t warmup) {
+  return step < warmup ? static_cast<double>(step) / static_cast<double>(warmup) : 1.0;
+}
+
+}  // namespace detail
+
+/// The peak, for ever.
+inline double constant(index_t step, double peak, index_t warmup = 0) {
+  detail::check("constant", step, peak, warmup);
+  return peak * detail::warm(step, warmup);
+}
+
+/// peak sqrt(warmup / step) after the warm-up (peak / sqrt(step) without one).
+inline double inverse_square_root(index_t step, double peak, index_t warmup = 0) {
+  detail::check("inverse_square_root", step, peak, warmup);
+  if (step < warmup) return peak * detail::warm(step, warmup);
+  return peak * std::sqrt(static_cast<double>(std::max<index_t>(warmup, 1)) / static_cast<double>(step));
+}
+
+/// factor d_model^-1/2 min(step^-1/2, step warmup^-3/2): Vaswani et al. 2017, eq. 3.
+inline double noam(index_t step, index_t d_model, index_t warmup = 4000, double factor = 1) {
+  detail::check("noam", step, factor, warmup);
+  if (d_model < 1) throw ValueError("noam", "d_model is " + std::to_string(d_model) + ", must be positive");
+  if (warmup < 1) throw ValueError("noam", "warmup is 0, must be at least 1");
+  const double peak = factor / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
+  return inverse_square_root(step, peak, warmup);
+}
+
+/// Half a cosine from the peak, at the end of the warm-up, to `floor` at step `total` and ever after. Loshchilov and
+/// Hutter 2017, eq. 5, without restarts.
+inline double cosine(index_t step, double peak, index_t warmup, index_t total, double floor = 0) {
+  detail::check("cosine", step, peak, warmup);
+  if (total <= warmup) {
+    throw ValueError("cosine", "total is " + std::to_string(total) + ", must exceed warmup, which is " +
+                                   std::to_string(warmup));
+  }
+  if (!(floor >= 0 && floor <= peak)) {
+    throw ValueError("cosine", "floor is " + std::to_string(floor) + ", must be between 0 and the peak");
+  }
+  if (step < warmup) return peak * detail::warm(step, warmup);
+  const double done = std::min(1.0, static_cast<double>(step - warmup) / static_cast<double>(total - warmup));
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(3.141592653589793 * done));
+}
+
+}  // namespace eigenformer::schedule

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+
+#include "eigenformer/core/config.hpp"
+
+namespace eigenformer {
+
+/// Where training stands, every few updates.
+struct StepReport {
+  index_t epoch = 0;             ///< from 1
+  index_t step = 0;              ///< updates so far
+  index_t total_steps = 0;       ///< expected in all, as far as the limits tell
+  double loss = 0;               ///< mean training loss since the last report, in nats a target token, smoothing included
+  double tokens_per_second = 0;  ///< target tokens since the last report
+  double learning_rate = 0;
+  double gradient_norm = 0;      ///< of the last update, before clipping
+  double seconds = 0;            ///< of this run so far
+  double remaining_seconds = 0;  ///< expected
+};
+
+/// A validation: no dropout, no smoothing.
+struct ValidationReport {
+  index_t epoch = 0;
+  index_t step = 0;
+  double loss = 0;        ///< nats a target token
+  double perplexity = 0;  ///< exp(loss)
+  bool best = false;      ///< the best so far
+};
+
+/// Receives what training has to say; the library itself prints nothing. The default ignores it all.
+class TrainingSink {
+ public:
+  virtual ~TrainingSink() = default;
+  virtual void on_step(const StepReport&) {}
+  virtual void on_validation(const ValidationReport&) {}
+  /// Anything else that a person should know: a skipped update, averaged weights.
+  virtual void on_notice(const std::string&) {}
+  /// The model holds the best weights so far (without validation: the latest): the moment to save it for use.
+  virtual void on_best() {}
+  /// The state to go on from has advanced: the moment to save Trainer::state().
+  virtual void on_checkpoint() {}
+};
+
+}  // namespace eigenformer

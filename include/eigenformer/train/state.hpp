@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/data/corpus.hpp"
+#include "eigenformer/io/checkpoint.hpp"
+
+namespace eigenformer::detail {
+
+// How far a training has come.
+struct TrainingProgress {
+  index_t step = 0;             // updates
+  index_t epoch = 0;            // complete passes over the corpus
+  index_t batch = 0;            // of the epoch under way
+  index_t validated_step = -1;  // after which the last validation was
+  index_t bad_updates = 0;      // skipped in a row
+};
+
+inline nlohmann::json to_json(const TrainingProgress& p) {
+  return {{"step", p.step},
+          {"epoch", p.epoch},
+          {"batch", p.batch},
+          {"validated_step", p.validated_step},
+          {"bad_updates", p.bad_updates}};
+}
+
+// Tells corpora apart: the number of pairs and a hash of all ids (FNV-1a, 64 bits).
+inline std::string corpus_fingerprint(const EncodedCorpus& corpus) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
+  for (const TokenSequences* side : {&corpus.source, &corpus.target}) {
+    for (index_t i = 0; i < side->size(); ++i) {
+      const std::span<const std::int32_t> ids = (*side)[i];
+      add(ids.size());
+      for (const std::int32_t id : ids) add(static_cast<std::uint32_t>(id));
+    }
+  }
+  return std::to_string(corpus.size()) + " pairs, " + std::to_string(hash);
+}
+
+// Finds a training state's parts and says what is missing. All throw ValueError.
+template <class T>
+class StateReader {
+ public:
+  explicit StateReader(const TrainingState<T>& state) : state_(state) {
+    for (const auto& [name, tensor] : state.tensors) tensors_[name] = &tensor;
+  }
+
+  bool has(const char* key) const { return state_.values.contains(key); }
+
+  template <class U>
+  U value(const char* key) const {
+    if (!has(key)) throw ValueError("trainer", std::string("the training state lacks '") + key + "'");
+    try {
+      return state_.values.at(key).template get<U>();
+    } catch (const nlohmann::json::exception&) {
+      throw ValueError("trainer", std::string("'") + key + "' of the training state is " + state_.values.at(key).dump());
+    }
+  }
+
+  template <class U>
+  void require_equal(const char* key, const U& now) const {
+    if (value<U>(key) == now) return;
+    throw ValueError("trainer", std::string("the training state was made with ") + key + " " +
+                                    state_.values.at(key).dump() + ", cannot go on with " + nlohmann::json(now).dump());
+  }
+
+  // All tensors whose names begin with `prefix`, without it.
+  std::vector<StateEntry<T>> tensors(const std::string& prefix) const {
+    std::vector<StateEntry<T>> found;
+    for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.rfind(prefix, 0) == 0; ++at) {
+      found.push_back({at->first.substr(prefix.size()), *at->second, {}});
+    }
+    return found;
+  }
+
+  // One for each parameter, in their order.
+  std::vector<StateEntry<T>> tensors(const std::string& prefix, const std::vector<ParameterHandle<T>>& parameters) const {
+    std::vector<StateEntry<T>> found;
+    for (const auto& p : parameters) {
+      const auto at = tensors_.find(prefix + p->name);
+      if (at == tensors_.end()) throw ValueError("trainer", "the training state lacks '" + prefix + p->name + "'");
+      if (at->second->shape() != p->value.shape()) {
+        throw ValueError("trainer", "'" + prefix + p->name + "' of the training state has shape " +
+                                        at->second->shape().str() + ", must be " + p->value.shape().str());
+      }
+      found.push_back({p->name, *at->second, {}});
+    }
+    return found;
+  }
+
+ private:
+  const TrainingState<T>& state_;
+  std::map<std::string, const Tensor<T>*> tensors_;
+};
+
+template <class T>
+TrainingProgress progress_from(const StateReader<T>& reader) {
+  TrainingProgress p;
+  p.step = reader.template value<index_t>("step");
+  p.epoch = reader.template value<index_t>("epoch");
+  p.batch = reader.template value<index_t>("batch");
+  p.validated_step = reader.template value<index_t>("validated_step");
+  p.bad_updates = reader.template value<index_t>("bad_updates");
+  if (p.step < 0 || p.epoch < 0 || p.batch < 0) throw ValueError("trainer", "the training state counts below 0");
+  return p;
+}
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+// The one place where the version is written; CMake reads these lines.
+#define EIGENFORMER_VERSION_MAJOR 0
+#define EIGENFORMER_VERSION_MINOR 1
+#define EIGENFORMER_VERSION_PATCH 0
+
+namespace eigenformer {
+
+/// The library's version, such as "0.1.0".
+inline std::string version_string() {
+  return std::to_string(EIGENFORMER_VERSION_MAJOR) + "." + std::to_string(EIGENFORMER_VERSION_MINOR) + "." +
+         std::to_string(EIGENFORMER_VERSION_PATCH);
+}
+
+}  // namespace eigenformer

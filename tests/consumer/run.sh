@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# run.sh KIND COMPILER SCRATCH BUILD EIGEN: builds a client project with COMPILER in SCRATCH and runs it. KIND is a
+# folder here, or `bare` for the include folder and a compiler alone. BUILD is this project's build folder, to
+# install from; EIGEN the folder that holds Eigen/Core.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kind=$1 compiler=$2 scratch=$3 build=$4 eigen=$5
+flags=(-std=c++20 -O1 "-I$root/include" -isystem "$eigen" -pthread)
+
+rm -rf "$scratch"
+mkdir -p "$scratch"
+cd "$scratch"
+case $kind in
+  bare)
+    "$compiler" "${flags[@]}" "$here/main.cpp" -o client
+    ./client
+    ;;
+  mixed_flags)
+    "$compiler" "${flags[@]}" -mavx2 -mfma -c "$here/mixed_flags/avx2.cpp" -o avx2.o &
+    first=$!
+    "$compiler" "${flags[@]}" -c "$here/mixed_flags/main.cpp" -o main.o
+    wait "$first"
+    # Whichever copy of an inline function the linker keeps, the results must agree.
+    "$compiler" main.o avx2.o -pthread -o client
+    ./client
+    "$compiler" avx2.o main.o -pthread -o client
+    ./client
+    ;;
+  *)
+    prefix=()
+    if [[ $kind == find_package ]]; then
+      cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
+      prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
+    fi
+    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O1 \
+      -DEIGENFORMER_SOURCE="$root" "${prefix[@]}"
+    cmake --build client-build
+    ./client-build/client
+    ;;
+esac

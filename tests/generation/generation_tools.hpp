@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "eigenformer/generation/generate.hpp"
+
+namespace eigenformer::testing {
+
+using Ids = std::vector<std::int32_t>;
+
+/// A small random model with two layers each.
+inline Seq2SeqTransformer<double> small_model(index_t vocabulary, bool norm_first = false, std::uint64_t seed = 1) {
+  RandomGenerator rng(seed);
+  Seq2SeqTransformer<double> model({.source_vocab_size = 23,
+                                    .target_vocab_size = vocabulary,
+                                    .d_model = 12,
+                                    .num_heads = 3,
+                                    .num_encoder_layers = 2,
+                                    .num_decoder_layers = 2,
+                                    .dim_feedforward = 20,
+                                    .norm_first = norm_first},
+                                   rng);
+  // Untrained projections are nearly uniform; larger ones make different sentences clearly better and worse.
+  for (double& w : model.own_projection.value().span()) w *= 3;
+  rng.fill_normal(model.projection_bias.value().data(), vocabulary, 0, 0.5);
+  return model;
+}
+
+inline Tensor<std::int32_t> id_tensor(const Ids& ids) {
+  return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+}
+
+/// Encoded source sentences, packed.
+inline Memory<double> encode(const Seq2SeqTransformer<double>& model, const std::vector<Ids>& sources) {
+  Ids all;
+  std::vector<index_t> lengths;
+  for (const Ids& s : sources) {
+    all.insert(all.end(), s.begin(), s.end());
+    lengths.push_back(static_cast<index_t>(s.size()));
+  }
+  const auto layout = SequenceLayout::packed(lengths);
+  return {model.encode(Context<double>::inference(), id_tensor(all), layout), layout};
+}
+
+/// Log-probabilities (T, V) of every next token after begin and the given target, without any cache.
+inline Tensor<double> uncached_log_probabilities(const Seq2SeqTransformer<double>& model, const Memory<double>& memory,
+                                                 const Ids& target) {
+  const auto ctx = Context<double>::inference();
+  const auto layout = SequenceLayout::packed({static_cast<index_t>(target.size())});
+  return model.log_probabilities(ctx, model.decode(ctx, id_tensor(target), layout, memory)).value();
+}
+
+}  // namespace eigenformer::testing

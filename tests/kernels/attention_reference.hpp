@@ -1,0 +1,214 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "eigenformer/core/random.hpp"
+#include "eigenformer/kernels/attention.hpp"
+
+// Attention as plain loops in double, and the kernel run on the same numbers.
+
+namespace eigenformer::testing {
+
+/// One problem: sizes, layouts, and what is added to a score (the mask once more, as a formula: -inf forbids).
+struct AttentionCase {
+  index_t heads = 3;
+  index_t head_dim = 12;
+  index_t value_dim = 7;
+  SequenceLayout queries;
+  SequenceLayout keys;
+  std::vector<std::int32_t> key_sequence;
+  AttentionMask mask;
+  std::function<double(index_t b, index_t kb, index_t h, index_t i, index_t j)> bias;
+  double scale = 0.37;
+  double rate = 0;
+  DropoutKey key{11, 5, 3};
+
+  index_t keys_of(index_t b) const { return key_sequence.empty() ? b : key_sequence[static_cast<std::size_t>(b)]; }
+  index_t q_stride() const { return heads * head_dim + 3; }
+  index_t k_stride() const { return heads * head_dim + 5; }
+  index_t v_stride() const { return heads * value_dim + 2; }
+  index_t out_stride() const { return heads * value_dim + 1; }
+};
+
+template <class T>
+struct AttentionNumbers {
+  std::vector<T> q, k, v, dout;
+};
+
+/// Random inputs for a case, the same for the same seed.
+template <class T>
+AttentionNumbers<T> random_numbers(const AttentionCase& c, std::uint64_t seed = 1) {
+  RandomGenerator rng(seed);
+  const auto make = [&](index_t n) {
+    std::vector<T> x(static_cast<std::size_t>(n));
+    rng.fill_normal(x.data(), n, 0.0, 1.0);
+    // Numbers that float holds, so that float and double tests see the same problem.
+    for (T& value : x) value = static_cast<T>(static_cast<float>(value));
+    return x;
+  };
+  AttentionNumbers<T> n;
+  n.q = make(c.queries.rows() * c.q_stride());
+  n.k = make(c.keys.rows() * c.k_stride());
+  n.v = make(c.keys.rows() * c.v_stride());
+  n.dout = make(c.queries.rows() * c.out_stride());
+  return n;
+}
+
+template <class T>
+struct AttentionResult {
+  std::vector<T> out, log_sum_exp, weights;
+  std::vector<T> dq, dk, dv;
+
+  AttentionResult() = default;
+  explicit AttentionResult(const AttentionCase& c)
+      : out(size(c.queries.rows() * c.out_stride())),
+        log_sum_exp(size(c.heads * c.queries.rows())),
+        weights(size(c.queries.batch() * c.heads * c.queries.max_length() * c.keys.max_length())),
+        dq(size(c.queries.rows() * c.q_stride())),
+        dk(size(c.keys.rows() * c.k_stride())),
+        dv(size(c.keys.rows() * c.v_stride())) {}
+
+  static std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
+};
+
+template <class T>
+kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionNumbers<T>& n) {
+  kernels::AttentionProblem<T> p;
+  p.q = n.q.data();
+  p.q_stride = c.q_stride();
+  p.k = n.k.data();
+  p.k_stride = c.k_stride();
+  p.v = n.v.data();
+  p.v_stride = c.v_stride();
+  p.heads = c.heads;
+  p.head_dim = c.head_dim;
+  p.value_dim = c.value_dim;
+  p.queries = &c.queries;
+  p.keys = &c.keys;
+  p.key_sequence = c.key_sequence.empty() ? nullptr : c.key_sequence.data();
+  p.mask = c.mask.is_none() ? nullptr : &c.mask;
+  p.scale = static_cast<T>(c.scale);
+  p.dropout_rate = c.rate;
+  p.dropout_key = c.key;
+  return p;
+}
+
+template <class T>
+kernels::AttentionGradients<T> gradients_of(const AttentionCase& c, AttentionResult<T>& r, double beta = 0) {
+  const T b = static_cast<T>(beta);
+  return {r.dq.data(), c.q_stride(), b, r.dk.data(), c.k_stride(), b, r.dv.data(), c.v_stride(), b};
+}
+
+/// Everything the kernel computes.
+template <class T>
+AttentionResult<T> run_kernel(const AttentionCase& c, const AttentionNumbers<T>& n) {
+  AttentionResult<T> r(c);
+  const auto p = problem_of(c, n);
+  kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
+  kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
+  kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(), r.log_sum_exp.data(),
+                              gradients_of(c, r));
+  return r;
+}
+
+/// Dropout's multiplier of one weight, by its definition.
+inline double multiplier_of(const AttentionCase& c, index_t b, index_t kb, index_t h, index_t i, index_t j) {
+  if (c.rate == 0) return 1;
+  const auto query = static_cast<std::uint32_t>(c.queries.position(b) + i);
+  const auto key = static_cast<std::uint32_t>(c.keys.position(kb) + j);
+  const auto words = Philox4x32::generate({c.queries.sequence_number(b), static_cast<std::uint32_t>(h), query / 4, key},
+                                          c.key.philox_key());
+  return words[query % 4] >= static_cast<std::uint32_t>(c.rate * 4294967296.0 + 0.5) ? 1 / (1 - c.rate) : 0;
+}
+
+/// The same by plain loops in double: softmax(scale q k + bias) v, and the chain rule backwards.
+template <class T>
+AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNumbers<T>& n) {
+  AttentionResult<double> r(c);
+  const auto at = [](const std::vector<T>& x, index_t i) { return static_cast<double>(x[static_cast<std::size_t>(i)]); };
+  const auto scale = static_cast<double>(static_cast<T>(c.scale));
+  constexpr double lowest = -std::numeric_limits<double>::infinity();
+  std::fill(r.log_sum_exp.begin(), r.log_sum_exp.end(), lowest);
+  for (index_t b = 0; b < c.queries.batch(); ++b) {
+    const index_t kb = c.keys_of(b), length = c.keys.length(kb);
+    for (index_t h = 0; h < c.heads; ++h) {
+      for (index_t i = 0; i < c.queries.length(b); ++i) {
+        const index_t row = c.queries.offset(b) + i;
+        const index_t q0 = row * c.q_stride() + h * c.head_dim, o0 = row * c.out_stride() + h * c.value_dim;
+        const auto k0 = [&](index_t j) { return (c.keys.offset(kb) + j) * c.k_stride() + h * c.head_dim; };
+        const auto v0 = [&](index_t j) { return (c.keys.offset(kb) + j) * c.v_stride() + h * c.value_dim; };
+        std::vector<double> s(static_cast<std::size_t>(length)), p(s.size()), dp(s.size());
+        double maximum = lowest, sum = 0, mean = 0;
+        for (index_t j = 0; j < length; ++j) {
+          double x = 0;
+          for (index_t d = 0; d < c.head_dim; ++d) x += at(n.q, q0 + d) * at(n.k, k0(j) + d);
+          const double bias = c.bias ? c.bias(b, kb, h, i, j) : 0;
+          s[static_cast<std::size_t>(j)] = bias == lowest ? lowest : scale * x + bias;
+          maximum = std::max(maximum, s[static_cast<std::size_t>(j)]);
+        }
+        if (maximum == lowest) continue;
+        for (const double x : s) sum += std::exp(x - maximum);
+        r.log_sum_exp[static_cast<std::size_t>(h * c.queries.rows() + row)] = maximum + std::log(sum);
+        for (index_t j = 0; j < length; ++j) {
+          const auto sj = static_cast<std::size_t>(j);
+          p[sj] = std::exp(s[sj] - maximum) / sum;
+          r.weights[static_cast<std::size_t>(((b * c.heads + h) * c.queries.max_length() + i) * c.keys.max_length() + j)] =
+              p[sj];
+          if (p[sj] == 0) continue;
+          const double z = multiplier_of(c, b, kb, h, i, j);
+          for (index_t e = 0; e < c.value_dim; ++e) {
+            r.out[static_cast<std::size_t>(o0 + e)] += p[sj] * z * at(n.v, v0(j) + e);
+            r.dv[static_cast<std::size_t>(v0(j) + e)] += p[sj] * z * at(n.dout, o0 + e);
+            dp[sj] += z * at(n.dout, o0 + e) * at(n.v, v0(j) + e);
+          }
+          mean += p[sj] * dp[sj];
+        }
+        for (index_t j = 0; j < length; ++j) {
+          const auto sj = static_cast<std::size_t>(j);
+          if (p[sj] == 0) continue;
+          const double ds = p[sj] * (dp[sj] - mean) * scale;
+          for (index_t d = 0; d < c.head_dim; ++d) {
+            r.dq[static_cast<std::size_t>(q0 + d)] += ds * at(n.k, k0(j) + d);
+            r.dk[static_cast<std::size_t>(k0(j) + d)] += ds * at(n.q, q0 + d);
+          }
+        }
+      }
+    }
+  }
+  return r;
+}
+
+/// The largest |a - b| / max(1, |b|) over two vectors; NaN counts as infinite, and so do infinities that differ.
+template <class T>
+double largest_error(const std::vector<T>& a, const std::vector<double>& b) {
+  double worst = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const auto x = static_cast<double>(a[i]);
+    if (x == b[i]) continue;
+    const double error = std::abs(x - b[i]) / std::max(1.0, std::abs(b[i]));
+    worst = error < std::numeric_limits<double>::infinity() ? std::max(worst, error)
+                                                            : std::numeric_limits<double>::infinity();
+  }
+  return worst;
+}
+
+/// The largest error of everything that the kernel computes.
+template <class T>
+double kernel_error(const AttentionCase& c, std::uint64_t seed = 1) {
+  const auto n = random_numbers<T>(c, seed);
+  const auto got = run_kernel(c, n);
+  const auto expected = run_reference(c, n);
+  double worst = 0;
+  for (const double e : {largest_error(got.out, expected.out), largest_error(got.log_sum_exp, expected.log_sum_exp),
+                         largest_error(got.weights, expected.weights), largest_error(got.dq, expected.dq),
+                         largest_error(got.dk, expected.dk), largest_error(got.dv, expected.dv)}) {
+    worst = std::max(worst, e);
+  }
+  return worst;
+}
+
+}  // namespace eigenformer::testing

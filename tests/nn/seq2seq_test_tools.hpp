@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "eigenformer/nn/seq2seq.hpp"
+#include "module_test_tools.hpp"
+
+namespace eigenformer::testing {
+
+using Tokens = Tensor<std::int32_t>;
+
+inline Seq2SeqOptions small_seq2seq(bool norm_first = false) {
+  return {.source_vocab_size = V, .target_vocab_size = 19, .d_model = D, .num_heads = H, .num_encoder_layers = 2,
+          .num_decoder_layers = 2, .dim_feedforward = F, .norm_first = norm_first};
+}
+
+template <class T>
+Seq2SeqTransformer<T> make_seq2seq(const Seq2SeqOptions& options) {
+  RandomGenerator rng(1);
+  Seq2SeqTransformer<T> model(options, rng);
+  randomise(model, 2);
+  return model;
+}
+
+/// Ids 1 .. vocabulary - 1; 0 is padding.
+inline Tokens random_tokens(const Shape& shape, index_t vocabulary, std::uint64_t seed) {
+  RandomGenerator rng(seed);
+  Tokens ids(shape);
+  for (auto& id : ids.span()) id = static_cast<std::int32_t>(1 + rng.uniform_int(vocabulary - 1));
+  return ids;
+}
+
+/// A padded batch: sources of 7 and 4 tokens, targets of 3 and 5.
+struct TokenBatch {
+  Tokens source = random_tokens({B, S}, V, 11);
+  Tokens target_in = random_tokens({B, L}, 19, 12);
+  Tokens target_out = random_tokens({B, L}, 19, 13);
+  SequenceLayout source_layout = SequenceLayout::padded({7, 4}, S);
+  SequenceLayout target_layout = SequenceLayout::padded({3, 5}, L);
+};
+
+}  // namespace eigenformer::testing

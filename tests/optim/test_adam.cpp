@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include "eigenformer/optim/adam.hpp"
+#include "optim_test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+TEST_CASE_TEMPLATE("Adam and AdamW step as PyTorch's", T, float, double) {
+  check_steps<T>("adam", 0.01, [](const auto& p) { return Adam<T>(p); });
+  check_steps<T>("adam_transformer", 0.01, [](const auto& p) { return Adam<T>(p, {.beta2 = 0.98, .eps = 1e-9}); });
+  check_steps<T>("adam_weight_decay", 0.01, [](const auto& p) { return Adam<T>(p, {.weight_decay = 0.1}); });
+  check_steps<T>("adamw", 0.01, [](const auto& p) { return AdamW<T>(p, {.weight_decay = 0.1}); });
+}
+
+TEST_CASE("Adam goes on from its saved state, skips frozen parameters, and scales gradients") {
+  check_resume([](const auto& p) { return Adam<double>(p); });
+  check_resume([](const auto& p) { return AdamW<double>(p); });
+  check_frozen([](const auto& p) { return Adam<double>(p); });
+  check_scale([](const auto& p) { return Adam<double>(p); });
+  CHECK(AdamW<float>({}).options().weight_decay == 0.01);
+  CHECK(AdamW<float>({}).decoupled());
+}
+
+TEST_CASE("each parameter counts its own steps, so one that joins late is corrected as in PyTorch") {
+  TwoParameters two;
+  Gradients<double> gradients(parameters(two));
+  Adam<double> optimizer(parameters(two));
+  two.b.set_frozen(true);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    two.gradients(gradients, step);
+    optimizer.step(gradients, 0.1);
+  }
+  two.b.set_frozen(false);
+  two.gradients(gradients, 4);
+  optimizer.step(gradients, 0.1);
+  // The first step of Adam has the length of the learning rate, whatever the gradient.
+  CHECK(std::abs(two.b.value().at({0}) + 2.0) == doctest::Approx(0.1));
+  const auto state = optimizer.state();
+  REQUIRE(state.size() == 6);
+  CHECK(state[0].name == "a.exp_avg");
+  CHECK(state[1].name == "a.exp_avg_sq");
+  CHECK(state[2].name == "a.step");
+  CHECK(state[2].value.item() == 4);
+  CHECK(state[5].value.item() == 1);
+}
+
+TEST_CASE("Adam refuses impossible options and states that do not fit, changing nothing") {
+  const auto refuses = [](const AdamOptions& options) { return message_of<ValueError>([&] { Adam<float>({}, options); }); };
+  CHECK(contains(refuses({.beta1 = 1}), "[adam] beta1 is 1"));
+  CHECK(contains(refuses({.beta2 = -0.5}), "beta2 is -0.5"));
+  CHECK(contains(refuses({.eps = -1}), "eps is -1"));
+  CHECK(contains(refuses({.weight_decay = -1}), "weight_decay is -1"));
+  CHECK(contains(message_of<ValueError>([] { AdamW<float>({}, {.beta1 = 2}); }), "[adamw] beta1 is 2"));
+  CHECK(contains(message_of<ValueError>([] { Adam<float>({nullptr}); }), "absent"));
+  TwoParameters two;
+  Adam<double> optimizer(parameters(two));
+  CHECK(message_of<ValueError>([&] { optimizer.load({{"a.exp_avg", Tensor<double>::ones({3, 5}), {}}, {"b.step", Tensor<double>::ones({2}), {}}}); }) ==
+        "[adam] missing: a.exp_avg_sq, a.step, b.exp_avg, b.exp_avg_sq. wrong shape: b.step is (2,), must be ().");
+  CHECK(optimizer.state().empty());
+}

@@ -1,0 +1,34 @@
+#include <doctest/doctest.h>
+
+#include "eigenformer/optim/average.hpp"
+#include "optim_test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+TEST_CASE("the average is that of the last N states, which later training does not touch") {
+  TwoParameters two;
+  StateAverage<double> last(2);
+  for (const double value : {100.0, 1.0, 4.0}) {
+    two.a.value().fill(value);
+    two.b.value().fill(-value);
+    last.add(state_dict(two));
+  }
+  CHECK(last.size() == 2);
+  two.a.value().fill(7);
+  const auto average = last.average();
+  REQUIRE(average.size() == 2);
+  CHECK(average[0].name == "a");
+  CHECK(values(average[0].value) == std::vector<double>(15, 2.5));
+  CHECK(values(average[1].value) == std::vector<double>(7, -2.5));
+  load_state_dict(two, average);
+  CHECK(values(two.a.value()) == std::vector<double>(15, 2.5));
+}
+
+TEST_CASE("averaging refuses nothing, and states that differ") {
+  CHECK(contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }), "nothing to average"));
+  CHECK(contains(message_of<ValueError>([] { StateAverage<float>(0); }), "count is 0"));
+  const std::vector<StateEntry<float>> a{{"w", Tensor<float>::ones({2}), {}}}, b{{"w", Tensor<float>::ones({3}), {}}}, c{{"v", Tensor<float>::ones({2}), {}}};
+  CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({a, b}); }), "'w' of shape (2,)"));
+  CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({a, c}); }), "'w' of shape (2,)"));
+}

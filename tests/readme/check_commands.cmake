@@ -1,0 +1,21 @@
+# cmake -DROOT=... -P check_commands.cmake: README.md shows the two commands of a newcomer, and every program, script
+# and file that its shell blocks name in this repository exists.
+cmake_minimum_required(VERSION 3.22)
+file(READ "${ROOT}/README.md" text)
+foreach(command "bash tests/run.sh" "bash examples/translator/demo.sh")
+  string(FIND "${text}" "${command}" at)
+  if(at LESS 0)
+    message(FATAL_ERROR "README.md does not show `${command}`")
+  endif()
+endforeach()
+
+string(REGEX MATCHALL "\n```(sh|bash|shell|console)\n[^`]*" blocks "${text}")
+foreach(block IN LISTS blocks)
+  string(REGEX MATCHALL "(bash|sh|python3?) +[a-z][a-z0-9_/.-]*" scripts "${block}")
+  foreach(script IN LISTS scripts)
+    string(REGEX REPLACE "^[a-z0-9]+ +" "" path "${script}")
+    if(NOT EXISTS "${ROOT}/${path}")
+      message(FATAL_ERROR "README.md runs ${path}, which does not exist")
+    endif()
+  endforeach()
+endforeach()

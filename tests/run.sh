@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds with g++ and clang, and runs all tests. With --full also what takes long: the
+# thread sanitizer, tests labelled long, clang-tidy, client projects with both compilers.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+full=OFF
+case ${1:-} in
+  "") ;;
+  --full) full=ON ;;
+  *)
+    echo "usage: bash tests/run.sh [--full]" >&2
+    exit 2
+    ;;
+esac
+
+if [[ $full == ON ]]; then
+  bash cmake/install_packages.sh
+else
+  bash cmake/install_packages.sh build translator tests bench
+fi
+if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
+export CXX=g++
+jobs=$(nproc)
+configurations="clang;asan"
+exclude=(--label-exclude long)
+if [[ $full == ON ]]; then
+  configurations="clang;asan;tsan"
+  exclude=()
+fi
+
+cmake --preset release -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON \
+  -DEIGENFORMER_TEST_FOLDERS= -DEIGENFORMER_TEST_CONFIGURATIONS="$configurations" -DEIGENFORMER_TEST_TIDY=$full \
+  -DEIGENFORMER_TEST_ALL_CONSUMERS=$full
+cmake --build build/release --parallel "$jobs"
+ctest --test-dir build/release --output-on-failure --parallel "$jobs" "${exclude[@]}"
