@@ -7,15 +7,18 @@
 #include <benchmark/benchmark.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/random.hpp"
 #include "eigenformer/core/runtime.hpp"
 #include "eigenformer/kernels/gemm.hpp"
 #include "eigenformer/kernels/gemm_packed.hpp"
+#include "eigenformer/kernels/simd.hpp"
 
 #if defined(EIGENFORMER_WITH_ONEDNN)
 #include <dnnl.h>

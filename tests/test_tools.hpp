@@ -23,7 +23,9 @@ std::string message_of(F&& f) {
   return "no error";
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// A tensor's values, in row-major order.
 template <class T>

@@ -21,11 +21,11 @@ namespace {
 struct DemoCommand {
   ef::index_t pairs = 30000;
   ef::index_t test_pairs = 1000;
-  ef::index_t epochs = 12;
+  ef::index_t epochs = 7;
   ef::index_t shown = 8;
   double max_seconds = 50;
   double learning_rate = 3e-3;
-  ef::index_t d_model = 96;
+  ef::index_t d_model = 64;
   ef::index_t heads = 4;
   ef::index_t layers = 2;
   ef::index_t ff = 256;

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "eigenformer/data/tokenizer_factory.hpp"
 #include "eigenformer/io/options_json.hpp"
 #include "eigenformer/train/options.hpp"
 
@@ -25,7 +26,7 @@ namespace ef = eigenformer;
 struct TrainSettings {
   std::string source, target, tsv;
   std::string valid_source, valid_target;
-  std::string tokenizer = "subword";
+  std::string tokenizer = ef::has_subword_tokenizer() ? "subword" : "word";
   ef::index_t vocab_size = 8000;
   bool separate_vocab = false;
   ef::index_t max_length = 256;

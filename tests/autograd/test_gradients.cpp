@@ -71,7 +71,8 @@ TEST_CASE("Gradients: a parameter that is not listed is an error, before anythin
   Tape<double> tape;
   const Var<double> loss = sum(tape.parameter(w.handle()) * tape.parameter(other.handle()));
   CHECK(message_of<ValueError>([&] { tape.backward(loss, gradients); }) ==
-        "[backward] parameter 'encoder.weight' of shape (2, 5) was recorded but has no place in the gradients; list "
+        "[backward] parameter 'encoder.weight' of shape (2, 5) was recorded but has no place in the "
+        "gradients; list "
         "it or freeze it");
   CHECK_FALSE(gradients.entries()[0].written);
   // The mistake can be mended: nothing was consumed.
@@ -107,8 +108,9 @@ TEST_CASE("Gradients: workers' gradients add up, in order") {
 TEST_CASE("Gradients: workers with a parameter that the sum does not have") {
   const auto a = parameter("a", Tensor<double>::ones({3})), b = parameter("b", Tensor<double>::ones({2}));
   Gradients<double> total({a.handle()});
-  CHECK(message_of<ValueError>([&] { total.accumulate(Gradients<double>({a.handle(), b.handle()})); }) ==
-        "[gradients] parameter 'b' is missing in the sum");
+  CHECK(message_of<ValueError>([&] {
+          total.accumulate(Gradients<double>({a.handle(), b.handle()}));
+        }) == "[gradients] parameter 'b' is missing in the sum");
 }
 
 TEST_CASE("Gradients: find") {

@@ -34,7 +34,8 @@ Tensor<double> normal(const Shape& shape, std::uint64_t seed) {
 // An op as a user writes it: y = x^3. `token` is captured, so that a test sees how long the closure lives.
 Var<double> cube(const Var<double>& x, std::shared_ptr<int> token = nullptr) {
   Tensor<double> y(x.shape());
-  for (index_t i = 0; i < x.numel(); ++i) y.data()[i] = x.value().data()[i] * x.value().data()[i] * x.value().data()[i];
+  for (index_t i = 0; i < x.numel(); ++i)
+    y.data()[i] = x.value().data()[i] * x.value().data()[i] * x.value().data()[i];
   return record("cube", std::move(y), {x}, [x = x.value(), token](Backward<double>& b) {
     if (auto dx = b.grad(0)) {
       for (index_t i = 0; i < x.numel(); ++i) {
@@ -56,7 +57,8 @@ TEST_CASE("Tape: the gradient of a variable, through an op of one's own") {
 
 TEST_CASE("Tape: a variable that the output does not depend on has a gradient of zeros") {
   Tape<double> tape;
-  const Var<double> x = tape.variable(Tensor<double>::ones({2})), y = tape.variable(Tensor<double>::ones({3}));
+  const Var<double> x = tape.variable(Tensor<double>::ones({2})),
+                    y = tape.variable(Tensor<double>::ones({3}));
   (void)cube(y);
   tape.backward(sum(cube(x)));
   CHECK(values(tape.gradient(y)) == std::vector<double>{0, 0, 0});
@@ -80,7 +82,8 @@ TEST_CASE("Tape: the output may be a variable itself") {
 
 TEST_CASE("Tape: a Var of a cleared, consumed or destroyed tape keeps its value and refuses ops") {
   const std::string message =
-      "[exp] an input of shape (2,) was recorded on a tape that has been cleared, consumed by backward or destroyed";
+      "[exp] an input of shape (2,) was recorded on a tape that has been cleared, consumed by backward or "
+      "destroyed";
   Tape<double> tape;
   const Var<double> cleared = tape.variable(Tensor<double>::ones({2}));
   tape.clear();
@@ -116,8 +119,10 @@ TEST_CASE("Tape: old Vars are not taken for new nodes with the same number") {
 TEST_CASE("Tape: inputs of different tapes") {
   Tape<double> a, b;
   const Var<double> x = a.variable(Tensor<double>::ones({2})), y = b.variable(Tensor<double>::ones({2}));
-  CHECK(message_of<ValueError>([&] { (void)(x + y); }) == "[add] the inputs were recorded on different tapes");
-  CHECK(message_of<ValueError>([&] { b.backward(sum(x)); }) == "[backward] the output was not recorded on this tape");
+  CHECK(message_of<ValueError>([&] { (void)(x + y); }) ==
+        "[add] the inputs were recorded on different tapes");
+  CHECK(message_of<ValueError>([&] { b.backward(sum(x)); }) ==
+        "[backward] the output was not recorded on this tape");
   CHECK(values((x + y.detach()).value()) == std::vector<double>{2, 2});
 }
 
@@ -127,15 +132,17 @@ TEST_CASE("Tape: what backward refuses") {
   const Var<double> x = tape.variable(Tensor<double>::ones({2, 3}));
   CHECK(message_of<ShapeError>([&] { tape.backward(x); }) ==
         "[backward] loss of shape (2, 3) must have one element; give a cotangent for anything else");
-  CHECK(message_of<ShapeError>([&] { tape.backward(x, Tensor<double>::ones({3, 2}), none); }) ==
-        "[backward] cotangent of shape (3, 2) must have the output's shape (2, 3)");
+  CHECK(message_of<ShapeError>([&] {
+          tape.backward(x, Tensor<double>::ones({3, 2}), none);
+        }) == "[backward] cotangent of shape (3, 2) must have the output's shape (2, 3)");
   CHECK(message_of<ValueError>([&] { tape.backward(Var<double>(Tensor<double>::scalar(1))); }) ==
         "[backward] the output was not recorded on this tape");
   const Parameter<double> p(Tensor<double>::ones({1}));
   Gradients<double> gradients({p.handle()});
   CHECK(message_of<ValueError>([&] { tape.backward(tape.parameter(p.handle()), gradients); }) ==
         "[backward] the output is a parameter itself");
-  CHECK(message_of<ValueError>([&] { (void)tape.gradient(x); }) == "[gradient] not a variable of this tape's last backward");
+  CHECK(message_of<ValueError>([&] { (void)tape.gradient(x); }) ==
+        "[gradient] not a variable of this tape's last backward");
   tape.backward(sum(x), gradients);
   CHECK(values(tape.gradient(x)) == std::vector<double>(6, 1.0));
 }
@@ -240,11 +247,12 @@ TEST_CASE("Tape: only inputs that need a gradient get a slot") {
   CHECK(values(tape.gradient(x)) == std::vector<double>{4, 5});
 }
 
-TEST_CASE("Tape: an exception in a backward reaches the caller, and the half-consumed tape is not used again") {
+TEST_CASE(
+    "Tape: an exception in a backward reaches the caller, and the half-consumed tape is not used again") {
   Tape<double> tape;
   const Var<double> x = tape.variable(Tensor<double>::ones({2}));
-  const Var<double> bad =
-      record("bad", x.value(), {x}, [](Backward<double>&) { throw ValueError("bad", "cannot be differentiated"); });
+  const Var<double> bad = record(
+      "bad", x.value(), {x}, [](Backward<double>&) { throw ValueError("bad", "cannot be differentiated"); });
   const Var<double> loss = sum(cube(bad));
   CHECK(message_of<ValueError>([&] { tape.backward(loss); }) == "[bad] cannot be differentiated");
   CHECK_THROWS_AS(tape.backward(loss), ValueError);
@@ -270,7 +278,8 @@ TEST_CASE("Tape: one tape serves many steps, and moves with its Vars") {
 
 TEST_CASE("Tape: gradients passed on are shared, and adding to one does not change another") {
   Tape<double> tape;
-  const Var<double> a = tape.variable(Tensor<double>::ones({2})), b = tape.variable(Tensor<double>::ones({2}));
+  const Var<double> a = tape.variable(Tensor<double>::ones({2})),
+                    b = tape.variable(Tensor<double>::ones({2}));
   const Var<double> h = a + b;
   const Var<double> y = (h + a) + (reshape(h, Shape{1, 2}) + reshape(b, Shape{1, 2}) * 5);
   tape.backward(sum(y));
@@ -295,7 +304,7 @@ TEST_CASE("Tape: a parameter's gradient never shares memory with what was passed
 TEST_CASE("Tape: a graph of 100,000 ops needs no deep stack, to run, to drop or to destroy") {
   const auto run = [](void* result) -> void* {
     Tape<double> tape;
-    const auto chain = [&tape](Var<double> x) {
+    const auto chain = [](Var<double> x) {
       for (int i = 0; i < 100000; ++i) x = i % 2 == 0 ? negate(x) : x + 1;
       return x;
     };
@@ -348,7 +357,8 @@ TEST_CASE("Tape: values and gradients are the same bits for any number of thread
     const Var<double> a = tape.variable(x), b = tape.variable(y);
     const Var<double> z = softmax(a * b + b) / (square(b) + 1) - exp(transpose(transpose(a)) * 0.1);
     tape.backward(sum(z * z));
-    return std::vector<std::vector<double>>{values(z.value()), values(tape.gradient(a)), values(tape.gradient(b))};
+    return std::vector<std::vector<double>>{values(z.value()), values(tape.gradient(a)),
+                                            values(tape.gradient(b))};
   };
   const auto one = run(1);
   CHECK(run(2) == one);

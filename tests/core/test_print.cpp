@@ -47,7 +47,8 @@ TEST_CASE("print: very large and very small numbers, infinities") {
         "Tensor<double> (4,)\n[     0.0000,  1.5000e-07, -2.0000e+09,      1.0000]");
   const double inf = std::numeric_limits<double>::infinity();
   CHECK(text(Tensor<double>::from({3}, {inf, -inf, 0})) == "Tensor<double> (3,)\n[   inf,   -inf, 0.0000]");
-  CHECK(text(Tensor<float>::from({1}, {std::numeric_limits<float>::quiet_NaN()})) == "Tensor<float> (1,)\n[nan]");
+  CHECK(text(Tensor<float>::from({1}, {std::numeric_limits<float>::quiet_NaN()})) ==
+        "Tensor<float> (1,)\n[nan]");
 }
 
 TEST_CASE("print: long dimensions are abridged, nine entries are not") {
@@ -76,8 +77,10 @@ TEST_CASE("print: a large tensor stays readable and aligned") {
   Tensor<float> t = Tensor<float>::zeros({200, 300});
   t.at({2, 299}) = -123.5f;
   const std::string s = text(t);
-  CHECK(s.find("[   0.0000,    0.0000,    0.0000,    0.0000, ...,    0.0000,    0.0000,    0.0000, -123.5000]") !=
-        std::string::npos);
+  CHECK(
+      s.find(
+          "[   0.0000,    0.0000,    0.0000,    0.0000, ...,    0.0000,    0.0000,    0.0000, -123.5000]") !=
+      std::string::npos);
   CHECK(s.size() < 1200);
 }
 

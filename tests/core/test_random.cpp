@@ -18,7 +18,8 @@ using eigenformer::testing::message_of;
 
 TEST_CASE("Philox4x32-10: the known answers published with Random123") {
   using Counter = Philox4x32::Counter;
-  CHECK(Philox4x32::generate({0, 0, 0, 0}, {0, 0}) == Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(Philox4x32::generate({0, 0, 0, 0}, {0, 0}) ==
+        Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(Philox4x32::generate({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
         Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   CHECK(Philox4x32::generate({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
@@ -27,7 +28,8 @@ TEST_CASE("Philox4x32-10: the known answers published with Random123") {
 
 TEST_CASE("RandomGenerator: a seed's numbers are the blocks of Philox in order") {
   RandomGenerator rng(0);
-  for (const std::uint32_t word : {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}) CHECK(rng.next_u32() == word);
+  for (const std::uint32_t word : {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u})
+    CHECK(rng.next_u32() == word);
   CHECK(rng.next_u32() == Philox4x32::generate({1, 0, 0, 0}, {0, 0})[0]);
   // The high word of the seed counts.
   RandomGenerator high(std::uint64_t{7} << 32 | 5);

@@ -135,7 +135,8 @@ TEST_CASE("parallel_for: an exception in a nested loop does not leave later loop
   const ThreadScope scope(executor);
   CHECK_THROWS_AS(parallel_for(10, 1,
                                [](index_t, index_t) {
-                                 parallel_for(10, 1, [](index_t, index_t) { throw std::runtime_error("inner"); });
+                                 parallel_for(10, 1,
+                                              [](index_t, index_t) { throw std::runtime_error("inner"); });
                                }),
                   std::runtime_error);
   const int before = executor->loops;

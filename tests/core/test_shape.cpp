@@ -52,7 +52,8 @@ TEST_CASE("Shape: equality looks at rank and sizes only") {
 TEST_CASE("Shape: indices outside the rank") {
   const Shape s{2, 3};
   CHECK(message_of<IndexError>([&] { (void)s[2]; }) == "[shape] dimension 2 does not exist in shape (2, 3)");
-  CHECK(message_of<IndexError>([&] { (void)s[-3]; }) == "[shape] dimension -3 does not exist in shape (2, 3)");
+  CHECK(message_of<IndexError>([&] { (void)s[-3]; }) ==
+        "[shape] dimension -3 does not exist in shape (2, 3)");
   CHECK(message_of<IndexError>([] { (void)Shape{}[0]; }) == "[shape] dimension 0 does not exist in shape ()");
   CHECK_THROWS_AS((void)s.with(2, 1), IndexError);
   CHECK_THROWS_AS((void)s.without(-3), IndexError);
@@ -84,7 +85,9 @@ TEST_CASE("Shape: negative sizes and more than six dimensions are refused everyw
 
 TEST_CASE("Shape: a number of elements that would overflow is refused") {
   const index_t big = index_t{1} << 40;
-  CHECK(contains(message_of<ShapeError>([&] { (void)Shape{big, big}; }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)Shape{big, big};
+                 }),
                  "(1099511627776, 1099511627776) has more elements"));
   CHECK_THROWS_AS((void)(Shape{std::numeric_limits<index_t>::max()}), ShapeError);
   CHECK_THROWS_AS((void)(Shape{big, 2}.with(1, big)), ShapeError);

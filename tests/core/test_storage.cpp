@@ -31,7 +31,8 @@ using eigenformer::testing::message_of;
 
 TEST_CASE("MemoryPool: blocks are aligned and as large as asked for") {
   MemoryPool pool;
-  for (const std::size_t bytes : {0u, 1u, 63u, 64u, 65u, 127u, 129u, 191u, 193u, 1000u, 4097u, 65537u, 1234567u}) {
+  for (const std::size_t bytes :
+       {0u, 1u, 63u, 64u, 65u, 127u, 129u, 191u, 193u, 1000u, 4097u, 65537u, 1234567u}) {
     const auto block = pool.allocate(bytes);
     CHECK(reinterpret_cast<std::uintptr_t>(block.get()) % MemoryPool::alignment == 0);
     std::memset(block.get(), 0xAB, bytes);
@@ -84,7 +85,8 @@ TEST_CASE("MemoryPool: a request takes a larger block of up to 1.5 times its siz
   {
     const auto close = pool.allocate(9000);
     CHECK(pool.statistics().reuses == 1);
-    CHECK(pool.statistics().bytes_in_use >= 12000);  // the whole block counts, so that nothing is lost when it returns
+    CHECK(pool.statistics().bytes_in_use >=
+          12000);  // the whole block counts, so that nothing is lost when it returns
   }
   CHECK(pool.statistics().bytes_in_use == 0);
   const auto far = pool.allocate(5000);

@@ -30,8 +30,9 @@ TEST_CASE("Tensor: the factories fill what they say") {
 }
 
 TEST_CASE("Tensor: a wrong number of values is named") {
-  CHECK(message_of<ShapeError>([] { (void)Tensor<float>::from({2, 3}, {1, 2, 3}); }) ==
-        "[tensor] 3 values do not fill shape (2, 3)");
+  CHECK(message_of<ShapeError>([] {
+          (void)Tensor<float>::from({2, 3}, {1, 2, 3});
+        }) == "[tensor] 3 values do not fill shape (2, 3)");
 }
 
 TEST_CASE("Tensor: default-constructed is undefined, with shape (0,)") {
@@ -85,10 +86,12 @@ TEST_CASE("Tensor: element access counts from both ends and checks") {
   CHECK(t.at({1, 2, 4}) == 29);
   CHECK(t.at({-1, -3, -5}) == 15);
   CHECK(t.dim(-2) == 3);
-  CHECK(message_of<IndexError>([&] { (void)t.at({0, 3, 0}); }) ==
-        "[at] index 3 is outside dimension 1 of shape (2, 3, 5)");
-  CHECK(message_of<IndexError>([&] { (void)t.at({0, 0, -6}); }) ==
-        "[at] index -6 is outside dimension 2 of shape (2, 3, 5)");
+  CHECK(message_of<IndexError>([&] {
+          (void)t.at({0, 3, 0});
+        }) == "[at] index 3 is outside dimension 1 of shape (2, 3, 5)");
+  CHECK(message_of<IndexError>([&] {
+          (void)t.at({0, 0, -6});
+        }) == "[at] index -6 is outside dimension 2 of shape (2, 3, 5)");
   CHECK(message_of<IndexError>([&] { (void)t.at({0, 0}); }) == "[at] 2 indices given for shape (2, 3, 5)");
   CHECK(Tensor<float>::scalar(3).at({}) == 3);
 }
@@ -96,7 +99,8 @@ TEST_CASE("Tensor: element access counts from both ends and checks") {
 TEST_CASE("Tensor: rows outside the first dimension") {
   const Tensor<float> t = Tensor<float>::zeros({4, 3});
   CHECK(t.rows(4, 0).numel() == 0);
-  CHECK(contains(message_of<IndexError>([&] { (void)t.rows(2, 3); }), "rows 2 to 5 do not exist in a tensor of shape"));
+  CHECK(contains(message_of<IndexError>([&] { (void)t.rows(2, 3); }),
+                 "rows 2 to 5 do not exist in a tensor of shape"));
   CHECK_THROWS_AS((void)t.rows(-1, 1), IndexError);
   CHECK_THROWS_AS((void)t.rows(0, -1), IndexError);
   CHECK_THROWS_AS((void)t.rows(5, std::numeric_limits<index_t>::max() - 2), IndexError);
@@ -107,9 +111,11 @@ TEST_CASE("Tensor: reshape, item and copy_from name the shapes") {
   Tensor<float> t = Tensor<float>::zeros({2, 3});
   CHECK(message_of<ShapeError>([&] { (void)t.reshape({4}); }) ==
         "[reshape] tensor of shape (2, 3) has 6 elements, which do not fit shape (4,)");
-  CHECK(message_of<ShapeError>([&] { (void)t.item(); }) == "[item] tensor of shape (2, 3) must have one element");
-  CHECK(message_of<ShapeError>([&] { t.copy_from(Tensor<float>::zeros({3, 2})); }) ==
-        "[copy] cannot copy shape (3, 2) into shape (2, 3)");
+  CHECK(message_of<ShapeError>([&] { (void)t.item(); }) ==
+        "[item] tensor of shape (2, 3) must have one element");
+  CHECK(message_of<ShapeError>([&] {
+          t.copy_from(Tensor<float>::zeros({3, 2}));
+        }) == "[copy] cannot copy shape (3, 2) into shape (2, 3)");
   CHECK(Tensor<float>::full({1, 1}, 4).item() == 4);
 }
 

@@ -9,7 +9,9 @@
 #include "eigenformer/core/bfloat16.hpp"
 #include "eigenformer/core/random.hpp"
 #include "eigenformer/core/runtime.hpp"
+#include "eigenformer/core/shape.hpp"
 #include "eigenformer/kernels/gemm.hpp"
+#include "eigenformer/kernels/simd.hpp"
 
 namespace gemm_testing {
 

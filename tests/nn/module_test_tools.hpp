@@ -66,7 +66,8 @@ void check_parity(const Fixture& fixture, M& module, const std::vector<std::stri
   tape.backward(y, fixture.get<T>("in.cotangent"), gradients);
   check_gradients(fixture, module, gradients, gradient_tolerance<T>);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_close(tape.gradient(vars[i]), fixture.get<T>("grad_in." + inputs[i]), gradient_tolerance<T>, inputs[i]);
+    check_close(tape.gradient(vars[i]), fixture.get<T>("grad_in." + inputs[i]), gradient_tolerance<T>,
+                inputs[i]);
   }
 }
 

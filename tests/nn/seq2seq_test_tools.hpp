@@ -11,8 +11,14 @@ namespace eigenformer::testing {
 using Tokens = Tensor<std::int32_t>;
 
 inline Seq2SeqOptions small_seq2seq(bool norm_first = false) {
-  return {.source_vocab_size = V, .target_vocab_size = 19, .d_model = D, .num_heads = H, .num_encoder_layers = 2,
-          .num_decoder_layers = 2, .dim_feedforward = F, .norm_first = norm_first};
+  return {.source_vocab_size = V,
+          .target_vocab_size = 19,
+          .d_model = D,
+          .num_heads = H,
+          .num_encoder_layers = 2,
+          .num_decoder_layers = 2,
+          .dim_feedforward = F,
+          .norm_first = norm_first};
 }
 
 template <class T>

@@ -12,9 +12,11 @@ using namespace eigenformer::testing;
 namespace {
 
 template <class T>
-MultiHeadAttention<T> make_attention(bool bias = true, double dropout = 0, index_t kdim = 0, index_t vdim = 0) {
+MultiHeadAttention<T> make_attention(bool bias = true, double dropout = 0, index_t kdim = 0,
+                                     index_t vdim = 0) {
   RandomGenerator rng(1);
-  MultiHeadAttention<T> attention({.d_model = D, .num_heads = H, .dropout = dropout, .bias = bias, .kdim = kdim, .vdim = vdim}, rng);
+  MultiHeadAttention<T> attention(
+      {.d_model = D, .num_heads = H, .dropout = dropout, .bias = bias, .kdim = kdim, .vdim = vdim}, rng);
   randomise(attention, 2);
   return attention;
 }
@@ -26,7 +28,8 @@ AttentionMask fixture_mask(const Fixture& fixture) {
 }
 
 /// Softmax attention written as loops, for one head of one query.
-std::vector<double> loop_weights(const Tensor<double>& q, const Tensor<double>& k, index_t b, index_t h, index_t i, const std::vector<bool>& allowed) {
+std::vector<double> loop_weights(const Tensor<double>& q, const Tensor<double>& k, index_t b, index_t h,
+                                 index_t i, const std::vector<bool>& allowed) {
   const index_t d = D / H;
   std::vector<double> weights(static_cast<std::size_t>(k.dim(1)), 0.0);
   double sum = 0;
@@ -52,28 +55,36 @@ TEST_CASE_TEMPLATE("self-attention agrees with PyTorch, key padding by layout or
     return attention(ctx, x[0], layout, x[0], x[0], layout, mask);
   });
   check_parity<T>(fixture, attention, {"x"}, lengths, [&](const Context<T>& ctx, const auto& x) {
-    return attention(ctx, x[0], x[0], x[0], mask & AttentionMask::key_padding(fixture.get<bool>("in.key_padding")));
+    return attention(ctx, x[0], x[0], x[0],
+                     mask & AttentionMask::key_padding(fixture.get<bool>("in.key_padding")));
   });
 }
 
-TEST_CASE_TEMPLATE("cross-attention with three different inputs agrees with PyTorch for every kind of mask", T, float, double) {
-  for (const char* name : {"multi_head_attention_cross", "multi_head_attention_cross_additive", "multi_head_attention_cross_per_head"}) {
+TEST_CASE_TEMPLATE("cross-attention with three different inputs agrees with PyTorch for every kind of mask",
+                   T, float, double) {
+  for (const char* name : {"multi_head_attention_cross", "multi_head_attention_cross_additive",
+                           "multi_head_attention_cross_per_head"}) {
     CAPTURE(name);
     const Fixture fixture(name);
     const auto keys = SequenceLayout::padded(fixture.lengths("in.key_lengths"), S);
     const auto mask = fixture_mask<T>(fixture);
     auto attention = make_attention<T>(fixture.options().at("bias"));
-    check_parity<T>(fixture, attention, {"query", "key", "value"}, {L, L}, [&](const Context<T>& ctx, const auto& x) {
-      return attention(ctx, x[0], SequenceLayout::padded(B, L), x[1], x[2], keys, mask);
-    });
+    check_parity<T>(fixture, attention, {"query", "key", "value"}, {L, L},
+                    [&](const Context<T>& ctx, const auto& x) {
+                      return attention(ctx, x[0], SequenceLayout::padded(B, L), x[1], x[2], keys, mask);
+                    });
     const auto run = [&](HeadWeights heads) {
-      return attention.with_weights(Context<T>::inference(), fixture.get<T>("in.query"), SequenceLayout::padded(B, L),
-                                    fixture.get<T>("in.key"), fixture.get<T>("in.value"), keys, mask, heads);
+      return attention.with_weights(Context<T>::inference(), fixture.get<T>("in.query"),
+                                    SequenceLayout::padded(B, L), fixture.get<T>("in.key"),
+                                    fixture.get<T>("in.value"), keys, mask, heads);
     };
     const auto per_head = run(HeadWeights::per_head), averaged = run(HeadWeights::averaged);
-    check_close(per_head.output.value(), fixture.get<T>("out.y"), output_tolerance<T>, "output beside weights");
-    check_close(per_head.weights.value(), fixture.get<T>("out.weights_per_head"), output_tolerance<T>, "weights per head");
-    check_close(averaged.weights.value(), fixture.get<T>("out.weights_average"), output_tolerance<T>, "averaged weights");
+    check_close(per_head.output.value(), fixture.get<T>("out.y"), output_tolerance<T>,
+                "output beside weights");
+    check_close(per_head.weights.value(), fixture.get<T>("out.weights_per_head"), output_tolerance<T>,
+                "weights per head");
+    check_close(averaged.weights.value(), fixture.get<T>("out.weights_average"), output_tolerance<T>,
+                "averaged weights");
   }
 }
 
@@ -85,7 +96,8 @@ TEST_CASE_TEMPLATE("gradients through the weights agree with PyTorch", T, float,
   Tape<T> tape;
   const auto x = tape.variable(fixture.get<T>("in.x"));
   const auto layout = SequenceLayout::padded(lengths, L);
-  const auto result = attention.with_weights(Context<T>::checking(tape), x, layout, x, x, layout, fixture_mask<T>(fixture), HeadWeights::per_head);
+  const auto result = attention.with_weights(Context<T>::checking(tape), x, layout, x, x, layout,
+                                             fixture_mask<T>(fixture), HeadWeights::per_head);
   const auto loss = add(sum(multiply(result.output, fixture.get<T>("in.cotangent"))),
                         sum(multiply(result.weights, fixture.get<T>("in.cotangent_weights"))));
   Gradients<T> gradients(parameters(attention));
@@ -95,10 +107,14 @@ TEST_CASE_TEMPLATE("gradients through the weights agree with PyTorch", T, float,
 }
 
 TEST_CASE("attention has PyTorch's names and shapes, fused or with keys and values of other widths") {
-  CHECK(names_of(make_attention<float>()) == std::vector<std::string>{"in_proj_weight (36, 12)", "in_proj_bias (36,)", "out_proj.weight (12, 12)", "out_proj.bias (12,)"});
-  CHECK(names_of(make_attention<float>(false)) == std::vector<std::string>{"in_proj_weight (36, 12)", "out_proj.weight (12, 12)"});
+  CHECK(names_of(make_attention<float>()) ==
+        std::vector<std::string>{"in_proj_weight (36, 12)", "in_proj_bias (36,)", "out_proj.weight (12, 12)",
+                                 "out_proj.bias (12,)"});
+  CHECK(names_of(make_attention<float>(false)) ==
+        std::vector<std::string>{"in_proj_weight (36, 12)", "out_proj.weight (12, 12)"});
   CHECK(names_of(make_attention<float>(true, 0, 9, 11)) ==
-        std::vector<std::string>{"q_proj_weight (12, 12)", "k_proj_weight (12, 9)", "v_proj_weight (12, 11)", "in_proj_bias (36,)", "out_proj.weight (12, 12)", "out_proj.bias (12,)"});
+        std::vector<std::string>{"q_proj_weight (12, 12)", "k_proj_weight (12, 9)", "v_proj_weight (12, 11)",
+                                 "in_proj_bias (36,)", "out_proj.weight (12, 12)", "out_proj.bias (12,)"});
   RandomGenerator rng(3);
   const MultiHeadAttention<double> fresh({.d_model = 60, .num_heads = 5}, rng);
   double largest = 0;
@@ -132,14 +148,16 @@ TEST_CASE("attention is the formula written as loops") {
   auto attention = make_attention<double>();
   const auto x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
   const auto ctx = Context<double>::inference();
-  const auto q = attention.project_query(ctx, x).value(), k = attention.project_key(ctx, memory).value(), v = attention.project_value(ctx, memory).value();
+  const auto q = attention.project_query(ctx, x).value(), k = attention.project_key(ctx, memory).value(),
+             v = attention.project_value(ctx, memory).value();
   const auto both = attention.project_key_value(ctx, memory).value();
   const auto all = attention.project_query_key_value(ctx, x).value();
   CHECK(both.at({1, 2, 3}) == k.at({1, 2, 3}));
   CHECK(both.at({1, 2, D + 3}) == v.at({1, 2, 3}));
   CHECK(all.at({1, 2, 3}) == q.at({1, 2, 3}));
   const auto keys = SequenceLayout::padded({7, 4}, S);
-  const auto result = attention.with_weights(ctx, x, SequenceLayout::padded(B, L), memory, memory, keys, AttentionMask::causal(), HeadWeights::per_head);
+  const auto result = attention.with_weights(ctx, x, SequenceLayout::padded(B, L), memory, memory, keys,
+                                             AttentionMask::causal(), HeadWeights::per_head);
   Tensor<double> heads({B, L, D});
   for (index_t b = 0; b < B; ++b) {
     for (index_t i = 0; i < L; ++i) {
@@ -147,10 +165,12 @@ TEST_CASE("attention is the formula written as loops") {
         std::vector<bool> allowed;
         for (index_t j = 0; j < S; ++j) allowed.push_back(j <= i && j < keys.length(b));
         const auto w = loop_weights(q, k, b, h, i, allowed);
-        for (index_t j = 0; j < S; ++j) CHECK(result.weights.value().at({b, h, i, j}) == doctest::Approx(w[static_cast<std::size_t>(j)]));
+        for (index_t j = 0; j < S; ++j)
+          CHECK(result.weights.value().at({b, h, i, j}) == doctest::Approx(w[static_cast<std::size_t>(j)]));
         for (index_t c = h * 4; c < h * 4 + 4; ++c) {
           heads.at({b, i, c}) = 0;
-          for (index_t j = 0; j < S; ++j) heads.at({b, i, c}) += w[static_cast<std::size_t>(j)] * v.at({b, j, c});
+          for (index_t j = 0; j < S; ++j)
+            heads.at({b, i, c}) += w[static_cast<std::size_t>(j)] * v.at({b, j, c});
         }
       }
     }
@@ -164,15 +184,19 @@ TEST_CASE("what a masked key holds, even NaN, changes nothing, bit by bit") {
   const auto x = random_tensor<float>({B, L, D}, 3), memory = random_tensor<float>({B, S, D}, 4);
   auto other = memory.clone();
   for (index_t j = 4; j < S; ++j) {
-    for (index_t d = 0; d < D; ++d) other.at({1, j, d}) = d == 0 ? std::numeric_limits<float>::quiet_NaN() : 1e30F;
+    for (index_t d = 0; d < D; ++d)
+      other.at({1, j, d}) = d == 0 ? std::numeric_limits<float>::quiet_NaN() : 1e30F;
   }
   auto padding = Tensor<bool>::full({B, S}, false);
   for (index_t j = 4; j < S; ++j) padding.at({1, j}) = true;
   const auto by_mask = AttentionMask::key_padding(padding);
-  CHECK(values(attention(ctx, x, memory, memory, by_mask).value()) == values(attention(ctx, x, other, other, by_mask).value()));
+  CHECK(values(attention(ctx, x, memory, memory, by_mask).value()) ==
+        values(attention(ctx, x, other, other, by_mask).value()));
   const auto queries = SequenceLayout::padded(B, L), keys = SequenceLayout::padded({7, 4}, S);
-  CHECK(values(attention(ctx, x, queries, memory, memory, keys, {}).value()) == values(attention(ctx, x, queries, other, other, keys, {}).value()));
-  CHECK(values(attention(ctx, x, memory, memory, by_mask).value()) == values(attention(ctx, x, queries, memory, memory, keys, {}).value()));
+  CHECK(values(attention(ctx, x, queries, memory, memory, keys, {}).value()) ==
+        values(attention(ctx, x, queries, other, other, keys, {}).value()));
+  CHECK(values(attention(ctx, x, memory, memory, by_mask).value()) ==
+        values(attention(ctx, x, queries, memory, memory, keys, {}).value()));
 }
 
 TEST_CASE("a query with nothing to attend to gives the output bias, and finite gradients") {
@@ -183,7 +207,9 @@ TEST_CASE("a query with nothing to attend to gives the output bias, and finite g
   for (index_t r = 0; r < B * L; ++r) {
     for (index_t d = 0; d < D; ++d) CHECK(y.data()[r * D + d] == attention.out_proj.bias.value().at({d}));
   }
-  check_backward(attention, {x}, [&](const Context<double>& ctx, const auto& in) { return attention(ctx, in[0], in[0], in[0], nothing); });
+  check_backward(attention, {x}, [&](const Context<double>& ctx, const auto& in) {
+    return attention(ctx, in[0], in[0], in[0], nothing);
+  });
 }
 
 TEST_CASE("a sequence of queries can look at any sequence of keys") {
@@ -195,7 +221,8 @@ TEST_CASE("a sequence of queries can look at any sequence of keys") {
   for (index_t b = 0; b < 3; ++b) {
     const index_t m = b == 2 ? 0 : 1;
     const auto one = SequenceLayout::padded({keys.length(m)}, S);
-    const auto alone = attention(ctx, x.rows(b, 1), SequenceLayout::padded(1, L), memory.rows(m, 1), memory.rows(m, 1), one, {});
+    const auto alone = attention(ctx, x.rows(b, 1), SequenceLayout::padded(1, L), memory.rows(m, 1),
+                                 memory.rows(m, 1), one, {});
     CHECK(values(y.rows(b, 1)) == values(alone.value()));
   }
 }
@@ -211,7 +238,8 @@ TEST_CASE("dropout on the weights differs from pass to pass and is off outside t
   const auto first = run(Context<float>::training(tape, rng));
   CHECK(first != plain);
   CHECK(run(Context<float>::training(tape, rng)) != first);
-  CHECK(run(Context<float>::training(tape, DropoutKey{7, 1, 0})) == run(Context<float>::training(tape, DropoutKey{7, 1, 0})));
+  CHECK(run(Context<float>::training(tape, DropoutKey{7, 1, 0})) ==
+        run(Context<float>::training(tape, DropoutKey{7, 1, 0})));
 }
 
 TEST_CASE("attention says what does not fit") {
@@ -221,17 +249,30 @@ TEST_CASE("attention says what does not fit") {
   const auto call = [&](const Shape& q, const Shape& k, const Shape& v, const AttentionMask& mask = {}) {
     return message_of<ShapeError>([&] { (void)attention(ctx, zeros(q), zeros(k), zeros(v), mask); });
   };
-  CHECK(call({2, 5, 11}, {2, 7, 12}, {2, 7, 12}) == "[multi_head_attention] query of shape (2, 5, 11) must have 12 features, to match 'in_proj_weight'");
+  CHECK(call({2, 5, 11}, {2, 7, 12}, {2, 7, 12}) ==
+        "[multi_head_attention] query of shape (2, 5, 11) must have 12 features, to match 'in_proj_weight'");
   CHECK(contains(call({2, 5, 12}, {2, 7, 10}, {2, 7, 12}), "key of shape (2, 7, 10) must have 12 features"));
-  CHECK(contains(call({2, 5, 12}, {2, 7, 12}, {2, 6, 12}), "value of shape (2, 6, 12) must fit its layout: 2 padded sequences in 14 rows"));
+  CHECK(contains(call({2, 5, 12}, {2, 7, 12}, {2, 6, 12}),
+                 "value of shape (2, 6, 12) must fit its layout: 2 padded sequences in 14 rows"));
   CHECK(contains(call({2, 5, 12}, {3, 7, 12}, {3, 7, 12}), "2 sequences of queries and 3 of keys"));
-  CHECK(contains(call({2, 5, 12}, {2, 7, 12}, {2, 7, 12}, AttentionMask::block(Tensor<bool>::full({5, 6}, false))), "mask of shape (5, 6)"));
+  CHECK(contains(
+      call({2, 5, 12}, {2, 7, 12}, {2, 7, 12}, AttentionMask::block(Tensor<bool>::full({5, 6}, false))),
+      "mask of shape (5, 6)"));
   CHECK(contains(call({12}, {2, 7, 12}, {2, 7, 12}), "input of shape (12,)"));
   RandomGenerator rng(1);
-  CHECK(message_of<ValueError>([&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 0}, rng); }) == "[multi_head_attention] num_heads is 0, must be positive");
-  CHECK(message_of<ValueError>([&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 5}, rng); }) == "[multi_head_attention] d_model is 12, must be divisible by num_heads, which is 5");
-  CHECK(contains(message_of<ValueError>([&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 3, .dropout = 1}, rng); }), "dropout is 1"));
-  CHECK(contains(message_of<ValueError>([&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 3, .kdim = -1}, rng); }), "kdim is -1"));
+  CHECK(message_of<ValueError>([&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 0}, rng); }) ==
+        "[multi_head_attention] num_heads is 0, must be positive");
+  CHECK(message_of<ValueError>([&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 5}, rng); }) ==
+        "[multi_head_attention] d_model is 12, must be divisible by num_heads, which is 5");
+  CHECK(contains(message_of<ValueError>(
+                     [&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 3, .dropout = 1}, rng); }),
+                 "dropout is 1"));
+  CHECK(contains(message_of<ValueError>(
+                     [&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 3, .kdim = -1}, rng); }),
+                 "kdim is -1"));
   const auto apart = make_attention<float>(true, 0, 9, 11);
-  CHECK(contains(message_of<ValueError>([&] { (void)apart.project_key_value(ctx, zeros({3, 9})); }), "weights of their own"));
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)apart.project_key_value(ctx, zeros({3, 9}));
+                 }),
+                 "weights of their own"));
 }

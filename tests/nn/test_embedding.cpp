@@ -13,7 +13,8 @@ TEST_CASE_TEMPLATE("embedding agrees with PyTorch, padding included", T, float, 
   RandomGenerator rng(1);
   Embedding<T> table({.num_embeddings = V, .embedding_dim = D, .padding_index = 0}, rng);
   const auto tokens = fixture.get<std::int32_t>("in.tokens");
-  check_parity<T>(fixture, table, {}, {L, L}, [&](const Context<T>& ctx, const auto&) { return table(ctx, tokens); });
+  check_parity<T>(fixture, table, {}, {L, L},
+                  [&](const Context<T>& ctx, const auto&) { return table(ctx, tokens); });
 }
 
 TEST_CASE("embedding starts normal(0, d^-1/2), its padding row zero and without gradient") {
@@ -37,11 +38,14 @@ TEST_CASE("embedding starts normal(0, d^-1/2), its padding row zero and without 
 TEST_CASE("embedding refuses ids outside its table and impossible options") {
   RandomGenerator rng(1);
   const Embedding<float> table({.num_embeddings = V, .embedding_dim = D}, rng);
-  const auto look_up = [&](std::int32_t id) { (void)table(Context<float>::inference(), Tensor<std::int32_t>::from({2}, {1, id})); };
+  const auto look_up = [&](std::int32_t id) {
+    (void)table(Context<float>::inference(), Tensor<std::int32_t>::from({2}, {1, id}));
+  };
   CHECK(contains(message_of<IndexError>([&] { look_up(23); }), "23"));
   CHECK(contains(message_of<IndexError>([&] { look_up(-1); }), "-1"));
-  CHECK(message_of<ValueError>([&] { Embedding<float>({.num_embeddings = V, .embedding_dim = D, .padding_index = 23}, rng); }) ==
-        "[embedding] padding_index is 23, must be -1 or below num_embeddings, which is 23");
+  CHECK(message_of<ValueError>([&] {
+          Embedding<float>({.num_embeddings = V, .embedding_dim = D, .padding_index = 23}, rng);
+        }) == "[embedding] padding_index is 23, must be -1 or below num_embeddings, which is 23");
   CHECK(message_of<ValueError>([&] { Embedding<float>({.embedding_dim = D}, rng); }) ==
         "[embedding] num_embeddings is 0, must be positive");
 }

@@ -11,7 +11,8 @@ using namespace eigenformer::testing;
 namespace {
 
 LayerOptions small(bool norm_first = false, Activation activation = Activation::relu) {
-  return {.d_model = D, .num_heads = H, .dim_feedforward = F, .activation = activation, .norm_first = norm_first};
+  return {
+      .d_model = D, .num_heads = H, .dim_feedforward = F, .activation = activation, .norm_first = norm_first};
 }
 
 }  // namespace
@@ -21,7 +22,8 @@ TEST_CASE_TEMPLATE("the encoder layer agrees with PyTorch, post- and pre-norm", 
     for (const std::string activation : {"relu", "gelu"}) {
       const Fixture fixture("encoder_layer_" + order + "_" + activation);
       RandomGenerator rng(1);
-      EncoderLayer<T> layer(small(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu), rng);
+      EncoderLayer<T> layer(small(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu),
+                            rng);
       const auto lengths = fixture.lengths("in.src_lengths");
       const auto mask = AttentionMask::block(fixture.get<bool>("in.src_mask"));
       check_parity<T>(fixture, layer, {"src"}, lengths, [&](const Context<T>& ctx, const auto& x) {
@@ -38,7 +40,8 @@ TEST_CASE("the encoder's gradients are right with masks, every activation, norm 
   const auto x = random_tensor<double>({B, S, D}, 2);
   const auto layout = SequenceLayout::padded({7, 4}, S);
   RandomGenerator rng(1);
-  std::vector<LayerOptions> kinds{small(), small(true), small(true, Activation::gelu_tanh), small(false, Activation::silu)};
+  std::vector<LayerOptions> kinds{small(), small(true), small(true, Activation::gelu_tanh),
+                                  small(false, Activation::silu)};
   kinds.push_back(small());
   kinds.back().layer_norm_formula = LayerNormFormula::teaching;
   kinds.back().layer_norm_scalar_gain = true;
@@ -57,16 +60,20 @@ TEST_CASE("the encoder has PyTorch's names, and no two of its layers start alike
   const Encoder<float> encoder({.num_layers = 2, .final_norm = true, .layer = small()}, rng);
   std::vector<std::string> expected;
   for (const std::string layer : {"layers.0.", "layers.1."}) {
-    for (const char* name : {"self_attn.in_proj_weight (36, 12)", "self_attn.in_proj_bias (36,)", "self_attn.out_proj.weight (12, 12)", "self_attn.out_proj.bias (12,)",
-                             "linear1.weight (20, 12)", "linear1.bias (20,)", "linear2.weight (12, 20)", "linear2.bias (12,)", "norm1.weight (12,)", "norm1.bias (12,)",
-                             "norm2.weight (12,)", "norm2.bias (12,)"}) {
+    for (const char* name :
+         {"self_attn.in_proj_weight (36, 12)", "self_attn.in_proj_bias (36,)",
+          "self_attn.out_proj.weight (12, 12)", "self_attn.out_proj.bias (12,)", "linear1.weight (20, 12)",
+          "linear1.bias (20,)", "linear2.weight (12, 20)", "linear2.bias (12,)", "norm1.weight (12,)",
+          "norm1.bias (12,)", "norm2.weight (12,)", "norm2.bias (12,)"}) {
       expected.push_back(layer + name);
     }
   }
   expected.insert(expected.end(), {"norm.weight (12,)", "norm.bias (12,)"});
   CHECK(names_of(encoder) == expected);
-  CHECK(values(encoder.layers[0].self_attn.in_proj_weight.value()) != values(encoder.layers[1].self_attn.in_proj_weight.value()));
-  CHECK(values(encoder.layers[0].feed_forward.linear1.weight.value()) != values(encoder.layers[1].feed_forward.linear1.weight.value()));
+  CHECK(values(encoder.layers[0].self_attn.in_proj_weight.value()) !=
+        values(encoder.layers[1].self_attn.in_proj_weight.value()));
+  CHECK(values(encoder.layers[0].feed_forward.linear1.weight.value()) !=
+        values(encoder.layers[1].feed_forward.linear1.weight.value()));
 }
 
 TEST_CASE("an encoder of given layers is those layers one after the other, each with its own options") {
@@ -84,8 +91,10 @@ TEST_CASE("an encoder of given layers is those layers one after the other, each 
   std::vector<EncoderLayer<double>> uneven;
   uneven.emplace_back(small(), rng);
   uneven.emplace_back(LayerOptions{.d_model = 8, .num_heads = 2}, rng);
-  CHECK(message_of<ValueError>([&] { (void)Encoder<double>(std::move(uneven)); }) == "[encoder] layer 1 has d_model 8, must be that of layer 0, which is 12");
-  CHECK(contains(message_of<ValueError>([] { (void)Encoder<double>(std::vector<EncoderLayer<double>>()); }), "no layers"));
+  CHECK(message_of<ValueError>([&] { (void)Encoder<double>(std::move(uneven)); }) ==
+        "[encoder] layer 1 has d_model 8, must be that of layer 0, which is 12");
+  CHECK(contains(message_of<ValueError>([] { (void)Encoder<double>(std::vector<EncoderLayer<double>>()); }),
+                 "no layers"));
 }
 
 TEST_CASE("attention maps on request: one a layer, rows sum to one, the output unchanged, differentiable") {
@@ -115,11 +124,21 @@ TEST_CASE("the encoder says what does not fit") {
   RandomGenerator rng(1);
   const Encoder<float> encoder({.num_layers = 1, .layer = small()}, rng);
   const auto ctx = Context<float>::inference();
-  CHECK(contains(message_of<ShapeError>([&] { (void)encoder(ctx, Tensor<float>::zeros({2, 7, 11})); }), "must have 12 features, to match 'layers.0.self_attn.in_proj_weight'"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)encoder(ctx, Tensor<float>::zeros({2, 7, 1, 12})); }), "(2, 7, 1, 12)"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)encoder(ctx, Tensor<float>::zeros({2, 7, 12}), SequenceLayout::packed({7, 7})); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)encoder(ctx, Tensor<float>::zeros({2, 7, 11}));
+                 }),
+                 "must have 12 features, to match 'layers.0.self_attn.in_proj_weight'"));
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)encoder(ctx, Tensor<float>::zeros({2, 7, 1, 12}));
+                 }),
+                 "(2, 7, 1, 12)"));
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)encoder(ctx, Tensor<float>::zeros({2, 7, 12}), SequenceLayout::packed({7, 7}));
+                 }),
                  "[encoder] input of shape (2, 7, 12) must fit its layout: 2 packed sequences in 14 rows"));
-  const auto refuses = [&](const EncoderOptions& options) { return message_of<ValueError>([&] { Encoder<float>(options, rng); }); };
+  const auto refuses = [&](const EncoderOptions& options) {
+    return message_of<ValueError>([&] { Encoder<float>(options, rng); });
+  };
   CHECK(refuses({.num_layers = 0}) == "[encoder] num_layers is 0, must be positive");
   CHECK(contains(refuses({.layer = {.d_model = -4}}), "d_model is -4"));
   CHECK(contains(refuses({.layer = {.d_model = 12, .num_heads = 5}}), "num_heads, which is 5"));

@@ -10,11 +10,13 @@ using namespace eigenformer::testing;
 
 TEST_CASE("the feed-forward network is linear2(activation(linear1(x))), forward and backward") {
   const auto x = random_tensor<double>({B, L, D}, 1);
-  for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+  for (const auto activation :
+       {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
     RandomGenerator rng(2);
     FeedForward<double> network({.d_model = D, .dim_feedforward = F, .activation = activation}, rng);
     randomise(network, 3);
-    check_backward(network, {x}, [&](const Context<double>& ctx, const auto& in) { return network(ctx, in[0]); });
+    check_backward(network, {x},
+                   [&](const Context<double>& ctx, const auto& in) { return network(ctx, in[0]); });
     const auto y = network(Context<double>::inference(), x).value();
     const auto& w1 = network.linear1.weight.value();
     const auto& w2 = network.linear2.weight.value();
@@ -29,7 +31,8 @@ TEST_CASE("the feed-forward network is linear2(activation(linear1(x))), forward 
   }
 }
 
-TEST_CASE("dropout inside the network keeps the mean, differs from pass to pass, and is off outside training") {
+TEST_CASE(
+    "dropout inside the network keeps the mean, differs from pass to pass, and is off outside training") {
   RandomGenerator rng(4);
   const FeedForward<double> network({.d_model = D, .dim_feedforward = F, .dropout = 0.4}, rng);
   const auto x = random_tensor<double>({1, D}, 5);
@@ -58,8 +61,10 @@ TEST_CASE("the feed-forward network refuses impossible options") {
   RandomGenerator rng(1);
   CHECK(message_of<ValueError>([&] { FeedForward<float>({.d_model = D, .dim_feedforward = 0}, rng); }) ==
         "[feed_forward] dim_feedforward is 0, must be positive");
-  CHECK(contains(message_of<ValueError>([&] { FeedForward<float>({.d_model = D, .dropout = 1.0}, rng); }), "dropout is 1.0"));
+  CHECK(contains(message_of<ValueError>([&] { FeedForward<float>({.d_model = D, .dropout = 1.0}, rng); }),
+                 "dropout is 1.0"));
   const FeedForward<float> network({.d_model = 5, .dim_feedforward = 7}, rng);
-  CHECK(message_of<ShapeError>([&] { (void)network(Context<float>::inference(), Tensor<float>::zeros({2, 4})); }) ==
-        "[linear] last dimension of input (2, 4) must be 5, to match 'linear1.weight' of shape (7, 5)");
+  CHECK(message_of<ShapeError>([&] {
+          (void)network(Context<float>::inference(), Tensor<float>::zeros({2, 4}));
+        }) == "[linear] last dimension of input (2, 4) must be 5, to match 'linear1.weight' of shape (7, 5)");
 }

@@ -29,7 +29,8 @@ TEST_CASE("xavier_uniform fills the whole interval and has its variance") {
     return init::xavier_uniform<double>({60, 100}, again, 2.0);
   }();
   CHECK(doubled.at({7, 9}) == doctest::Approx(2 * w.at({7, 9})));
-  CHECK(contains(message_of<ShapeError>([&] { (void)init::xavier_uniform<double>({3}, rng); }), "(3,) must be (out, in)"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)init::xavier_uniform<double>({3}, rng); }),
+                 "(3,) must be (out, in)"));
 }
 
 TEST_CASE("normal has the given mean and deviation, and a seed fixes the values") {
@@ -37,7 +38,8 @@ TEST_CASE("normal has the given mean and deviation, and a seed fixes the values"
   const auto w = init::normal<float>({50, 60}, rng, 2.0, 0.5);
   double mean = 0, square = 0;
   for (const float x : w.span()) mean += static_cast<double>(x) / 3000;
-  for (const float x : w.span()) square += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean) / 3000;
+  for (const float x : w.span())
+    square += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean) / 3000;
   CHECK(mean == doctest::Approx(2.0).epsilon(0.02));
   CHECK(std::sqrt(square) == doctest::Approx(0.5).epsilon(0.05));
   CHECK(values(w) == values(init::normal<float>({50, 60}, again, 2.0, 0.5)));

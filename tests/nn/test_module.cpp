@@ -13,7 +13,9 @@ struct Pair {
   using value_type = float;
   Linear<float> left, right;
   Buffer<float> scale;
-  explicit Pair(RandomGenerator& rng) : left({.in_features = 2, .out_features = 3}, rng), right({.in_features = 3, .out_features = 2, .bias = false}, rng) {
+  explicit Pair(RandomGenerator& rng)
+      : left({.in_features = 2, .out_features = 3}, rng),
+        right({.in_features = 3, .out_features = 2, .bias = false}, rng) {
     scale.value = Tensor<float>::ones({4});
     scale.persistent = true;
   }
@@ -26,7 +28,8 @@ struct Pair {
 
 Encoder<float> small_encoder(std::uint64_t seed = 1) {
   RandomGenerator rng(seed);
-  return Encoder<float>({.num_layers = 2, .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F}}, rng);
+  return Encoder<float>({.num_layers = 2, .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F}},
+                        rng);
 }
 
 }  // namespace
@@ -57,10 +60,13 @@ TEST_CASE("the most qualified name of a parameter wins") {
   CHECK(pair.left.weight.name() == "left.weight");
 }
 
-TEST_CASE("a state dict goes back and forth, buffers included; one that does not fit names all that is wrong and changes nothing") {
+TEST_CASE(
+    "a state dict goes back and forth, buffers included; one that does not fit names all that is wrong and "
+    "changes nothing") {
   RandomGenerator rng(1);
   Pair pair(rng), other(rng);
-  CHECK(names_of(pair) == std::vector<std::string>{"left.weight (3, 2)", "left.bias (3,)", "right.weight (2, 3)", "scale (4,)"});
+  CHECK(names_of(pair) == std::vector<std::string>{"left.weight (3, 2)", "left.bias (3,)",
+                                                   "right.weight (2, 3)", "scale (4,)"});
   load_state_dict(other, state_dict(pair));
   CHECK(values(other.left.weight.value()) == values(pair.left.weight.value()));
   CHECK(other.left.weight.value().data() != pair.left.weight.value().data());
@@ -71,7 +77,8 @@ TEST_CASE("a state dict goes back and forth, buffers included; one that does not
   entries[1] = {"left.bais", Tensor<float>::ones({3}), {}};
   entries[2] = {"right.weight", Tensor<float>::ones({3, 2}), {}};
   CHECK(message_of<ValueError>([&] { load_state_dict(pair, entries); }) ==
-        "[load_state_dict] missing: left.bias. unexpected: left.bais. wrong shape: right.weight is (3, 2), must be (2, 3).");
+        "[load_state_dict] missing: left.bias. unexpected: left.bais. wrong shape: right.weight is (3, 2), "
+        "must be (2, 3).");
   CHECK(values(pair.left.weight.value()) == before);
 }
 
@@ -105,12 +112,16 @@ TEST_CASE("freezing stops a parameter's gradient and no other's") {
   model.layers[0].self_attn.in_proj_weight.set_frozen(true);
   const auto some = run();
   CHECK(!some.find(model.layers[0].self_attn.in_proj_weight.id())->written);
-  CHECK(values(some.of(model.layers[0].feed_forward.linear1.weight)) == values(all.of(model.layers[0].feed_forward.linear1.weight)));
-  CHECK(values(some.of(model.layers[0].self_attn.in_proj_bias)) == values(all.of(model.layers[0].self_attn.in_proj_bias)));
+  CHECK(values(some.of(model.layers[0].feed_forward.linear1.weight)) ==
+        values(all.of(model.layers[0].feed_forward.linear1.weight)));
+  CHECK(values(some.of(model.layers[0].self_attn.in_proj_bias)) ==
+        values(all.of(model.layers[0].self_attn.in_proj_bias)));
 }
 
 TEST_CASE("a seed fixes a model") {
   const auto a = small_encoder(3), b = small_encoder(3), c = small_encoder(4);
-  CHECK(values(a.layers[1].feed_forward.linear2.weight.value()) == values(b.layers[1].feed_forward.linear2.weight.value()));
-  CHECK(values(a.layers[1].feed_forward.linear2.weight.value()) != values(c.layers[1].feed_forward.linear2.weight.value()));
+  CHECK(values(a.layers[1].feed_forward.linear2.weight.value()) ==
+        values(b.layers[1].feed_forward.linear2.weight.value()));
+  CHECK(values(a.layers[1].feed_forward.linear2.weight.value()) !=
+        values(c.layers[1].feed_forward.linear2.weight.value()));
 }

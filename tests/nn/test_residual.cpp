@@ -31,7 +31,8 @@ TEST_CASE("residual is norm(x + f(x)), or x + f(norm(x)) with norm_first") {
     Residual<double> around({.size = D, .norm_first = first});
     randomise(around, 2);
     const auto y = around(ctx, x, f).value();
-    const Var<double> expected = first ? add(Var<double>(x), f(around.norm(ctx, x))) : around.norm(ctx, add(Var<double>(x), f(x)));
+    const Var<double> expected =
+        first ? add(Var<double>(x), f(around.norm(ctx, x))) : around.norm(ctx, add(Var<double>(x), f(x)));
     check_close(y, expected.value(), 1e-12);
     CHECK(names_of(around) == std::vector<std::string>{"norm.weight (12,)", "norm.bias (12,)"});
   }
@@ -40,11 +41,13 @@ TEST_CASE("residual is norm(x + f(x)), or x + f(norm(x)) with norm_first") {
 TEST_CASE("residual is differentiable around any callable") {
   RandomGenerator rng(3);
   for (const bool first : {false, true}) {
-    Block block{Linear<double>({.in_features = D, .out_features = D}, rng), Residual<double>({.size = D, .norm_first = first})};
+    Block block{Linear<double>({.in_features = D, .out_features = D}, rng),
+                Residual<double>({.size = D, .norm_first = first})};
     randomise(block, 4);
-    check_backward(block, {random_tensor<double>({B, L, D}, 5)}, [&](const Context<double>& ctx, const auto& x) {
-      return block.around(ctx, x[0], [&](const Var<double>& h) { return tanh(block.inner(ctx, h)); });
-    });
+    check_backward(
+        block, {random_tensor<double>({B, L, D}, 5)}, [&](const Context<double>& ctx, const auto& x) {
+          return block.around(ctx, x[0], [&](const Var<double>& h) { return tanh(block.inner(ctx, h)); });
+        });
   }
 }
 
@@ -53,7 +56,8 @@ TEST_CASE("residual drops the sub-layer's output and never the input") {
   Tape<double> tape;
   RandomGenerator rng(6);
   const auto x = random_tensor<double>({50, D}, 7);
-  const auto y = around(Context<double>::training(tape, rng), x, [](const Var<double>& h) { return Var<double>(Tensor<double>::ones(h.shape())); });
+  const auto y = around(Context<double>::training(tape, rng), x,
+                        [](const Var<double>& h) { return Var<double>(Tensor<double>::ones(h.shape())); });
   int kept = 0;
   for (index_t i = 0; i < x.numel(); ++i) {
     const double added = y.value().data()[i] - x.data()[i];
@@ -67,7 +71,12 @@ TEST_CASE("residual drops the sub-layer's output and never the input") {
 TEST_CASE("residual refuses a callable that changes the shape, and impossible options") {
   const Residual<double> around({.size = D});
   CHECK(contains(message_of<ShapeError>([&] {
-    (void)around(Context<double>::inference(), Tensor<double>::zeros({3, D}), [](const Var<double>&) { return Var<double>(Tensor<double>::zeros({3, 5})); });
-  }), "residual of shape (3, 5) must have the input's shape (3, 12)"));
-  CHECK(contains(message_of<ValueError>([] { Residual<double>({.size = D, .dropout = -0.5}); }), "dropout is -0.5"));
+                   (void)around(Context<double>::inference(), Tensor<double>::zeros({3, D}),
+                                [](const Var<double>&) {
+                                  return Var<double>(Tensor<double>::zeros({3, 5}));
+                                });
+                 }),
+                 "residual of shape (3, 5) must have the input's shape (3, 12)"));
+  CHECK(contains(message_of<ValueError>([] { Residual<double>({.size = D, .dropout = -0.5}); }),
+                 "dropout is -0.5"));
 }

@@ -24,14 +24,18 @@ struct Trained {
 };
 
 template <class T>
-Trained<T> run_loss(Seq2SeqTransformer<T>& model, const TokenBatch& batch, const std::optional<DropoutKey>& key = {}, bool packed = false) {
+Trained<T> run_loss(Seq2SeqTransformer<T>& model, const TokenBatch& batch,
+                    const std::optional<DropoutKey>& key = {}, bool packed = false) {
   Tape<T> tape;
   const auto ctx = key ? Context<T>::training(tape, *key) : Context<T>::checking(tape);
   Gradients<T> gradients(parameters(model));
-  const auto loss = packed ? model.loss(ctx, pack_tokens(batch.source, batch.source_layout), packed_layout(batch.source_layout),
-                                        pack_tokens(batch.target_in, batch.target_layout), packed_layout(batch.target_layout),
-                                        pack_tokens(batch.target_out, batch.target_layout))
-                           : model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
+  const auto loss =
+      packed
+          ? model.loss(ctx, pack_tokens(batch.source, batch.source_layout),
+                       packed_layout(batch.source_layout), pack_tokens(batch.target_in, batch.target_layout),
+                       packed_layout(batch.target_layout), pack_tokens(batch.target_out, batch.target_layout))
+          : model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
+                       batch.target_out);
   const std::vector<T> value{loss.item()};
   tape.backward(loss, gradients);
   return {value, std::move(gradients)};
@@ -47,13 +51,17 @@ void check_same(const Seq2SeqTransformer<T>& model, const Trained<T>& a, const T
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a sentence gives the same logits alone, in a padded batch and packed, bit by bit", T, float, double) {
+TEST_CASE_TEMPLATE("a sentence gives the same logits alone, in a padded batch and packed, bit by bit", T,
+                   float, double) {
   const TokenBatch batch;
   const auto model = make_seq2seq<T>(small_seq2seq());
   const auto ctx = Context<T>::inference();
-  const auto padded = model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
+  const auto padded =
+      model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
   const auto sources = packed_layout(batch.source_layout), targets = packed_layout(batch.target_layout);
-  const auto packed = model(ctx, pack_tokens(batch.source, batch.source_layout), sources, pack_tokens(batch.target_in, batch.target_layout), targets).value();
+  const auto packed = model(ctx, pack_tokens(batch.source, batch.source_layout), sources,
+                            pack_tokens(batch.target_in, batch.target_layout), targets)
+                          .value();
   CHECK(packed.shape() == Shape{8, 19});
   for (index_t b = 0; b < B; ++b) {
     const auto expected = values(sequence(padded, batch.target_layout, b));
@@ -61,7 +69,9 @@ TEST_CASE_TEMPLATE("a sentence gives the same logits alone, in a padded batch an
     const auto alone = [&](const Tokens& ids, const SequenceLayout& layout) {
       return pack_tokens(ids, layout).rows(packed_layout(layout).offset(b), layout.length(b));
     };
-    CHECK(values(model(ctx, alone(batch.source, batch.source_layout), alone(batch.target_in, batch.target_layout)).value()) == expected);
+    CHECK(values(model(ctx, alone(batch.source, batch.source_layout),
+                       alone(batch.target_in, batch.target_layout))
+                     .value()) == expected);
   }
 }
 
@@ -83,8 +93,11 @@ TEST_CASE("trailing padding ids are padding where no layout is given, and their 
   pad(batch.source, batch.source_layout, 17);
   pad(batch.target_in, batch.target_layout, 8);
   pad(batch.target_out, batch.target_layout, 3);
-  const auto by_layout = model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
-  for (index_t b = 0; b < B; ++b) CHECK(values(sequence(by_ids, batch.target_layout, b)) == values(sequence(by_layout, batch.target_layout, b)));
+  const auto by_layout =
+      model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
+  for (index_t b = 0; b < B; ++b)
+    CHECK(values(sequence(by_ids, batch.target_layout, b)) ==
+          values(sequence(by_layout, batch.target_layout, b)));
   check_same(model, first, run_loss(model, batch));
 }
 
@@ -99,7 +112,8 @@ TEST_CASE("a later target token changes no earlier logits, and an earlier one do
     changed.at({1, t}) = (changed.at({1, t}) + 1) % 19;
     const auto after = model(ctx, batch.source, batch.source_layout, changed, full).value();
     for (index_t i = 0; i < L; ++i) {
-      const bool same = values(after.reshape({B * L, 19}).rows(L + i, 1)) == values(before.reshape({B * L, 19}).rows(L + i, 1));
+      const bool same = values(after.reshape({B * L, 19}).rows(L + i, 1)) ==
+                        values(before.reshape({B * L, 19}).rows(L + i, 1));
       CHECK(same == (i < t));
     }
     CHECK(values(after.rows(0, 1)) == values(before.rows(0, 1)));
@@ -137,12 +151,19 @@ TEST_CASE("dropout's masks follow the sentence: padded, packed and re-ordered ba
   // One after the other, with the number that each sentence has in the epoch.
   double sum = 0;
   for (std::uint32_t b = 0; b < B; ++b) {
-    const auto alone = [&](const Tokens& ids, const SequenceLayout& layout) { return pack_tokens(ids, layout).rows(packed_layout(layout).offset(b), layout.length(b)); };
-    const auto layout = [&](const SequenceLayout& from) { return SequenceLayout::packed({from.length(b)}).with_sequence_numbers({b}); };
+    const auto alone = [&](const Tokens& ids, const SequenceLayout& layout) {
+      return pack_tokens(ids, layout).rows(packed_layout(layout).offset(b), layout.length(b));
+    };
+    const auto layout = [&](const SequenceLayout& from) {
+      return SequenceLayout::packed({from.length(b)}).with_sequence_numbers({b});
+    };
     Tape<double> tape;
-    sum += model.loss(Context<double>::training(tape, key), alone(batch.source, batch.source_layout), layout(batch.source_layout),
-                      alone(batch.target_in, batch.target_layout), layout(batch.target_layout), alone(batch.target_out, batch.target_layout),
-                      {.divisor = 8}).item();
+    sum +=
+        model
+            .loss(Context<double>::training(tape, key), alone(batch.source, batch.source_layout),
+                  layout(batch.source_layout), alone(batch.target_in, batch.target_layout),
+                  layout(batch.target_layout), alone(batch.target_out, batch.target_layout), {.divisor = 8})
+            .item();
   }
   CHECK(sum == doctest::Approx(padded.loss[0]).epsilon(1e-12));
 }
@@ -172,7 +193,10 @@ TEST_CASE("each of the four dropout rates acts, only in training, and one number
   with([](auto& o) { o.residual_dropout = 0.3; });
   with([](auto& o) { o.dropout = 0.3; });
   with([](auto& o) { o.dropout = 0.3, o.embedding_dropout = 0; });
-  with([](auto& o) { o.dropout = 0.9, o.embedding_dropout = o.attention_dropout = o.feed_forward_dropout = o.residual_dropout = 0.3; });
+  with([](auto& o) {
+    o.dropout = 0.9,
+    o.embedding_dropout = o.attention_dropout = o.feed_forward_dropout = o.residual_dropout = 0.3;
+  });
   CHECK(losses[4] == losses[6]);
   CHECK(losses[4] != losses[5]);
   for (std::size_t i = 0; i < 4; ++i) CHECK(losses[i] != losses[4]);
@@ -187,8 +211,10 @@ TEST_CASE("micro-batches divided by all their tokens add up to one batch, unequa
   for (index_t b = 0; b < B; ++b) {
     Tape<double> tape;
     const auto row = [&](const Tokens& ids) { return ids.rows(b, 1); };
-    const auto loss = model.loss(Context<double>::checking(tape), row(batch.source), SequenceLayout::padded({batch.source_layout.length(b)}, S), row(batch.target_in),
-                                 SequenceLayout::padded({batch.target_layout.length(b)}, L), row(batch.target_out), {.divisor = 8});
+    const auto loss = model.loss(
+        Context<double>::checking(tape), row(batch.source),
+        SequenceLayout::padded({batch.source_layout.length(b)}, S), row(batch.target_in),
+        SequenceLayout::padded({batch.target_layout.length(b)}, L), row(batch.target_out), {.divisor = 8});
     sum += loss.item();
     tape.backward(loss, gradients);
   }
@@ -216,7 +242,9 @@ TEST_CASE("one model serves many threads") {
   const TokenBatch batch;
   const auto model = make_seq2seq<float>(small_seq2seq());
   const auto run = [&] {
-    return values(model(Context<float>::inference(), batch.source, batch.source_layout, batch.target_in, batch.target_layout).value());
+    return values(model(Context<float>::inference(), batch.source, batch.source_layout, batch.target_in,
+                        batch.target_layout)
+                      .value());
   };
   const auto expected = run();
   std::vector<std::vector<float>> results(4);

@@ -22,7 +22,8 @@ Gradients<T> gradients_of(Seq2SeqTransformer<T>& model) {
   const TokenBatch batch;
   Tape<T> tape;
   Gradients<T> gradients(parameters(model));
-  const auto loss = model.loss(Context<T>::checking(tape), batch.source, batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
+  const auto loss = model.loss(Context<T>::checking(tape), batch.source, batch.source_layout, batch.target_in,
+                               batch.target_layout, batch.target_out);
   tape.backward(loss, gradients);
   return gradients;
 }
@@ -30,7 +31,8 @@ Gradients<T> gradients_of(Seq2SeqTransformer<T>& model) {
 }  // namespace
 
 TEST_CASE("a tied matrix is counted and listed once, and saved under each of its names") {
-  const auto apart = make_seq2seq<float>(tied(Tying::none)), target = make_seq2seq<float>(tied(Tying::target));
+  const auto apart = make_seq2seq<float>(tied(Tying::none)),
+             target = make_seq2seq<float>(tied(Tying::target));
   auto all = make_seq2seq<float>(tied(Tying::all));
   CHECK(count_parameters(apart) - count_parameters(target) == V * D);
   CHECK(count_parameters(apart) - count_parameters(all) == 2 * V * D);
@@ -40,7 +42,8 @@ TEST_CASE("a tied matrix is counted and listed once, and saved under each of its
   for (const auto& entry : state_dict(all)) {
     if (!entry.alias_of.empty()) aliases.push_back(entry.name + " = " + entry.alias_of);
   }
-  CHECK(aliases == std::vector<std::string>{"target_embedding.weight = source_embedding.weight", "projection.weight = source_embedding.weight"});
+  CHECK(aliases == std::vector<std::string>{"target_embedding.weight = source_embedding.weight",
+                                            "projection.weight = source_embedding.weight"});
   CHECK(state_dict(target)[1].alias_of.empty());
   CHECK(&target.projection_weight() == &target.target_embedding().weight);
   CHECK(all.projection_weight().id() == all.source_embedding.weight.id());
@@ -84,7 +87,9 @@ TEST_CASE("a tied matrix is clipped and stepped once, and stays tied") {
   const auto gradient = gradients.of(model.source_embedding.weight);
   for (index_t i = 0; i < before.numel(); ++i) {
     const double g = gradient.data()[i];
-    if (std::abs(g) > 1e-5) CHECK(std::abs(before.data()[i] - model.source_embedding.weight.value().data()[i]) == doctest::Approx(0.01).epsilon(0.01));
+    if (std::abs(g) > 1e-5)
+      CHECK(std::abs(before.data()[i] - model.source_embedding.weight.value().data()[i]) ==
+            doctest::Approx(0.01).epsilon(0.01));
   }
   CHECK(model.projection_weight().value().data() == model.source_embedding.weight.value().data());
 }
@@ -94,7 +99,9 @@ TEST_CASE("a tied model loads from a state dict with either name, and averages")
   auto other = make_seq2seq<double>(tied(Tying::all));
   randomise(other, 77);
   auto entries = state_dict(other);
-  std::erase_if(entries, [](const auto& e) { return e.name == "source_embedding.weight" || e.name == "target_embedding.weight"; });
+  std::erase_if(entries, [](const auto& e) {
+    return e.name == "source_embedding.weight" || e.name == "target_embedding.weight";
+  });
   auto copy = model;
   load_state_dict(copy, entries);
   CHECK(values(copy.source_embedding.weight.value()) == values(other.source_embedding.weight.value()));
@@ -105,7 +112,8 @@ TEST_CASE("a tied model loads from a state dict with either name, and averages")
   last.add(state_dict(other));
   auto averaged = model;
   load_state_dict(averaged, last.average());
-  const double expected = (model.projection_weight().value().at({4, 7}) + other.projection_weight().value().at({4, 7})) / 2;
+  const double expected =
+      (model.projection_weight().value().at({4, 7}) + other.projection_weight().value().at({4, 7})) / 2;
   CHECK(averaged.source_embedding.weight.value().at({4, 7}) == doctest::Approx(expected));
 }
 

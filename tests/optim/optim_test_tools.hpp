@@ -33,7 +33,8 @@ void check_steps(const std::string& name, double learning_rate, Make&& make) {
   for (index_t step = 0; step < 8; ++step) {
     set_gradient(gradients, w, given.rows(step, 1).reshape({3, 5}));
     optimizer.step(gradients, learning_rate);
-    check_close(w.value(), expected.rows(step, 1).reshape({3, 5}), std::is_same_v<T, float> ? 1e-5 : 1e-12, name + ", step " + std::to_string(step + 1));
+    check_close(w.value(), expected.rows(step, 1).reshape({3, 5}), std::is_same_v<T, float> ? 1e-5 : 1e-12,
+                name + ", step " + std::to_string(step + 1));
   }
 }
 
@@ -95,8 +96,11 @@ void check_frozen(Make&& make) {
   CHECK(values(two.b.value()) == before);
 
   const Gradients<double> forgotten({two.b.handle()});
-  CHECK(contains(message_of<ValueError>([&] { optimizer.step(forgotten, 0.1); }), "no gradient is kept for parameter 'a' of shape (3, 5)"));
-  CHECK(contains(message_of<ValueError>([&] { optimizer.step(gradients, std::numeric_limits<double>::quiet_NaN()); }), "must be finite"));
+  CHECK(contains(message_of<ValueError>([&] { optimizer.step(forgotten, 0.1); }),
+                 "no gradient is kept for parameter 'a' of shape (3, 5)"));
+  CHECK(contains(
+      message_of<ValueError>([&] { optimizer.step(gradients, std::numeric_limits<double>::quiet_NaN()); }),
+      "must be finite"));
   Parameter<double> twin(Tensor<double>::ones({2}));
   twin.set_name("a");
   auto confused = make(std::vector<ParameterHandle<double>>{two.a.handle(), twin.handle()});

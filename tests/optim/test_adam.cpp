@@ -8,7 +8,8 @@ using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("Adam and AdamW step as PyTorch's", T, float, double) {
   check_steps<T>("adam", 0.01, [](const auto& p) { return Adam<T>(p); });
-  check_steps<T>("adam_transformer", 0.01, [](const auto& p) { return Adam<T>(p, {.beta2 = 0.98, .eps = 1e-9}); });
+  check_steps<T>("adam_transformer", 0.01,
+                 [](const auto& p) { return Adam<T>(p, {.beta2 = 0.98, .eps = 1e-9}); });
   check_steps<T>("adam_weight_decay", 0.01, [](const auto& p) { return Adam<T>(p, {.weight_decay = 0.1}); });
   check_steps<T>("adamw", 0.01, [](const auto& p) { return AdamW<T>(p, {.weight_decay = 0.1}); });
 }
@@ -46,7 +47,9 @@ TEST_CASE("each parameter counts its own steps, so one that joins late is correc
 }
 
 TEST_CASE("Adam refuses impossible options and states that do not fit, changing nothing") {
-  const auto refuses = [](const AdamOptions& options) { return message_of<ValueError>([&] { Adam<float>({}, options); }); };
+  const auto refuses = [](const AdamOptions& options) {
+    return message_of<ValueError>([&] { Adam<float>({}, options); });
+  };
   CHECK(contains(refuses({.beta1 = 1}), "[adam] beta1 is 1"));
   CHECK(contains(refuses({.beta2 = -0.5}), "beta2 is -0.5"));
   CHECK(contains(refuses({.eps = -1}), "eps is -1"));
@@ -55,7 +58,11 @@ TEST_CASE("Adam refuses impossible options and states that do not fit, changing 
   CHECK(contains(message_of<ValueError>([] { Adam<float>({nullptr}); }), "absent"));
   TwoParameters two;
   Adam<double> optimizer(parameters(two));
-  CHECK(message_of<ValueError>([&] { optimizer.load({{"a.exp_avg", Tensor<double>::ones({3, 5}), {}}, {"b.step", Tensor<double>::ones({2}), {}}}); }) ==
-        "[adam] missing: a.exp_avg_sq, a.step, b.exp_avg, b.exp_avg_sq. wrong shape: b.step is (2,), must be ().");
+  CHECK(message_of<ValueError>([&] {
+          optimizer.load(
+              {{"a.exp_avg", Tensor<double>::ones({3, 5}), {}}, {"b.step", Tensor<double>::ones({2}), {}}});
+        }) ==
+        "[adam] missing: a.exp_avg_sq, a.step, b.exp_avg, b.exp_avg_sq. wrong shape: b.step is (2,), must be "
+        "().");
   CHECK(optimizer.state().empty());
 }

@@ -26,9 +26,11 @@ TEST_CASE("the average is that of the last N states, which later training does n
 }
 
 TEST_CASE("averaging refuses nothing, and states that differ") {
-  CHECK(contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }), "nothing to average"));
+  CHECK(
+      contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }), "nothing to average"));
   CHECK(contains(message_of<ValueError>([] { StateAverage<float>(0); }), "count is 0"));
-  const std::vector<StateEntry<float>> a{{"w", Tensor<float>::ones({2}), {}}}, b{{"w", Tensor<float>::ones({3}), {}}}, c{{"v", Tensor<float>::ones({2}), {}}};
+  const std::vector<StateEntry<float>> a{{"w", Tensor<float>::ones({2}), {}}},
+      b{{"w", Tensor<float>::ones({3}), {}}}, c{{"v", Tensor<float>::ones({2}), {}}};
   CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({a, b}); }), "'w' of shape (2,)"));
   CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({a, c}); }), "'w' of shape (2,)"));
 }

@@ -24,7 +24,9 @@ TEST_CASE_TEMPLATE("clipping agrees with PyTorch's clip_grad_norm_", T, float, d
   check_close(gradients.of(b), fixture.get<T>("out.clip.1"), tolerance);
 }
 
-TEST_CASE("small gradients stay, a scale counts, unwritten gradients are zero, and what is not finite is reported") {
+TEST_CASE(
+    "small gradients stay, a scale counts, unwritten gradients are zero, and what is not finite is "
+    "reported") {
   Parameter<double> a(Tensor<double>::zeros({2})), b(Tensor<double>::zeros({7}));
   Gradients<double> gradients({a.handle(), b.handle()});
   CHECK(global_norm(gradients) == 0);
@@ -36,7 +38,8 @@ TEST_CASE("small gradients stay, a scale counts, unwritten gradients are zero, a
   const auto scaled = clip_global_norm(gradients, 1.0, 0.5);
   CHECK(scaled.norm == 2.5);
   CHECK(scaled.factor == doctest::Approx(0.2));
-  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     set_gradient(gradients, a, Tensor<double>::from({2}, {bad, 4}));
     CHECK(!clip_global_norm(gradients, 1.0).finite);
   }

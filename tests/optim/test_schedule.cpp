@@ -12,7 +12,8 @@ using eigenformer::testing::message_of;
 TEST_CASE("noam is equation 3 of Vaswani et al.") {
   for (const index_t step : {1, 7, 3999, 4000, 4001, 100000}) {
     const auto s = static_cast<double>(step);
-    CHECK(schedule::noam(step, 512) == doctest::Approx(std::pow(512.0, -0.5) * std::min(std::pow(s, -0.5), s * std::pow(4000.0, -1.5))));
+    CHECK(schedule::noam(step, 512) ==
+          doctest::Approx(std::pow(512.0, -0.5) * std::min(std::pow(s, -0.5), s * std::pow(4000.0, -1.5))));
   }
   CHECK(schedule::noam(4000, 512, 4000, 2.0) == doctest::Approx(2 * 0.000698771242968684));
 }
@@ -42,6 +43,7 @@ TEST_CASE("schedules refuse impossible arguments") {
   CHECK(contains(message_of<ValueError>([] { (void)inverse_square_root(1, 1.0, -4); }), "warmup is -4"));
   CHECK(contains(message_of<ValueError>([] { (void)noam(1, 0); }), "d_model is 0"));
   CHECK(contains(message_of<ValueError>([] { (void)noam(1, 512, 0); }), "warmup is 0"));
-  CHECK(contains(message_of<ValueError>([] { (void)cosine(1, 1.0, 10, 10); }), "total is 10, must exceed warmup"));
+  CHECK(contains(message_of<ValueError>([] { (void)cosine(1, 1.0, 10, 10); }),
+                 "total is 10, must exceed warmup"));
   CHECK(contains(message_of<ValueError>([] { (void)cosine(1, 1.0, 1, 10, 2.0); }), "floor is 2"));
 }

@@ -6,6 +6,7 @@
 #include "eigenformer/autograd/ops/compare.hpp"
 #include "eigenformer/autograd/ops/dropout.hpp"
 #include "eigenformer/autograd/ops/embedding.hpp"
+#include "eigenformer/autograd/ops/feed_forward.hpp"
 #include "eigenformer/autograd/ops/gather.hpp"
 #include "eigenformer/autograd/ops/layer_norm.hpp"
 #include "eigenformer/autograd/ops/linear.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -75,6 +76,14 @@ struct WorkCounter {
 inline WorkCounter& work_counter() {
   thread_local WorkCounter counter;
   return counter;
+}
+
+/// Adds a product's operations and the bytes of its operands to this thread's work.
+inline void count_product(std::int64_t m, std::int64_t n, std::int64_t k, std::size_t element, std::int64_t batch = 1) {
+  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
+  WorkCounter& work = work_counter();
+  work.flops += 2 * rows * columns * depth * static_cast<double>(batch);
+  work.bytes += (rows * depth + depth * columns + rows * columns) * static_cast<double>(element * static_cast<std::size_t>(batch));
 }
 
 }  // namespace detail

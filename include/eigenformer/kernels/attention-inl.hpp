@@ -26,15 +26,15 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
   T* const maximum = t.take(attention_block);
   T* const denominator = t.take(attention_block);
   T* const correction = t.take(attention_block);
-  std::fill_n(maximum, attention_block, lowest);
-  std::fill_n(denominator, attention_block, T(0));
+  std::fill_n(maximum, attention_padded(count), lowest);
+  std::fill_n(denominator, attention_padded(count), T(0));
   bool started[attention_block / attention_rows] = {};
   t.pack_queries(at, first, count);
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
     t.pack_keys_transposed(at, key, n);
-    const bool finite = t.pack_values(at, key, n, values);
+    const bool finite = count == 1 || t.pack_values(at, key, n, values);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
@@ -43,8 +43,13 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
         dispatch_wide<AttentionMultiply<T>>(t.scores, multipliers, m, n);
       }
       bool& seen = started[row / attention_rows];
-      t.weigh(t.scores, m, n, values, finite, p.value_dim, sums + row * Tiles::width, Tiles::query_panel,
-              correction + row, seen ? ProductMode::rescale : ProductMode::overwrite);
+      const ProductMode mode = seen ? ProductMode::rescale : ProductMode::overwrite;
+      if (count == 1) {
+        t.weigh_values_once(at, key, n, sums, correction[0], mode);
+      } else {
+        t.weigh(t.scores, m, n, values, finite, p.value_dim, sums + row * Tiles::width, Tiles::query_panel,
+                correction + row, mode);
+      }
       seen = true;
     }
   }

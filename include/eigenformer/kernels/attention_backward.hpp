@@ -146,9 +146,6 @@ class WeightGradientTiles : public AttentionTiles<T> {
   T* delta_;
 };
 
-/// Rows that n queries take in a buffer: products write whole groups of four.
-inline index_t attention_padded(index_t n) { return (n + 3) / 4 * 4; }
-
 /// dk and dv of keys [begin, end) of one sequence and head, over all queries in the group that looks at it; and, when
 /// the range is the whole sequence, dq of that group (with_queries), which saves making the scores a second time.
 template <class GradientTiles, class T, class Call>

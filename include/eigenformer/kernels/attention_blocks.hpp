@@ -21,6 +21,9 @@ inline constexpr index_t attention_block = 128;
 /// Multiply-adds that are worth a task of their own.
 inline constexpr index_t attention_grain = index_t{1} << 17;
 
+/// Rows that n queries take in a buffer: products write whole groups of four.
+inline index_t attention_padded(index_t n) { return (n + 3) / 4 * 4; }
+
 /// A half-open range of rows of one sequence.
 struct AttentionRange {
   index_t begin = 0;

@@ -179,6 +179,38 @@ struct AttentionPackTransposed {
   }
 };
 
+/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read where it lies (rows as in
+/// AttentionPack): for a single query packing would cost more than the product. The same chain as AttentionProduct's;
+/// where a weight is zero, what the row of B holds does not matter.
+template <class T>
+struct AttentionRowProduct {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* weights, index_t n, const T* b, index_t stride,
+                                            const index_t* rows, index_t columns, T* c, T scale, ProductMode mode) {
+    using S = Simd<T, Bytes>;
+    for (index_t done = 0; done < columns; done += 2 * S::lanes) {
+      const index_t left = columns - done, second = left - S::lanes;
+      typename S::V x{}, y{};
+      if (mode == ProductMode::rescale) {
+        x = S::at(c + done).v * scale;
+        if (second > 0) y = S::at(c + done + S::lanes).v * scale;
+      }
+      for (index_t j = 0; j < n; ++j) {
+        const T w = weights[j];
+        if (w == T(0)) continue;
+        const T* row = b + (rows != nullptr ? rows[j] : j) * stride + done;
+        typename S::V u, v{};
+        S::load(u, row, left);
+        if (second > 0) S::load(v, row + S::lanes, second);
+        x += w * u;
+        y += w * v;
+      }
+      S::at(c + done).v = x;
+      if (second > 0) S::at(c + done + S::lanes).v = y;
+    }
+  }
+};
+
 /// dst (m, n) = beta * dst + row_scale[i] * scale * panels, from panels `panel` elements apart to rows `stride` apart;
 /// row_scale may be null, beta 0 does not read dst.
 template <class T>

@@ -172,6 +172,17 @@ class AttentionTiles {
     }
   }
 
+  /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not be packed.
+  void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c, T scale, ProductMode mode) {
+    const index_t* rows;
+    const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
+    for (index_t done = 0; done < p.value_dim; done += width) {
+      dispatch_wide<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
+                                            std::min(width, p.value_dim - done), c, scale, mode);
+      c += query_panel;
+    }
+  }
+
   /// C (n, columns) += weights^T B, for a tile of weights (m, n) and B (m, columns) in panels.
   static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns, T* c) {
     for (index_t done = 0; done < columns; done += width) {

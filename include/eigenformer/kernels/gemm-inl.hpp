@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "eigenformer/core/profiler.hpp"
 #include "eigenformer/core/shape.hpp"
 #include "eigenformer/kernels/gemm.hpp"
 #include "eigenformer/kernels/gemm_backends.hpp"
@@ -25,6 +26,7 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
           index_t lda, const T* b, index_t ldb, T beta, T* c, index_t ldc, const GemmEpilogue<T>& epilogue,
           GemmPrecision precision) {
   detail::check_gemm_sizes(m, n, k);
+  eigenformer::detail::count_product(m, n, k, sizeof(T));
   const detail::GemmProblem<T> problem{transpose_a, transpose_b, m,   n,    k, alpha, a,
                                        lda,         b,           ldb, beta, c, ldc,   epilogue};
   if (detail::gemm_in_backend(problem, precision)) return;
@@ -49,9 +51,13 @@ void gemm_batched(bool transpose_a, bool transpose_b, index_t batch, index_t m, 
   }
   const double work = std::max(1.0, static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   const auto grain = static_cast<index_t>(std::max(1.0, 100000.0 / work));
+  // Each thread counts its own work; the caller's counter stands for all of it.
+  const auto counted = eigenformer::detail::work_counter();
   parallel_for(batch, grain, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) one(i);
   });
+  eigenformer::detail::work_counter() = counted;
+  eigenformer::detail::count_product(m, n, k, sizeof(T), batch);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

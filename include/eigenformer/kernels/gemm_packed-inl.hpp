@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/core/profiler.hpp"
 #include "eigenformer/core/shape.hpp"
 #include "eigenformer/kernels/gemm_driver.hpp"
 #include "eigenformer/kernels/gemm_int8.hpp"
@@ -193,6 +194,7 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
                                     float* c, index_t ldc, const GemmEpilogue<float>& epilogue) {
   if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
   if (m == 0 || w.n_ == 0) return;
+  eigenformer::detail::count_product(m, w.n_, w.k_, sizeof(float));
   const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, 1.0f, x,
                                            ldx,   nullptr, 0, beta, c,    ldc,  epilogue};
   if (w.k_ == 0) {

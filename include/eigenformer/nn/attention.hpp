@@ -30,7 +30,8 @@ struct MultiHeadAttentionOptions {
   }
 };
 
-/// An attention's output and its weights, before dropout: (B, H, Lq, Lk) per head, (B, Lq, Lk) averaged over heads.
+/// An attention's output and its weights, before dropout: (B, H, Lq, Lk) per head, (B, Lq, Lk) averaged over
+/// heads.
 template <class T>
 struct AttentionResult {
   Var<T> output;
@@ -43,37 +44,40 @@ enum class HeadWeights { averaged, per_head };
 /// nn.MultiheadAttention with batch_first.
 ///
 ///     ef::MultiHeadAttention<float> attention({.d_model = 12, .num_heads = 3}, rng);
-///     auto y = attention(ctx, x, x, x, ef::AttentionMask::causal());                  // (B, L, 12)
-///     auto [z, weights] = attention.with_weights(ctx, query, memory, memory, {});      // (B, Lq, 12), (B, Lq, Lk)
+///     auto y = attention(ctx, x, x, x, ef::AttentionMask::causal());          // (B, L, 12)
+///     auto [z, weights] = attention.with_weights(ctx, x, memory, memory);      // (B, L, 12), (B, L, Lk)
 template <class T = float>
 struct MultiHeadAttention {
   using value_type = T;
 
-  Parameter<T> in_proj_weight;  ///< (3 D, D): queries, keys, values; absent when kdim or vdim differ from D, and then:
-  Parameter<T> q_proj_weight;   ///< (D, D)
-  Parameter<T> k_proj_weight;   ///< (D, kdim)
-  Parameter<T> v_proj_weight;   ///< (D, vdim)
-  Parameter<T> in_proj_bias;    ///< (3 D), absent without bias
-  Linear<T> out_proj;           ///< D -> D
+  Parameter<T>
+      in_proj_weight;  ///< (3 D, D): queries, keys, values; absent when kdim or vdim differ from D, and then:
+  Parameter<T> q_proj_weight;  ///< (D, D)
+  Parameter<T> k_proj_weight;  ///< (D, kdim)
+  Parameter<T> v_proj_weight;  ///< (D, vdim)
+  Parameter<T> in_proj_bias;   ///< (3 D), absent without bias
+  Linear<T> out_proj;          ///< D -> D
   MultiHeadAttentionOptions options;
 
-  /// Weights start Xavier uniform (the fused one by its own fans, as in PyTorch), biases zero. Throws ValueError that
-  /// names an impossible field.
+  /// Weights start Xavier uniform (the fused one by its own fans, as in PyTorch), biases zero. Throws
+  /// ValueError that names an impossible field.
   MultiHeadAttention(const MultiHeadAttentionOptions& given, RandomGenerator& rng)
       : MultiHeadAttention(Validated{given}, InProjection(given, rng), rng) {}
 
-  /// query: (B, Lq, D) or (Lq, D) of one sequence; key: (B, Lk, kdim), value: (B, Lk, vdim). Returns query's shape.
-  /// Throws ShapeError where shapes or mask do not fit.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const Var<T>& key, const Var<T>& value,
-                                  const AttentionMask& mask = {}) const {
-    return (*this)(ctx, query, full_layout(name, query.shape()), key, value, full_layout(name, key.shape()), mask);
+  /// query: (B, Lq, D) or (Lq, D) of one sequence; key: (B, Lk, kdim), value: (B, Lk, vdim). Returns query's
+  /// shape. Throws ShapeError where shapes or mask do not fit.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
+                                  const Var<T>& value, const AttentionMask& mask = {}) const {
+    return (*this)(ctx, query, full_layout(name, query.shape()), key, value, full_layout(name, key.shape()),
+                   mask);
   }
 
-  /// The same for rows as the layouts say, padded or packed. key_sequence: the sequence of keys that each sequence of
-  /// queries looks at; empty: its own number.
+  /// The same for rows as the layouts say, padded or packed. key_sequence: the sequence of keys that each
+  /// sequence of queries looks at; empty: its own number.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
-                                  const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {}) const {
+                                  const AttentionMask& mask,
+                                  std::vector<std::int32_t> key_sequence = {}) const {
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
     if (fused() && same(key, value)) {
@@ -87,16 +91,18 @@ struct MultiHeadAttention {
     return out_proj(ctx, attention(ctx, q, k, v, queries, keys, mask, op));
   }
 
-  /// Output and weights, both differentiable. Holds a matrix of Lq x Lk for each head, which operator() never does.
+  /// Output and weights, both differentiable. Holds a matrix of Lq x Lk for each head, which operator() never
+  /// does.
   [[nodiscard]] AttentionResult<T> with_weights(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                                 const Var<T>& value, const AttentionMask& mask = {},
                                                 HeadWeights heads = HeadWeights::averaged) const {
-    return with_weights(ctx, query, full_layout(name, query.shape()), key, value, full_layout(name, key.shape()), mask,
-                        heads);
+    return with_weights(ctx, query, full_layout(name, query.shape()), key, value,
+                        full_layout(name, key.shape()), mask, heads);
   }
   [[nodiscard]] AttentionResult<T> with_weights(const Context<T>& ctx, const Var<T>& query,
-                                                const SequenceLayout& queries, const Var<T>& key, const Var<T>& value,
-                                                const SequenceLayout& keys, const AttentionMask& mask,
+                                                const SequenceLayout& queries, const Var<T>& key,
+                                                const Var<T>& value, const SequenceLayout& keys,
+                                                const AttentionMask& mask,
                                                 HeadWeights heads = HeadWeights::averaged,
                                                 std::vector<std::int32_t> key_sequence = {}) const {
     const AttentionOp op = attention_op(std::move(key_sequence));
@@ -110,9 +116,9 @@ struct MultiHeadAttention {
   /// Whether queries, keys and values have one weight (kdim and vdim are d_model).
   bool fused() const noexcept { return in_proj_weight.defined(); }
 
-  /// The parts of the in-projection, for decoding with a key/value cache. x: (..., D), (..., kdim) or (..., vdim).
-  /// Return (..., D); project_key_value (..., 2 D) and project_query_key_value (..., 3 D), side by side. The last two
-  /// throw ValueError where the weights are not fused.
+  /// The parts of the in-projection, for decoding with a key/value cache. x: (..., D), (..., kdim) or (...,
+  /// vdim). Return (..., D); project_key_value (..., 2 D) and project_query_key_value (..., 3 D), side by
+  /// side. The last two throw ValueError where the weights are not fused.
   [[nodiscard]] Var<T> project_query(const Context<T>& ctx, const Var<T>& x) const {
     return project(ctx, x, q_proj_weight, 0, 1);
   }
@@ -133,7 +139,10 @@ struct MultiHeadAttention {
 
   /// What the attention ops take: heads, dropout and the memory of each sequence of queries.
   AttentionOp attention_op(std::vector<std::int32_t> key_sequence = {}) const {
-    return {.heads = options.num_heads, .scale = 0, .dropout = options.dropout, .key_sequence = std::move(key_sequence)};
+    return {.heads = options.num_heads,
+            .scale = 0,
+            .dropout = options.dropout,
+            .key_sequence = std::move(key_sequence)};
   }
 
   static void fields(auto& self, auto&& visit) {
@@ -161,7 +170,9 @@ struct MultiHeadAttention {
   struct InProjection {
     InProjection(const MultiHeadAttentionOptions& given, RandomGenerator& rng) {
       const MultiHeadAttentionOptions o = Validated(given).options;
-      const auto weight = [&](index_t out, index_t in) { return Parameter<T>(init::xavier_uniform<T>({out, in}, rng)); };
+      const auto weight = [&](index_t out, index_t in) {
+        return Parameter<T>(init::xavier_uniform<T>({out, in}, rng));
+      };
       if (o.kdim == o.d_model && o.vdim == o.d_model) {
         fused = weight(3 * o.d_model, o.d_model);
       } else {
@@ -190,7 +201,8 @@ struct MultiHeadAttention {
   }
 
   // Part `first` (0 query, 1 key, 2 value) and those after it, of the fused weight or of the part's own.
-  Var<T> project(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& own, index_t first, index_t parts) const {
+  Var<T> project(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& own, index_t first,
+                 index_t parts) const {
     const index_t d = options.d_model;
     if (fused()) return linear_slice(ctx, x, in_proj_weight, in_proj_bias, first * d, parts * d);
     const Var<T> projected = linear(ctx, x, own, Parameter<T>());
@@ -199,14 +211,16 @@ struct MultiHeadAttention {
   }
 
   void require_fused() const {
-    if (!fused()) throw ValueError(name, "keys and values have weights of their own: project them one by one");
+    if (!fused())
+      throw ValueError(name, "keys and values have weights of their own: project them one by one");
   }
 
-  void check_inputs(const Var<T>& query, const SequenceLayout& queries, const Var<T>& key, const Var<T>& value,
-                    const SequenceLayout& keys, const AttentionOp& op) const {
+  void check_inputs(const Var<T>& query, const SequenceLayout& queries, const Var<T>& key,
+                    const Var<T>& value, const SequenceLayout& keys, const AttentionOp& op) const {
     if (op.key_sequence.empty() && queries.batch() != keys.batch()) {
-      throw ShapeError(name, std::to_string(queries.batch()) + " sequences of queries and " +
-                                 std::to_string(keys.batch()) + " of keys, must be equal without a key_sequence",
+      throw ShapeError(name,
+                       std::to_string(queries.batch()) + " sequences of queries and " +
+                           std::to_string(keys.batch()) + " of keys, must be equal without a key_sequence",
                        {query.shape(), key.shape()});
     }
     check_rows(name, "query", query.shape(), queries);
@@ -214,8 +228,10 @@ struct MultiHeadAttention {
     check_rows(name, "value", value.shape(), keys);
     const auto check_width = [&](const char* what, const Var<T>& x, index_t width) {
       if (x.dim(-1) == width) return;
-      throw ShapeError(name, std::string(what) + " of shape " + x.shape().str() + " must have " + std::to_string(width) +
-                                 " features, to match '" + (fused() ? in_proj_weight : q_proj_weight).name() + "'",
+      throw ShapeError(name,
+                       std::string(what) + " of shape " + x.shape().str() + " must have " +
+                           std::to_string(width) + " features, to match '" +
+                           (fused() ? in_proj_weight : q_proj_weight).name() + "'",
                        {x.shape()});
     };
     check_width("query", query, options.d_model);

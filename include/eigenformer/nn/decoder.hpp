@@ -18,9 +18,10 @@ struct DecoderMasks {
 /// What a decoder attends to: the encoder's output and whose it is.
 template <class T>
 struct Memory {
-  Var<T> rows;                              ///< (M, D) or (B, S, D)
-  SequenceLayout layout;                    ///< of these rows
-  std::vector<std::int32_t> key_sequence{};  ///< the sequence of memory of each target sequence; empty: its own number
+  Var<T> rows;            ///< (M, D) or (B, S, D)
+  SequenceLayout layout;  ///< of these rows
+  std::vector<std::int32_t>
+      key_sequence{};  ///< the sequence of memory of each target sequence; empty: its own number
 
   /// Memory of full sequences, (B, S, D) or (S, D), or with a layout.
   explicit Memory(Var<T> encoded) : rows(std::move(encoded)), layout(full_layout("decoder", rows.shape())) {}
@@ -35,11 +36,13 @@ struct DecoderMaps {
   std::vector<Var<T>> memory;
 };
 
-/// Self-attention, attention to a memory, and a feed-forward network. Vaswani et al. 2017, 3.1; names as PyTorch's
-/// nn.TransformerDecoderLayer.
+/// Self-attention, attention to a memory, and a feed-forward network. Vaswani et al. 2017, 3.1; names as
+/// PyTorch's nn.TransformerDecoderLayer.
 ///
 ///     ef::DecoderLayer<float> layer({.d_model = 12, .num_heads = 3, .dim_feedforward = 20}, rng);
-///     auto y = layer(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});  // (B, T, 12)
+///     auto y = layer(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});
+///
+/// x and y are (B, T, 12), memory is (B, S, 12).
 template <class T = float>
 struct DecoderLayer {
   using value_type = T;
@@ -64,21 +67,25 @@ struct DecoderLayer {
     name_parameters(*this);
   }
 
-  /// x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError where shapes or masks do not fit.
+  /// x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError where shapes or masks
+  /// do not fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, full_layout("decoder_layer", x.shape()), memory, masks);
   }
 
-  /// The same for rows as the layout says. The last two, when given, receive the weights (B, H, T, T) and (B, H, T, S).
+  /// The same for rows as the layout says. The last two, when given, receive the weights (B, H, T, T) and (B,
+  /// H, T, S).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   Var<T>* target_weights = nullptr, Var<T>* memory_weights = nullptr) const {
     const auto attend = [](const MultiHeadAttention<T>& attention, const Context<T>& c, const Var<T>& query,
                            const SequenceLayout& queries, const Var<T>& key, const SequenceLayout& keys,
-                           const AttentionMask& mask, const std::vector<std::int32_t>& key_sequence, Var<T>* weights) {
+                           const AttentionMask& mask, const std::vector<std::int32_t>& key_sequence,
+                           Var<T>* weights) {
       if (weights == nullptr) return attention(c, query, queries, key, key, keys, mask, key_sequence);
-      auto result = attention.with_weights(c, query, queries, key, key, keys, mask, HeadWeights::per_head, key_sequence);
+      auto result = attention.with_weights(c, query, queries, key, key, keys, mask, HeadWeights::per_head,
+                                           key_sequence);
       *weights = std::move(result.weights);
       return std::move(result.output);
     };
@@ -88,19 +95,20 @@ struct DecoderLayer {
           return attend(self_attn, c, h, layout, h, layout, masks.target, {}, target_weights);
         },
         [&](const Context<T>& c, const Var<T>& h) {
-          return attend(multihead_attn, c, h, layout, memory.rows, memory.layout, masks.memory, memory.key_sequence,
-                        memory_weights);
+          return attend(multihead_attn, c, h, layout, memory.rows, memory.layout, masks.memory,
+                        memory.key_sequence, memory_weights);
         });
   }
 
-  /// The layer around the caller's own attentions, each f(ctx, rows) -> rows: what decoding with a key/value cache is
-  /// built on. ctx must know the rows' layout where it drops.
+  /// The layer around the caller's own attentions, each f(ctx, rows) -> rows: what decoding with a key/value
+  /// cache is built on. ctx must know the rows' layout where it drops.
   template <class SelfAttention, class MemoryAttention>
   [[nodiscard]] Var<T> with_attention(const Context<T>& ctx, const Var<T>& x, SelfAttention&& self_attention,
                                       MemoryAttention&& memory_attention) const {
     const double rate = options.residual_dropout.value_or(options.dropout);
     const bool first = options.norm_first;
-    Var<T> h = residual(ctx, x, norm1, first, rate, [&](const Var<T>& rows) { return self_attention(ctx, rows); });
+    Var<T> h =
+        residual(ctx, x, norm1, first, rate, [&](const Var<T>& rows) { return self_attention(ctx, rows); });
     h = residual(ctx, h, norm2, first, rate, [&](const Var<T>& rows) { return memory_attention(ctx, rows); });
     return residual(ctx, h, norm3, first, rate, [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
@@ -120,7 +128,7 @@ static_assert(std::is_nothrow_move_constructible_v<DecoderLayer<float>>);
 /// N decoder layers, which start different, and an optional final norm.
 ///
 ///     ef::Decoder<float> decoder({.num_layers = 2, .layer = {.d_model = 12, .num_heads = 3}}, rng);
-///     auto y = decoder(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});  // (B, T, 12)
+///     auto y = decoder(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});
 template <class T = float>
 struct Decoder {
   using value_type = T;
@@ -130,7 +138,8 @@ struct Decoder {
 
   /// Throws ValueError that names an impossible field.
   Decoder(const DecoderOptions& options, RandomGenerator& rng)
-      : Decoder(detail::make_layers<DecoderLayer<T>>("decoder", options, rng), detail::make_norm<T>(options)) {}
+      : Decoder(detail::make_layers<DecoderLayer<T>>("decoder", options, rng),
+                detail::make_norm<T>(options)) {}
 
   /// From given layers. Throws ValueError when there are none or their widths differ.
   explicit Decoder(std::vector<DecoderLayer<T>> given, std::optional<LayerNorm<T>> final_norm = std::nullopt)

@@ -21,14 +21,15 @@ struct EmbeddingOptions {
     detail::require_positive(op, "num_embeddings", num_embeddings);
     detail::require_positive(op, "embedding_dim", embedding_dim);
     if (padding_index < -1 || padding_index >= num_embeddings) {
-      throw ValueError(op, "padding_index is " + std::to_string(padding_index) + ", must be -1 or below num_embeddings, which is " +
+      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
+                               ", must be -1 or below num_embeddings, which is " +
                                std::to_string(num_embeddings));
     }
   }
 };
 
-/// A table of vectors, looked up by id. Starts normal(0, d^-1/2), padding row zero, so that sqrt(d) times a row, which is
-/// what the Transformer takes, has variance 1.
+/// A table of vectors, looked up by id. Starts normal(0, d^-1/2), padding row zero, so that sqrt(d) times a
+/// row, which is what the Transformer takes, has variance 1.
 ///
 ///     ef::Embedding<float> table({.num_embeddings = 23, .embedding_dim = 12}, rng);
 ///     auto y = table(ctx, ef::Tensor<std::int32_t>::from({2, 2}, {4, 22, 0, 7}));  // (2, 2, 12)
@@ -43,13 +44,15 @@ struct Embedding {
   Embedding(const EmbeddingOptions& options, RandomGenerator& rng) : padding_index(options.padding_index) {
     options.validate("embedding");
     const double deviation = 1 / std::sqrt(static_cast<double>(options.embedding_dim));
-    weight = Parameter<T>(init::normal<T>({options.num_embeddings, options.embedding_dim}, rng, 0, deviation));
+    weight =
+        Parameter<T>(init::normal<T>({options.num_embeddings, options.embedding_dim}, rng, 0, deviation));
     if (padding_index >= 0) weight.value().rows(padding_index, 1).fill(T(0));
     name_parameters(*this);
   }
 
   /// ids: any shape. Returns that shape plus d, times `scale`. Throws IndexError for an id outside the table.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tensor<std::int32_t>& ids, double scale = 1) const {
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tensor<std::int32_t>& ids,
+                                  double scale = 1) const {
     return embedding(ctx.use(weight), ids, scale, padding_index);
   }
 

@@ -14,15 +14,24 @@ namespace eigenformer {
 namespace detail {
 
 inline MultiHeadAttentionOptions attention_options(const LayerOptions& o) {
-  return {.d_model = o.d_model, .num_heads = o.num_heads, .dropout = o.attention_dropout.value_or(o.dropout), .bias = o.bias};
+  return {.d_model = o.d_model,
+          .num_heads = o.num_heads,
+          .dropout = o.attention_dropout.value_or(o.dropout),
+          .bias = o.bias};
 }
 inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
-  return {.d_model = o.d_model, .dim_feedforward = o.dim_feedforward, .activation = o.activation,
-          .dropout = o.feed_forward_dropout.value_or(o.dropout), .bias = o.bias};
+  return {.d_model = o.d_model,
+          .dim_feedforward = o.dim_feedforward,
+          .activation = o.activation,
+          .dropout = o.feed_forward_dropout.value_or(o.dropout),
+          .bias = o.bias};
 }
 inline LayerNormOptions norm_options(const LayerOptions& o) {
-  return {.size = o.d_model, .eps = o.layer_norm_eps, .formula = o.layer_norm_formula,
-          .scalar_gain = o.layer_norm_scalar_gain, .bias = o.bias};
+  return {.size = o.d_model,
+          .eps = o.layer_norm_eps,
+          .formula = o.layer_norm_formula,
+          .scalar_gain = o.layer_norm_scalar_gain,
+          .bias = o.bias};
 }
 inline const LayerOptions& validated(const char* op, const LayerOptions& options) {
   options.validate(op);
@@ -36,13 +45,14 @@ void check_stack(const char* op, const std::vector<Layer>& layers, const std::op
   const index_t d = layers.front().options.d_model;
   for (std::size_t i = 1; i < layers.size(); ++i) {
     if (layers[i].options.d_model != d) {
-      throw ValueError(op, "layer " + std::to_string(i) + " has d_model " + std::to_string(layers[i].options.d_model) +
+      throw ValueError(op, "layer " + std::to_string(i) + " has d_model " +
+                               std::to_string(layers[i].options.d_model) +
                                ", must be that of layer 0, which is " + std::to_string(d));
     }
   }
   if (norm && norm->options.size != d) {
-    throw ValueError(op, "norm has size " + std::to_string(norm->options.size) + ", must be d_model, which is " +
-                             std::to_string(d));
+    throw ValueError(op, "norm has size " + std::to_string(norm->options.size) +
+                             ", must be d_model, which is " + std::to_string(d));
   }
 }
 
@@ -63,8 +73,8 @@ std::optional<LayerNorm<T>> make_norm(const StackOptions& options) {
 
 }  // namespace detail
 
-/// Self-attention and a feed-forward network, each with residual connection and norm. Vaswani et al. 2017, 3.1; names as
-/// PyTorch's nn.TransformerEncoderLayer.
+/// Self-attention and a feed-forward network, each with residual connection and norm. Vaswani et al.
+/// 2017, 3.1; names as PyTorch's nn.TransformerEncoderLayer.
 ///
 ///     ef::EncoderLayer<float> layer({.d_model = 12, .num_heads = 3, .dim_feedforward = 20}, rng);
 ///     auto y = layer(ctx, x);  // (B, L, 12) -> (B, L, 12)
@@ -88,12 +98,15 @@ struct EncoderLayer {
     name_parameters(*this);
   }
 
-  /// x: (B, L, D), or (L, D) of one sequence. Returns the same shape. Throws ShapeError where x or the mask do not fit.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
+  /// x: (B, L, D), or (L, D) of one sequence. Returns the same shape. Throws ShapeError where x or the mask
+  /// do not fit.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
+                                  const AttentionMask& mask = {}) const {
     return (*this)(ctx, x, full_layout("encoder_layer", x.shape()), mask);
   }
 
-  /// The same for rows as the layout says. weights, when given, receives the attention's weights (B, H, L, L).
+  /// The same for rows as the layout says. weights, when given, receives the attention's weights (B, H, L,
+  /// L).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}, Var<T>* weights = nullptr) const {
     return with_attention(ctx.for_rows(layout), x, [&](const Context<T>& c, const Var<T>& h) {
@@ -137,7 +150,8 @@ struct Encoder {
 
   /// Throws ValueError that names an impossible field.
   Encoder(const EncoderOptions& options, RandomGenerator& rng)
-      : Encoder(detail::make_layers<EncoderLayer<T>>("encoder", options, rng), detail::make_norm<T>(options)) {}
+      : Encoder(detail::make_layers<EncoderLayer<T>>("encoder", options, rng),
+                detail::make_norm<T>(options)) {}
 
   /// From given layers. Throws ValueError when there are none or their widths differ.
   explicit Encoder(std::vector<EncoderLayer<T>> given, std::optional<LayerNorm<T>> final_norm = std::nullopt)
@@ -147,11 +161,13 @@ struct Encoder {
   }
 
   /// x: (B, L, D), or (L, D) of one sequence. Returns the same shape.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
+                                  const AttentionMask& mask = {}) const {
     return (*this)(ctx, x, full_layout("encoder", x.shape()), mask);
   }
 
-  /// The same for rows as the layout says. maps, when given, receives each layer's attention weights (B, H, L, L).
+  /// The same for rows as the layout says. maps, when given, receives each layer's attention weights (B, H,
+  /// L, L).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     check_rows("encoder", "input", x.shape(), layout);

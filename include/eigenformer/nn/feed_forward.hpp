@@ -1,5 +1,6 @@
 #pragma once
 
+#include "eigenformer/autograd/ops/feed_forward.hpp"
 #include "eigenformer/nn/linear.hpp"
 
 namespace eigenformer {
@@ -20,7 +21,7 @@ struct FeedForwardOptions {
 
 /// linear2(dropout(activation(linear1(x)))), on each row alone. Vaswani et al. 2017, eq. 2.
 ///
-///     ef::FeedForward<float> network({.d_model = 12, .dim_feedforward = 20, .activation = ef::Activation::gelu}, rng);
+///     ef::FeedForward<float> network({.d_model = 12, .activation = ef::Activation::gelu}, rng);
 ///     auto y = network(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
 struct FeedForward {
@@ -42,7 +43,8 @@ struct FeedForward {
 
   /// x: (..., d_model). Returns the same shape.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
-    return linear2(ctx, linear(ctx, x, linear1.weight, linear1.bias, activation, dropout));
+    return eigenformer::feed_forward(ctx, x, linear1.weight, linear1.bias, linear2.weight, linear2.bias, activation,
+                                     dropout);
   }
 
   static void fields(auto& self, auto&& visit) {

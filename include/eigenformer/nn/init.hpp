@@ -17,14 +17,15 @@ template <class T>
 }
 
 template <class T>
-[[nodiscard]] Tensor<T> normal(const Shape& shape, RandomGenerator& rng, double mean = 0, double standard_deviation = 1) {
+[[nodiscard]] Tensor<T> normal(const Shape& shape, RandomGenerator& rng, double mean = 0,
+                               double standard_deviation = 1) {
   Tensor<T> t(shape);
   rng.fill_normal(t.data(), t.numel(), mean, standard_deviation);
   return t;
 }
 
-/// Uniform in +-gain sqrt(6 / (fan_in + fan_out)), for a weight of shape (fan_out, fan_in). Throws ShapeError unless the
-/// rank is 2. Glorot and Bengio 2010, eq. 16.
+/// Uniform in +-gain sqrt(6 / (fan_in + fan_out)), for a weight of shape (fan_out, fan_in). Throws ShapeError
+/// unless the rank is 2. Glorot and Bengio 2010, eq. 16.
 template <class T>
 [[nodiscard]] Tensor<T> xavier_uniform(const Shape& shape, RandomGenerator& rng, double gain = 1) {
   if (shape.rank() != 2) {

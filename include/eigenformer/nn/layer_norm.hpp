@@ -47,7 +47,8 @@ struct LayerNorm {
   }
 
   /// The norm of x + dropout(r), in one pass: the "add and norm" of the papers. x, r: (..., size).
-  [[nodiscard]] Var<T> add_and_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r, double dropout) const {
+  [[nodiscard]] Var<T> add_and_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
+                                    double dropout) const {
     check(x);
     return add_layer_norm(ctx, x, r, dropout, ctx.use(weight), ctx.use(bias), op());
   }
@@ -62,9 +63,11 @@ struct LayerNorm {
 
   void check(const Var<T>& x) const {
     if (x.rank() >= 1 && x.dim(-1) == options.size) return;
-    throw ShapeError("layer_norm", "last dimension of input " + x.shape().str() + " must be " +
-                                       std::to_string(options.size) + ", to match '" + weight.name() + "' of shape " +
-                                       weight.shape().str(), {x.shape(), weight.shape()});
+    throw ShapeError("layer_norm",
+                     "last dimension of input " + x.shape().str() + " must be " +
+                         std::to_string(options.size) + ", to match '" + weight.name() + "' of shape " +
+                         weight.shape().str(),
+                     {x.shape(), weight.shape()});
   }
 };
 

@@ -18,8 +18,8 @@ struct LinearOptions {
   }
 };
 
-/// y = x W^T + b. The weight starts Xavier uniform, the bias zero (PyTorch's nn.Linear alone starts otherwise; its
-/// nn.Transformer starts like this).
+/// y = x W^T + b. The weight starts Xavier uniform, the bias zero (PyTorch's nn.Linear alone starts
+/// otherwise; its nn.Transformer starts like this).
 ///
 ///     ef::RandomGenerator rng(1);
 ///     ef::Linear<float> layer({.in_features = 5, .out_features = 10}, rng);
@@ -40,7 +40,9 @@ struct Linear {
   }
 
   /// x: (..., in). Returns (..., out). Throws ShapeError where x does not end in `in`.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const { return linear(ctx, x, weight, bias); }
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
+    return linear(ctx, x, weight, bias);
+  }
 
   index_t in_features() const { return weight.shape()[1]; }
   index_t out_features() const { return weight.shape()[0]; }

@@ -14,7 +14,8 @@ namespace eigenformer {
 using kernels::Activation;
 using kernels::LayerNormFormula;
 
-/// The sizes of PyTorch's nn.Transformer (the base model of Vaswani et al. 2017), stated here and nowhere else.
+/// The sizes of PyTorch's nn.Transformer (the base model of Vaswani et al. 2017), stated here and nowhere
+/// else.
 namespace defaults {
 inline constexpr index_t d_model = 512;
 inline constexpr index_t num_heads = 8;
@@ -28,7 +29,8 @@ namespace detail {
 
 // Each throws ValueError that names the field and its value.
 inline void require_positive(const char* op, const char* field, index_t value) {
-  if (value <= 0) throw ValueError(op, std::string(field) + " is " + std::to_string(value) + ", must be positive");
+  if (value <= 0)
+    throw ValueError(op, std::string(field) + " is " + std::to_string(value) + ", must be positive");
 }
 inline void require_rate(const char* op, const char* field, double value) {
   if (!(value >= 0 && value < 1)) {
@@ -40,15 +42,16 @@ inline void require_rate(const char* op, const char* field, const std::optional<
 }
 inline void require_eps(const char* op, const char* field, double value) {
   if (!(value >= 0 && std::isfinite(value))) {
-    throw ValueError(op, std::string(field) + " is " + std::to_string(value) + ", must be finite and not negative");
+    throw ValueError(
+        op, std::string(field) + " is " + std::to_string(value) + ", must be finite and not negative");
   }
 }
 inline void require_heads(const char* op, index_t d_model, index_t num_heads) {
   require_positive(op, "d_model", d_model);
   require_positive(op, "num_heads", num_heads);
   if (d_model % num_heads != 0) {
-    throw ValueError(op, "d_model is " + std::to_string(d_model) + ", must be divisible by num_heads, which is " +
-                             std::to_string(num_heads));
+    throw ValueError(op, "d_model is " + std::to_string(d_model) +
+                             ", must be divisible by num_heads, which is " + std::to_string(num_heads));
   }
 }
 
@@ -82,7 +85,8 @@ struct LayerOptions {
   }
 };
 
-/// N layers and an optional final norm; the defaults are those of PyTorch's TransformerEncoder and TransformerDecoder.
+/// N layers and an optional final norm; the defaults are those of PyTorch's TransformerEncoder and
+/// TransformerDecoder.
 struct StackOptions {
   index_t num_layers = defaults::num_layers;
   bool final_norm = false;

@@ -30,7 +30,8 @@ struct SinusoidOptions {
   double base = 10000;
   SinusoidOrder order = SinusoidOrder::interleaved;
   SinusoidExponent exponent = SinusoidExponent::paper;
-  index_t first_position = 0;  ///< the position of a sequence's first token; CTranslate2's models count from 1
+  index_t first_position =
+      0;  ///< the position of a sequence's first token; CTranslate2's models count from 1
 
   void validate(const char* op, index_t d) const {
     detail::require_positive(op, "d_model", d);
@@ -41,7 +42,8 @@ struct SinusoidOptions {
       throw ValueError(op, "first_position is " + std::to_string(first_position) + ", must not be negative");
     }
     if (order == SinusoidOrder::concatenated && d % 2 != 0) {
-      throw ValueError(op, "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
+      throw ValueError(
+          op, "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
     }
     if (exponent == SinusoidExponent::tensor2tensor && d < 4) {
       throw ValueError(op, "d_model is " + std::to_string(d) + ", must be at least 4 for this exponent");
@@ -49,8 +51,8 @@ struct SinusoidOptions {
   }
 };
 
-/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). Nothing is learned and no length is too
-/// long: the first rows are in a table, the others are computed.
+/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). Nothing is learned and no
+/// length is too long: the first rows are in a table, the others are computed.
 ///
 ///     ef::SinusoidalPositionalEncoding<float> positions(12);
 ///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
@@ -79,26 +81,28 @@ struct SinusoidalPositionalEncoding {
     check_rows("positional_encoding", "input", x.shape(), layout);
     const index_t d = table.value.dim(1);
     if (x.dim(-1) != d) {
-      throw ShapeError("positional_encoding", "last dimension of input " + x.shape().str() + " must be " +
-                                                  std::to_string(d), {x.shape()});
+      throw ShapeError("positional_encoding",
+                       "last dimension of input " + x.shape().str() + " must be " + std::to_string(d),
+                       {x.shape()});
     }
     Tensor<T> y(x.shape());
     const T* in = x.value().data();
     T* out = y.data();
     const auto keys = layout.row_keys();
-    parallel_for(layout.rows(), std::max<index_t>(1, (index_t{1} << 14) / d), [&](index_t begin, index_t end) {
-      std::vector<T> computed;
-      for (index_t r = begin; r < end; ++r) {
-        const index_t position = (*keys)[static_cast<std::size_t>(r)].position + options.first_position;
-        const T* p = table.value.data() + position * d;
-        if (position >= table_length) {
-          computed.resize(static_cast<std::size_t>(d));
-          encode(position, computed.data());
-          p = computed.data();
-        }
-        for (index_t j = 0; j < d; ++j) out[r * d + j] = in[r * d + j] + p[j];
-      }
-    });
+    parallel_for(
+        layout.rows(), std::max<index_t>(1, (index_t{1} << 14) / d), [&](index_t begin, index_t end) {
+          std::vector<T> computed;
+          for (index_t r = begin; r < end; ++r) {
+            const index_t position = (*keys)[static_cast<std::size_t>(r)].position + options.first_position;
+            const T* p = table.value.data() + position * d;
+            if (position >= table_length) {
+              computed.resize(static_cast<std::size_t>(d));
+              encode(position, computed.data());
+              p = computed.data();
+            }
+            for (index_t j = 0; j < d; ++j) out[r * d + j] = in[r * d + j] + p[j];
+          }
+        });
     return record("positional_encoding", std::move(y), {x}, [](Backward<T>& b) { b.pass(0, b.dy()); });
   }
 
@@ -153,28 +157,33 @@ struct LearnedPositionalEmbedding {
     name_parameters(*this);
   }
 
-  /// x: (rows, d) or (B, L, d). Throws ValueError for a token at max_length or beyond, ShapeError for other shapes.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout) const {
+  /// x: (rows, d) or (B, L, d). Throws ValueError for a token at max_length or beyond, ShapeError for other
+  /// shapes.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
+                                  const SequenceLayout& layout) const {
     const char* op = "positional_embedding";
     check_rows(op, "input", x.shape(), layout);
     const index_t d = weight.shape()[1], size = weight.shape()[0];
     if (x.dim(-1) != d) {
-      throw ShapeError(op, "last dimension of input " + x.shape().str() + " must be " + std::to_string(d) +
-                               ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
+      throw ShapeError(op,
+                       "last dimension of input " + x.shape().str() + " must be " + std::to_string(d) +
+                           ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
                        {x.shape(), weight.shape()});
     }
     for (index_t b = 0; b < layout.batch(); ++b) {
       const index_t end = layout.position(b) + layout.length(b);
       if (end > size) {
-        throw ValueError(op, "sequence " + std::to_string(b) + " reaches position " + std::to_string(end - 1) +
-                                 ", but '" + weight.name() + "' has " + std::to_string(size) + " positions");
+        throw ValueError(op, "sequence " + std::to_string(b) + " reaches position " +
+                                 std::to_string(end - 1) + ", but '" + weight.name() + "' has " +
+                                 std::to_string(size) + " positions");
       }
     }
     Tensor<std::int32_t> ids(Shape{layout.rows()});
     const auto keys = layout.row_keys();
     // Rows of padding may lie beyond the table; what they get does not matter.
     for (index_t r = 0; r < layout.rows(); ++r) {
-      ids.data()[r] = static_cast<std::int32_t>(std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));
+      ids.data()[r] = static_cast<std::int32_t>(
+          std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));
     }
     return add(x, reshape(embedding(ctx.use(weight), ids), x.shape()));
   }

@@ -7,11 +7,11 @@
 
 namespace eigenformer {
 
-/// A sub-layer with its residual connection: norm(x + dropout(f(x))), or with norm_first x + dropout(f(norm(x))).
-/// f: Var -> Var of the same shape.
+/// A sub-layer with its residual connection: norm(x + dropout(f(x))), or with norm_first x +
+/// dropout(f(norm(x))). f: Var -> Var of the same shape.
 template <class T, class F>
-[[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const LayerNorm<T>& norm, bool norm_first,
-                              double dropout, F&& f) {
+[[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const LayerNorm<T>& norm,
+                              bool norm_first, double dropout, F&& f) {
   if (norm_first) return add_dropout(ctx, x, Var<T>(f(norm(ctx, x))), dropout);
   return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
 }
@@ -23,7 +23,8 @@ struct ResidualOptions {
   double layer_norm_eps = defaults::layer_norm_eps;
 };
 
-/// "Add and norm" around anything callable: post-norm as in Vaswani et al. 2017, 3.1, or pre-norm (Xiong et al. 2020).
+/// "Add and norm" around anything callable: post-norm as in Vaswani et al. 2017, 3.1, or pre-norm (Xiong et
+/// al. 2020).
 ///
 ///     ef::Residual<float> around({.size = 12, .dropout = 0.1, .norm_first = true});
 ///     auto y = around(ctx, x, [&](const auto& h) { return network(ctx, h); });

@@ -15,24 +15,32 @@ namespace eigenformer {
 inline SequenceLayout full_layout(const char* op, const Shape& shape) {
   if (shape.rank() == 3) return SequenceLayout::padded(shape[0], shape[1]);
   if (shape.rank() == 2) return SequenceLayout::padded(1, shape[0]);
-  throw ShapeError(op, "input of shape " + shape.str() + " must be (batch, length, features) or (rows, features)", {shape});
+  throw ShapeError(op,
+                   "input of shape " + shape.str() + " must be (batch, length, features) or (rows, features)",
+                   {shape});
 }
 
 /// Throws ShapeError, as `op`, unless `what` of shape (rows, d) or (B, L, d) has the rows of the layout.
 inline void check_rows(const char* op, const char* what, const Shape& shape, const SequenceLayout& layout) {
   const bool ranked = shape.rank() == 2 || shape.rank() == 3;
   const bool batched = shape.rank() == 3;
-  if (ranked && shape.rows() == layout.rows() && (!batched || (!layout.is_packed() && shape[0] == layout.batch()))) return;
-  throw ShapeError(op, std::string(what) + " of shape " + shape.str() + " must fit its layout: " +
-                           std::to_string(layout.batch()) + (layout.is_packed() ? " packed" : " padded") +
-                           " sequences in " + std::to_string(layout.rows()) + " rows", {shape});
+  if (ranked && shape.rows() == layout.rows() &&
+      (!batched || (!layout.is_packed() && shape[0] == layout.batch())))
+    return;
+  throw ShapeError(op,
+                   std::string(what) + " of shape " + shape.str() + " must fit its layout: " +
+                       std::to_string(layout.batch()) + (layout.is_packed() ? " packed" : " padded") +
+                       " sequences in " + std::to_string(layout.rows()) + " rows",
+                   {shape});
 }
 
-/// The layout of token ids (B, L) or (L), where trailing ids equal to padding_index are padding (-1: none is).
-/// Throws ShapeError for another rank.
-inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids, index_t padding_index = -1) {
+/// The layout of token ids (B, L) or (L), where trailing ids equal to padding_index are padding (-1: none
+/// is). Throws ShapeError for another rank.
+inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
+                                   index_t padding_index = -1) {
   if (ids.rank() != 1 && ids.rank() != 2) {
-    throw ShapeError(op, "token ids of shape " + ids.shape().str() + " must be (batch, length) or (length)", {ids.shape()});
+    throw ShapeError(op, "token ids of shape " + ids.shape().str() + " must be (batch, length) or (length)",
+                     {ids.shape()});
   }
   const index_t batch = ids.rank() == 2 ? ids.dim(0) : 1;
   const index_t length = ids.dim(-1);
@@ -45,9 +53,12 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
 }
 
 /// Throws ShapeError, as `op`, unless token ids (B, L) or (rows) have the rows of the layout.
-inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids, const SequenceLayout& layout) {
+inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
+                         const SequenceLayout& layout) {
   if (ids.rank() != 1 && ids.rank() != 2) {
-    throw ShapeError(op, std::string(what) + " of shape " + ids.shape().str() + " must be (batch, length) or (rows)", {ids.shape()});
+    throw ShapeError(
+        op, std::string(what) + " of shape " + ids.shape().str() + " must be (batch, length) or (rows)",
+        {ids.shape()});
   }
   check_rows(op, what, ids.shape().inserted(ids.rank(), 1), layout);
 }
@@ -62,12 +73,14 @@ inline SequenceLayout packed_layout(const SequenceLayout& layout) {
       .with_first_position({positions.begin(), positions.end()});
 }
 
-/// Token ids (B, L) without those of padding: (tokens), as packed_layout has them; (rows) of a packed layout as they are.
+/// Token ids (B, L) without those of padding: (tokens), as packed_layout has them; (rows) of a packed layout
+/// as they are.
 inline Tensor<std::int32_t> pack_tokens(const Tensor<std::int32_t>& ids, const SequenceLayout& layout) {
   if (layout.tokens() == layout.rows()) return ids.reshape(Shape{layout.rows()});
   Tensor<std::int32_t> packed(Shape{layout.tokens()});
   std::int32_t* out = packed.data();
-  for (index_t b = 0; b < layout.batch(); ++b) out = std::copy_n(ids.data() + layout.offset(b), layout.length(b), out);
+  for (index_t b = 0; b < layout.batch(); ++b)
+    out = std::copy_n(ids.data() + layout.offset(b), layout.length(b), out);
   return packed;
 }
 

@@ -19,9 +19,9 @@ namespace eigenformer {
 ///     ef::Seq2SeqTransformer<float> model({.source_vocab_size = 23, .d_model = 12, .num_heads = 3}, rng);
 ///     auto logits = model(ctx, source, target);   // ids (B, S) and (B, T) -> (B, T, V)
 ///
-/// Target ids begin with the begin symbol and are what the model has seen so far; row t of the logits is about token
-/// t + 1. Names as PyTorch's: encoder.layers.0.self_attn.in_proj_weight, ..., and source_embedding, target_embedding,
-/// projection.
+/// Target ids begin with the begin symbol and are what the model has seen so far; row t of the logits is
+/// about token t + 1. Names as PyTorch's: encoder.layers.0.self_attn.in_proj_weight, ..., and
+/// source_embedding, target_embedding, projection.
 template <class T = float>
 struct Seq2SeqTransformer {
   using value_type = T;
@@ -41,44 +41,51 @@ struct Seq2SeqTransformer {
   Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng)
       : source_embedding({validated(given).source_vocab_size, given.d_model, given.padding_index}, rng),
         own_target_embedding(make_target_embedding(given, rng)),
-        sinusoids(given.d_model, given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+        sinusoids(given.d_model,
+                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
         source_positions(make_positions(given, rng)),
         target_positions(make_positions(given, rng)),
         transformer(given.transformer(), rng),
         options(given) {
     options.target_vocab_size = options.target_size();
     if (options.tying == Tying::none) {
-      own_projection = Parameter<T>(init::xavier_uniform<T>({options.target_vocab_size, options.d_model}, rng));
+      own_projection =
+          Parameter<T>(init::xavier_uniform<T>({options.target_vocab_size, options.d_model}, rng));
     }
-    if (options.projection_bias) projection_bias = Parameter<T>(Tensor<T>::zeros({options.target_vocab_size}));
+    if (options.projection_bias)
+      projection_bias = Parameter<T>(Tensor<T>::zeros({options.target_vocab_size}));
     name_parameters(*this);
   }
 
-  /// Logits (B, T, V) for source ids (B, S) and target ids (B, T); trailing ids equal to padding_index are padding.
-  /// Throws ShapeError for other ranks, IndexError for an id outside its vocabulary.
+  /// Logits (B, T, V) for source ids (B, S) and target ids (B, T); trailing ids equal to padding_index are
+  /// padding. Throws ShapeError for other ranks, IndexError for an id outside its vocabulary.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source, const Tokens& target) const {
     return (*this)(ctx, source, token_layout(name, source, options.padding_index), target,
                    token_layout(name, target, options.padding_index));
   }
 
-  /// The same for rows as the layouts say: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows, V).
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source, const SequenceLayout& source_layout,
-                                  const Tokens& target, const SequenceLayout& target_layout) const {
+  /// The same for rows as the layouts say: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows,
+  /// V).
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source,
+                                  const SequenceLayout& source_layout, const Tokens& target,
+                                  const SequenceLayout& target_layout) const {
     const Memory<T> memory(encode(ctx, source, source_layout), source_layout);
     return logits(ctx, decode(ctx, target, target_layout, memory));
   }
 
   /// The encoder's output for source ids: (B, S) -> (B, S, D), (rows) -> (rows, D).
-  /// mask is joined with the layout's padding; maps, when given, receives each layer's attention weights (B, H, S, S).
+  /// mask is joined with the layout's padding; maps, when given, receives each layer's attention weights (B,
+  /// H, S, S).
   [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Tokens& source, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     return transformer.encoder(ctx, embed_source(ctx, source, layout), layout, mask, maps);
   }
 
-  /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options say
-  /// otherwise; masks are joined with that.
+  /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options
+  /// say otherwise; masks are joined with that.
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& target, const SequenceLayout& layout,
-                              const Memory<T>& memory, DecoderMasks masks = {}, DecoderMaps<T>* maps = nullptr) const {
+                              const Memory<T>& memory, DecoderMasks masks = {},
+                              DecoderMaps<T>* maps = nullptr) const {
     masks.target &= target_mask();
     return transformer.decoder(ctx, embed_target(ctx, target, layout), layout, memory, masks, maps);
   }
@@ -92,14 +99,15 @@ struct Seq2SeqTransformer {
     return log_softmax(logits(ctx, decoded));
   }
 
-  /// The cross entropy of target_out given source and target_in, in nats, averaged over tokens unless the options say
-  /// otherwise. Padding is dropped before anything is computed, so no work is spent on it; the logits are never stored.
+  /// The cross entropy of target_out given source and target_in, in nats, averaged over tokens unless the
+  /// options say otherwise. Padding is dropped before anything is computed, so no work is spent on it; the
+  /// logits are never stored.
   ///
-  /// source: (B, S) or (rows); target_in, target_out: (B, T) or (rows), target_out being target_in one token later.
-  /// Throws ShapeError where ids and layouts do not fit, IndexError for an id outside its vocabulary.
+  /// source: (B, S) or (rows); target_in, target_out: (B, T) or (rows), target_out being target_in one token
+  /// later. Throws ShapeError where ids and layouts do not fit, IndexError for an id outside its vocabulary.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const SequenceLayout& source_layout,
-                            const Tokens& target_in, const SequenceLayout& target_layout, const Tokens& target_out,
-                            const CrossEntropyOptions& loss_options = {}) const {
+                            const Tokens& target_in, const SequenceLayout& target_layout,
+                            const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const {
     check_tokens(name, "source", source, source_layout);
     check_tokens(name, "target", target_in, target_layout);
     check_tokens(name, "target output", target_out, target_layout);
@@ -109,7 +117,8 @@ struct Seq2SeqTransformer {
     return linear_cross_entropy(ctx, decoded, projection_weight(), projection_bias,
                                 pack_tokens(target_out, target_layout), loss_options);
   }
-  /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in target_in's layout).
+  /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
+  /// target_in's layout).
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const Tokens& target_in,
                             const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const {
     return loss(ctx, source, token_layout(name, source, options.padding_index), target_in,
@@ -117,11 +126,13 @@ struct Seq2SeqTransformer {
   }
 
   /// Embedding, position and dropout of source ids (B, S) or (rows): (..., D).
-  [[nodiscard]] Var<T> embed_source(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout) const {
+  [[nodiscard]] Var<T> embed_source(const Context<T>& ctx, const Tokens& ids,
+                                    const SequenceLayout& layout) const {
     return embed(ctx, "source", source_embedding, source_positions, ids, layout);
   }
   /// The same of target ids.
-  [[nodiscard]] Var<T> embed_target(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout) const {
+  [[nodiscard]] Var<T> embed_target(const Context<T>& ctx, const Tokens& ids,
+                                    const SequenceLayout& layout) const {
     return embed(ctx, "target", target_embedding(), target_positions, ids, layout);
   }
 
@@ -131,7 +142,9 @@ struct Seq2SeqTransformer {
   const Parameter<T>& projection_weight() const noexcept {
     return own_projection.defined() ? own_projection : target_embedding().weight;
   }
-  AttentionMask target_mask() const { return options.causal ? AttentionMask::causal() : AttentionMask::none(); }
+  AttentionMask target_mask() const {
+    return options.causal ? AttentionMask::causal() : AttentionMask::none();
+  }
 
   static void fields(auto& self, auto&& visit) {
     // A tied parameter is listed under each of its names; the first is where it lives.
@@ -166,7 +179,8 @@ struct Seq2SeqTransformer {
     if (o.tying == Tying::all) return std::nullopt;
     return Embedding<T>({o.target_size(), o.d_model, o.padding_index}, rng);
   }
-  static std::optional<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
+  static std::optional<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o,
+                                                                     RandomGenerator& rng) {
     if (o.positions == Positions::sinusoidal) return std::nullopt;
     return LearnedPositionalEmbedding<T>({o.max_length, o.d_model}, rng);
   }

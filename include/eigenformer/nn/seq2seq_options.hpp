@@ -44,10 +44,13 @@ struct Seq2SeqOptions {
   bool causal = true;           ///< a target token sees itself and those before it
   Positions positions = Positions::sinusoidal;
   SinusoidOptions sinusoid{};
-  index_t max_length = 1024;   ///< tokens; of learned positions, which end there
-  index_t padding_index = -1;  ///< its embedding is zero, and trailing ones are padding where no layout is given; -1: none
+  index_t max_length = 1024;  ///< tokens; of learned positions, which end there
+  index_t padding_index =
+      -1;  ///< its embedding is zero, and trailing ones are padding where no layout is given; -1: none
 
-  index_t target_size() const noexcept { return target_vocab_size == 0 ? source_vocab_size : target_vocab_size; }
+  index_t target_size() const noexcept {
+    return target_vocab_size == 0 ? source_vocab_size : target_vocab_size;
+  }
   double embedding_rate() const noexcept { return embedding_dropout.value_or(dropout); }
 
   TransformerOptions transformer() const {

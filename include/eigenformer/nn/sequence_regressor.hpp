@@ -23,7 +23,7 @@ struct SequenceRegressorOptions {
   double dropout = defaults::dropout;  ///< on embedding + position and everywhere in the layers
   Activation activation = Activation::relu;
   bool norm_first = false;
-  bool causal = true;                                ///< a target row sees itself and those before it
+  bool causal = true;                               ///< a target row sees itself and those before it
   Activation output_activation = Activation::none;  ///< sigmoid or tanh for values in a known range
   SinusoidOptions sinusoid{};
 
@@ -48,11 +48,11 @@ struct SequenceRegressorOptions {
   }
 };
 
-/// A Transformer with a Linear in place of the embeddings and an output head: sequences of real vectors in and out, for
-/// forecasting and the like.
+/// A Transformer with a Linear in place of the embeddings and an output head: sequences of real vectors in
+/// and out, for forecasting and the like.
 ///
-///     ef::SequenceRegressor<float> model({.source_features = 3, .output_features = 2, .d_model = 12, .num_heads = 3}, rng);
-///     auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 2)
+///     ef::SequenceRegressor<float> model({.source_features = 3, .d_model = 12, .num_heads = 3}, rng);
+///     auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
 template <class T = float>
 struct SequenceRegressor {
   using value_type = T;
@@ -75,20 +75,22 @@ struct SequenceRegressor {
     name_parameters(*this);
   }
 
-  /// source: (B, S, source_features), target: (B, T, target_features), or one sequence each without B. Returns
-  /// (B, T, output_features). Throws ShapeError where shapes do not fit.
+  /// source: (B, S, source_features), target: (B, T, target_features), or one sequence each without B.
+  /// Returns (B, T, output_features). Throws ShapeError where shapes do not fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target) const {
     return (*this)(ctx, source, full_layout(name, source.shape()), target, full_layout(name, target.shape()));
   }
 
   /// The same for rows as the layouts say, padded or packed.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const SequenceLayout& source_layout,
-                                  const Var<T>& target, const SequenceLayout& target_layout) const {
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
+                                  const SequenceLayout& source_layout, const Var<T>& target,
+                                  const SequenceLayout& target_layout) const {
     return decode(ctx, target, target_layout, {encode(ctx, source, source_layout), source_layout});
   }
 
   /// The encoder's output, (..., D).
-  [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Var<T>& source, const SequenceLayout& layout) const {
+  [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Var<T>& source,
+                              const SequenceLayout& layout) const {
     return transformer.encoder(ctx, embed(ctx, source_input, source, layout), layout);
   }
 
@@ -96,7 +98,8 @@ struct SequenceRegressor {
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Var<T>& target, const SequenceLayout& layout,
                               const Memory<T>& memory) const {
     const DecoderMasks masks{.target = options.causal ? AttentionMask::causal() : AttentionMask::none()};
-    const Var<T> decoded = transformer.decoder(ctx, embed(ctx, target_input, target, layout), layout, memory, masks);
+    const Var<T> decoded =
+        transformer.decoder(ctx, embed(ctx, target_input, target, layout), layout, memory, masks);
     return linear(ctx, decoded, output.weight, output.bias, options.output_activation);
   }
 
@@ -110,7 +113,8 @@ struct SequenceRegressor {
  private:
   static constexpr const char* name = "sequence_regressor";
 
-  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const Var<T>& x, const SequenceLayout& layout) const {
+  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const Var<T>& x,
+               const SequenceLayout& layout) const {
     check_rows(name, "input", x.shape(), layout);
     return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.dropout);
   }

@@ -8,14 +8,16 @@
 namespace eigenformer {
 
 /// Who may attend to whom in a Transformer. Key padding is joined with `&`:
-/// `{.source = AttentionMask::key_padding(p), .target = AttentionMask::causal(), .memory = AttentionMask::key_padding(p)}`.
+/// `{.source = AttentionMask::key_padding(p), .target = AttentionMask::causal(), .memory =
+/// AttentionMask::key_padding(p)}`.
 struct TransformerMasks {
   AttentionMask source{};  ///< the encoder's self-attention
   AttentionMask target{};  ///< the decoder's self-attention
   AttentionMask memory{};  ///< the decoder's attention to the encoder's output
 };
 
-/// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as PyTorch's nn.Transformer.
+/// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as PyTorch's
+/// nn.Transformer.
 ///
 ///     ef::Transformer<float> model({.d_model = 12, .num_heads = 3, .num_encoder_layers = 2}, rng);
 ///     auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
@@ -37,7 +39,8 @@ struct Transformer {
       : encoder(std::move(given_encoder)), decoder(std::move(given_decoder)) {
     if (encoder.d_model() != decoder.d_model()) {
       throw ValueError("transformer", "encoder has d_model " + std::to_string(encoder.d_model()) +
-                                          ", must be that of the decoder, which is " + std::to_string(decoder.d_model()));
+                                          ", must be that of the decoder, which is " +
+                                          std::to_string(decoder.d_model()));
     }
     name_parameters(*this);
   }
@@ -51,8 +54,9 @@ struct Transformer {
   }
 
   /// The same for rows as the layouts say, padded or packed; what a layout calls padding is masked as a key.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const SequenceLayout& source_layout,
-                                  const Var<T>& target, const SequenceLayout& target_layout,
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
+                                  const SequenceLayout& source_layout, const Var<T>& target,
+                                  const SequenceLayout& target_layout,
                                   const TransformerMasks& masks = {}) const {
     const Memory<T> memory(encoder(ctx, source, source_layout, masks.source), source_layout);
     return decoder(ctx, target, target_layout, memory, {masks.target, masks.memory});

@@ -36,8 +36,9 @@ class Adam {
   explicit Adam(const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options = {})
       : Adam("adam", parameters, options, false) {}
 
-  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale. Each counts
-  /// its own steps, as in PyTorch. Throws ValueError for rates that are not finite, or when `gradients` lacks a parameter.
+  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale.
+  /// Each counts its own steps, as in PyTorch. Throws ValueError for rates that are not finite, or when
+  /// `gradients` lacks a parameter.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step(name_, learning_rate, grad_scale);
     for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
@@ -51,9 +52,10 @@ class Adam {
         m.steps = Tensor<T>::scalar(T(0));
       }
       *m.steps.data() += T(1);
-      kernels::adam_step<T>(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(), learning_rate,
-                            options_.beta1, options_.beta2, options_.eps, options_.weight_decay, decoupled_,
-                            static_cast<index_t>(m.steps.item()), grad_scale);
+      kernels::adam_step<T>(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(),
+                            learning_rate, options_.beta1, options_.beta2, options_.eps,
+                            options_.weight_decay, decoupled_, static_cast<index_t>(m.steps.item()),
+                            grad_scale);
     }
   }
 
@@ -70,8 +72,8 @@ class Adam {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names, and then
-  /// changes nothing.
+  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names,
+  /// and then changes nothing.
   void load(const std::vector<StateEntry<T>>& entries) {
     require_names();
     std::unordered_set<std::string> given;
@@ -79,7 +81,8 @@ class Adam {
     std::vector<detail::StateSlot<T>> slots;
     for (auto& m : moments_) {
       const std::string& n = m.parameter->name;
-      const bool any = given.count(n + ".exp_avg") + given.count(n + ".exp_avg_sq") + given.count(n + ".step") > 0;
+      const bool any =
+          given.count(n + ".exp_avg") + given.count(n + ".exp_avg_sq") + given.count(n + ".step") > 0;
       slots.push_back({n + ".exp_avg", &m.first, m.parameter->value.shape(), any});
       slots.push_back({n + ".exp_avg_sq", &m.second, m.parameter->value.shape(), any});
       slots.push_back({n + ".step", &m.steps, Shape{}, any});
@@ -92,16 +95,18 @@ class Adam {
   bool decoupled() const noexcept { return decoupled_; }
 
  protected:
-  Adam(const char* name, const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options, bool decoupled)
+  Adam(const char* name, const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options,
+       bool decoupled)
       : name_(name), options_(options), decoupled_(decoupled) {
     const auto require = [&](bool valid, const char* field, double value, const char* rule) {
-      if (!valid) throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
+      if (!valid)
+        throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
     };
     require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
     require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
     require(options.eps >= 0 && std::isfinite(options.eps), "eps", options.eps, "finite and not negative");
-    require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay", options.weight_decay,
-            "finite and not negative");
+    require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
+            options.weight_decay, "finite and not negative");
     for (const auto& p : detail::distinct(name, parameters)) moments_.push_back({p, {}, {}, {}});
   }
 
@@ -129,7 +134,8 @@ template <class T = float>
 class AdamW : public Adam<T> {
  public:
   explicit AdamW(const std::vector<ParameterHandle<T>>& parameters, const AdamWOptions& options = {})
-      : Adam<T>("adamw", parameters, {options.beta1, options.beta2, options.eps, options.weight_decay}, true) {}
+      : Adam<T>("adamw", parameters, {options.beta1, options.beta2, options.eps, options.weight_decay},
+                true) {}
 };
 
 }  // namespace eigenformer

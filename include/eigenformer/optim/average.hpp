@@ -10,19 +10,23 @@
 
 namespace eigenformer {
 
-/// The mean of several state dicts, tensor by tensor, summed in double in the given order; aliases of tied parameters
-/// share the first's tensor. Throws ValueError when there are none or their names or shapes differ.
+/// The mean of several state dicts, tensor by tensor, summed in double in the given order; aliases of tied
+/// parameters share the first's tensor. Throws ValueError when there are none or their names or shapes
+/// differ.
 template <class T>
-[[nodiscard]] std::vector<StateEntry<T>> average_states(const std::vector<std::vector<StateEntry<T>>>& states) {
+[[nodiscard]] std::vector<StateEntry<T>> average_states(
+    const std::vector<std::vector<StateEntry<T>>>& states) {
   if (states.empty()) throw ValueError("average", "there is nothing to average");
   std::vector<StateEntry<T>> averaged;
   std::map<std::string, Tensor<T>> first;
   for (std::size_t e = 0; e < states[0].size(); ++e) {
     const StateEntry<T>& entry = states[0][e];
     for (const auto& state : states) {
-      if (state.size() != states[0].size() || state[e].name != entry.name || state[e].value.shape() != entry.value.shape()) {
-        throw ValueError("average", "states differ: '" + entry.name + "' of shape " + entry.value.shape().str() +
-                                        " is not entry " + std::to_string(e) + " of all");
+      if (state.size() != states[0].size() || state[e].name != entry.name ||
+          state[e].value.shape() != entry.value.shape()) {
+        throw ValueError("average", "states differ: '" + entry.name + "' of shape " +
+                                        entry.value.shape().str() + " is not entry " + std::to_string(e) +
+                                        " of all");
       }
     }
     if (!entry.alias_of.empty()) {
@@ -44,7 +48,8 @@ template <class T>
   return averaged;
 }
 
-/// Keeps copies of a model's last N state dicts, for their mean (Vaswani et al. 2017, 6.1, average the last 5 to 20).
+/// Keeps copies of a model's last N state dicts, for their mean (Vaswani et al. 2017, 6.1, average the last 5
+/// to 20).
 ///
 ///     ef::StateAverage<float> last(5);
 ///     last.add(ef::state_dict(model));                  // at each checkpoint
@@ -61,7 +66,8 @@ class StateAverage {
   void add(const std::vector<StateEntry<T>>& state) {
     std::vector<StateEntry<T>> copy;
     copy.reserve(state.size());
-    for (const auto& e : state) copy.push_back({e.name, e.alias_of.empty() ? e.value.clone() : e.value, e.alias_of});
+    for (const auto& e : state)
+      copy.push_back({e.name, e.alias_of.empty() ? e.value.clone() : e.value, e.alias_of});
     for (auto& e : copy) {
       if (e.alias_of.empty()) continue;
       for (const auto& other : copy) {

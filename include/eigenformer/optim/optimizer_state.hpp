@@ -31,8 +31,8 @@ const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail
   if (p.frozen) return nullptr;
   const auto* entry = gradients.find(p.id);
   if (entry == nullptr) {
-    throw ValueError(op, "no gradient is kept for parameter '" + p.name + "' of shape " + p.value.shape().str() +
-                             "; list it in the gradients or freeze it");
+    throw ValueError(op, "no gradient is kept for parameter '" + p.name + "' of shape " +
+                             p.value.shape().str() + "; list it in the gradients or freeze it");
   }
   return entry->written ? entry->value.data() : nullptr;
 }
@@ -58,18 +58,22 @@ void require_distinct_names(const char* op, const std::vector<ParameterHandle<T>
   std::unordered_set<std::string> names;
   for (const auto& p : parameters) {
     if (!names.insert(p->name).second) {
-      throw ValueError(op, "two parameters are named '" + p->name + "': call name_parameters on the model that has them");
+      throw ValueError(
+          op, "two parameters are named '" + p->name + "': call name_parameters on the model that has them");
     }
   }
 }
 
 // Copies entries into slots: all or, with ValueError listing every problem, nothing.
 template <class T>
-void load_slots(const char* op, const std::vector<StateSlot<T>>& slots, const std::vector<StateEntry<T>>& entries) {
+void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
+                const std::vector<StateEntry<T>>& entries) {
   std::map<std::string, const Tensor<T>*> given;
   for (const auto& e : entries) given[e.name] = &e.value;
   std::string missing, misshaped, unexpected;
-  const auto list = [](std::string& text, const std::string& item) { text += (text.empty() ? "" : ", ") + item; };
+  const auto list = [](std::string& text, const std::string& item) {
+    text += (text.empty() ? "" : ", ") + item;
+  };
   std::vector<std::pair<Tensor<T>*, const Tensor<T>*>> copies;
   for (const auto& slot : slots) {
     const auto at = given.find(slot.name);

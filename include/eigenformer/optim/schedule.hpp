@@ -7,9 +7,9 @@
 #include "eigenformer/core/config.hpp"
 #include "eigenformer/core/error.hpp"
 
-/// Learning rates as pure functions of the step, which counts from 1; so nothing needs to be saved to go on. Each rises
-/// linearly from 0 to its peak over `warmup` steps (0: none). All throw ValueError for a step below 1 or an impossible
-/// argument.
+/// Learning rates as pure functions of the step, which counts from 1; so nothing needs to be saved to go on.
+/// Each rises linearly from 0 to its peak over `warmup` steps (0: none). All throw ValueError for a step
+/// below 1 or an impossible argument.
 namespace eigenformer::schedule {
 
 namespace detail {
@@ -51,8 +51,8 @@ inline double noam(index_t step, index_t d_model, index_t warmup = 4000, double 
   return inverse_square_root(step, peak, warmup);
 }
 
-/// Half a cosine from the peak, at the end of the warm-up, to `floor` at step `total` and ever after. Loshchilov and
-/// Hutter 2017, eq. 5, without restarts.
+/// Half a cosine from the peak, at the end of the warm-up, to `floor` at step `total` and ever after.
+/// Loshchilov and Hutter 2017, eq. 5, without restarts.
 inline double cosine(index_t step, double peak, index_t warmup, index_t total, double floor = 0) {
   detail::check("cosine", step, peak, warmup);
   if (total <= warmup) {

@@ -51,8 +51,9 @@ class Sgd {
       if (g == nullptr) continue;
       const bool first = options_.momentum > 0 && !momentum_[i].defined();
       if (first) momentum_[i] = Tensor<T>(p.value.shape());
-      kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr, p.value.numel(),
-                           learning_rate, options_.momentum, options_.nesterov, options_.weight_decay, first, grad_scale);
+      kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
+                           p.value.numel(), learning_rate, options_.momentum, options_.nesterov,
+                           options_.weight_decay, first, grad_scale);
     }
   }
 
@@ -61,17 +62,19 @@ class Sgd {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<StateEntry<T>> entries;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (momentum_[i].defined()) entries.push_back({parameters_[i]->name + ".momentum_buffer", momentum_[i], {}});
+      if (momentum_[i].defined())
+        entries.push_back({parameters_[i]->name + ".momentum_buffer", momentum_[i], {}});
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all unexpected and misshaped names, and then changes
-  /// nothing.
+  /// Takes over what state() gave. Throws ValueError that lists all unexpected and misshaped names, and then
+  /// changes nothing.
   void load(const std::vector<StateEntry<T>>& entries) {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<detail::StateSlot<T>> slots;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      slots.push_back({parameters_[i]->name + ".momentum_buffer", &momentum_[i], parameters_[i]->value.shape(), false});
+      slots.push_back(
+          {parameters_[i]->name + ".momentum_buffer", &momentum_[i], parameters_[i]->value.shape(), false});
     }
     detail::load_slots("sgd", slots, entries);
   }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <type_traits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -29,7 +29,8 @@ inline Tensor<double> random(const Shape& shape, std::uint64_t seed = 1) {
 }
 
 /// Numbers of either sign at a distance from 0 (low to high), where divisions and kinks are well-behaved.
-inline Tensor<double> away_from_zero(const Shape& shape, std::uint64_t seed = 1, double low = 0.5, double high = 2.0) {
+inline Tensor<double> away_from_zero(const Shape& shape, std::uint64_t seed = 1, double low = 0.5,
+                                     double high = 2.0) {
   Tensor<double> t(shape);
   RandomGenerator rng(seed);
   for (double& x : t.span()) x = rng.uniform(low, high) * (rng.uniform_int(2) == 0 ? -1 : 1);
@@ -37,34 +38,45 @@ inline Tensor<double> away_from_zero(const Shape& shape, std::uint64_t seed = 1,
 }
 
 /// Positive numbers from low to high.
-inline Tensor<double> positive(const Shape& shape, std::uint64_t seed = 1, double low = 0.5, double high = 2.0) {
+inline Tensor<double> positive(const Shape& shape, std::uint64_t seed = 1, double low = 0.5,
+                               double high = 2.0) {
   Tensor<double> t(shape);
   RandomGenerator(seed).fill_uniform(t.data(), t.numel(), low, high);
   return t;
 }
 
-/// CHECKs the backward of f(vars) twice: writing the first gradients (beta 0), and adding to gradients that other uses
-/// of every input and parameter have left there (beta 1). `parameters` are what f uses beside its inputs.
+/// CHECKs the backward of f(vars) twice: writing the first gradients (beta 0), and adding to gradients that
+/// other uses of every input and parameter have left there (beta 1). `parameters` are what f uses beside its
+/// inputs.
 template <class F>
 void check_op(F&& f, const std::vector<Tensor<double>>& inputs,
-              const std::vector<ParameterHandle<double>>& parameters = {}, const GradCheckOptions& options = {}) {
-  const auto first = grad_check([&](Tape<double>& tape, const Vars& v) {
-    if constexpr (std::is_invocable_v<F, Tape<double>&, const Vars&>) return f(tape, v);
-    else return f(v);
-  }, inputs, parameters, options);
+              const std::vector<ParameterHandle<double>>& parameters = {},
+              const GradCheckOptions& options = {}) {
+  const auto first = grad_check(
+      [&](Tape<double>& tape, const Vars& v) {
+        if constexpr (std::is_invocable_v<F, Tape<double>&, const Vars&>)
+          return f(tape, v);
+        else
+          return f(v);
+      },
+      inputs, parameters, options);
   CHECK_MESSAGE(first.ok, "writing: " << first.str());
-  const auto added = grad_check([&](Tape<double>& tape, const Vars& v) {
-    Var<double> y;
-    if constexpr (std::is_invocable_v<F, Tape<double>&, const Vars&>) y = f(tape, v);
-    else y = f(v);
-    // Recorded later, so their backward runs earlier.
-    Var<double> rest(Tensor<double>::scalar(0));
-    for (const auto& x : v) rest = rest + sum(square(x));
-    for (const auto& p : parameters) {
-      if (!p->frozen) rest = rest + sum(square(tape.parameter(p)));
-    }
-    return y + rest;
-  }, inputs, parameters, options);
+  const auto added = grad_check(
+      [&](Tape<double>& tape, const Vars& v) {
+        Var<double> y;
+        if constexpr (std::is_invocable_v<F, Tape<double>&, const Vars&>)
+          y = f(tape, v);
+        else
+          y = f(v);
+        // Recorded later, so their backward runs earlier.
+        Var<double> rest(Tensor<double>::scalar(0));
+        for (const auto& x : v) rest = rest + sum(square(x));
+        for (const auto& p : parameters) {
+          if (!p->frozen) rest = rest + sum(square(tape.parameter(p)));
+        }
+        return y + rest;
+      },
+      inputs, parameters, options);
   CHECK_MESSAGE(added.ok, "adding: " << added.str());
 }
 

@@ -16,20 +16,26 @@ namespace {
 
 double reference(Activation f, double x) {
   switch (f) {
-    case Activation::relu: return x > 0 ? x : 0;
-    case Activation::gelu: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
-    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
-    case Activation::none: break;
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::none:
+      break;
   }
   return x;
 }
 
-constexpr Activation all[] = {Activation::none,      Activation::relu, Activation::gelu,
-                              Activation::gelu_tanh, Activation::silu, Activation::sigmoid, Activation::tanh};
+constexpr Activation all[] = {Activation::none, Activation::relu,    Activation::gelu, Activation::gelu_tanh,
+                              Activation::silu, Activation::sigmoid, Activation::tanh};
 
 }  // namespace
 
@@ -44,13 +50,15 @@ TEST_CASE("activations: gradients") {
   check_op([](const Vars& v) { return gelu(v[0]); }, {Tensor<double>::scalar(0.3)});
 }
 
-TEST_CASE_TEMPLATE("activations: values over the whole range, for sizes around the vectors'", T, float, double) {
+TEST_CASE_TEMPLATE("activations: values over the whole range, for sizes around the vectors'", T, float,
+                   double) {
   const double tolerance = std::is_same_v<T, float> ? 3e-6 : 1e-13;
   for (const Activation f : all) {
     CAPTURE(static_cast<int>(f));
     for (const index_t n : {1, 7, 8, 9, 16, 17, 67}) {
       Tensor<double> x(Shape{n}), y(Shape{n});
-      for (index_t i = 0; i < n; ++i) x.data()[i] = -30 + 60.0 * static_cast<double>(i) / static_cast<double>(n);
+      for (index_t i = 0; i < n; ++i)
+        x.data()[i] = -30 + 60.0 * static_cast<double>(i) / static_cast<double>(n);
       const Var<T> v = x.to<T>();
       for (index_t i = 0; i < n; ++i) y.data()[i] = reference(f, static_cast<double>(v.value().data()[i]));
       CHECK(worst_difference(activate(v, f).value(), y) < tolerance);

@@ -15,11 +15,17 @@ using namespace eigenformer::testing;
 namespace {
 
 // Equal shapes, each kind of broadcasting, and both at once.
-const std::vector<std::pair<Shape, Shape>> broadcasts = {
-    {Shape{2, 3, 5}, Shape{2, 3, 5}}, {Shape{2, 3, 5}, Shape{5}},       {Shape{2, 3, 5}, Shape{3, 1}},
-    {Shape{2, 3, 5}, Shape{2, 1, 1}}, {Shape{2, 3, 5}, Shape{1, 3, 5}}, {Shape{2, 3, 5}, Shape{}},
-    {Shape{2, 1, 5}, Shape{3, 1}},    {Shape{7, 1, 3}, Shape{2, 1, 5, 1}}, {Shape{1}, Shape{4}},
-    {Shape{}, Shape{}},               {Shape{4, 1}, Shape{1, 1, 7}}};
+const std::vector<std::pair<Shape, Shape>> broadcasts = {{Shape{2, 3, 5}, Shape{2, 3, 5}},
+                                                         {Shape{2, 3, 5}, Shape{5}},
+                                                         {Shape{2, 3, 5}, Shape{3, 1}},
+                                                         {Shape{2, 3, 5}, Shape{2, 1, 1}},
+                                                         {Shape{2, 3, 5}, Shape{1, 3, 5}},
+                                                         {Shape{2, 3, 5}, Shape{}},
+                                                         {Shape{2, 1, 5}, Shape{3, 1}},
+                                                         {Shape{7, 1, 3}, Shape{2, 1, 5, 1}},
+                                                         {Shape{1}, Shape{4}},
+                                                         {Shape{}, Shape{}},
+                                                         {Shape{4, 1}, Shape{1, 1, 7}}};
 
 template <class F>
 void check_broadcasts(F&& op) {
@@ -52,8 +58,7 @@ TEST_CASE_TEMPLATE("arithmetic: values", T, float, double) {
   CHECK(values(add(a, b).value()) == std::vector<T>{11, 22, 43, 14, 25, 46});
   CHECK(values(subtract(a, b).value()) == std::vector<T>{-9, -18, -37, -6, -15, -34});
   CHECK(values(multiply(a, b).value()) == std::vector<T>{10, 40, 120, 40, 100, 240});
-  CHECK(values(divide(Var<T>(b), a).value()) ==
-        std::vector<T>{10, 10, T(40) / T(3), 2.5, 4, T(40) / T(6)});
+  CHECK(values(divide(Var<T>(b), a).value()) == std::vector<T>{10, 10, T(40) / T(3), 2.5, 4, T(40) / T(6)});
   CHECK(add(a, b).shape() == Shape{2, 3});
   CHECK(multiply(Var<T>(Tensor<T>::ones({4, 1})), Tensor<T>::ones({1, 7})).shape() == Shape{4, 7});
   CHECK(add(Var<T>(Tensor<T>(Shape{0, 3})), b).shape() == Shape{0, 3});
@@ -112,7 +117,8 @@ TEST_CASE("arithmetic: gradients of numbers and of the functions of one operand"
   check_op([](const Vars& v) { return log(v[0]); }, {positive({})});
 }
 
-TEST_CASE_TEMPLATE("exp, log, sqrt, square, negate: values, for sizes around the vectors'", T, float, double) {
+TEST_CASE_TEMPLATE("exp, log, sqrt, square, negate: values, for sizes around the vectors'", T, float,
+                   double) {
   const double tolerance = std::is_same_v<T, float> ? 1e-6 : 1e-14;
   for (const index_t n : {1, 3, 7, 8, 9, 15, 16, 17, 33, 100}) {
     const Tensor<double> x = positive({n}, 3, 0.01, 9.0);
@@ -155,12 +161,15 @@ TEST_CASE("arithmetic: the same Var as both operands") {
 }
 
 TEST_CASE("arithmetic: gradients that are shared and not copied do not run into each other") {
-  // Residual connections: the gradient of each sum is handed to both branches, which then add their own to it.
-  check_op([](const Vars& v) {
-    const auto h = v[0] + square(v[0]);
-    const auto g = h + v[1] * h;
-    return g + h + v[1];
-  }, {random({3, 4}, 1), random({3, 4}, 2)});
+  // Residual connections: the gradient of each sum is handed to both branches, which then add their own to
+  // it.
+  check_op(
+      [](const Vars& v) {
+        const auto h = v[0] + square(v[0]);
+        const auto g = h + v[1] * h;
+        return g + h + v[1];
+      },
+      {random({3, 4}, 1), random({3, 4}, 2)});
   // The same gradient goes to three leaves, one of which gets more.
   Tape<double> tape;
   const Var<double> a = tape.variable(Tensor<double>::ones({2}));
@@ -175,7 +184,8 @@ TEST_CASE("arithmetic: gradients that are shared and not copied do not run into 
 TEST_CASE("arithmetic: shapes that do not broadcast are named") {
   const Var<float> a = Tensor<float>::zeros({2, 3});
   const Var<float> b = Tensor<float>::zeros({4});
-  CHECK(contains(message_of<ShapeError>([&] { (void)add(a, b); }), "[add] shapes (2, 3) and (4,) do not broadcast"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)add(a, b); }),
+                 "[add] shapes (2, 3) and (4,) do not broadcast"));
   CHECK(contains(message_of<ShapeError>([&] { (void)subtract(a, b); }), "[subtract] shapes (2, 3) and (4,)"));
   CHECK(contains(message_of<ShapeError>([&] { (void)multiply(a, b); }), "[multiply] shapes (2, 3) and (4,)"));
   CHECK(contains(message_of<ShapeError>([&] { (void)divide(a, b); }), "[divide] shapes (2, 3) and (4,)"));

@@ -24,7 +24,8 @@ struct NamedMask {
   AttentionMask mask;
 };
 
-// Every kind of mask for (B, H, Lq, Lk); the first query of the first sequence has nothing to look at in the last.
+// Every kind of mask for (B, H, Lq, Lk); the first query of the first sequence has nothing to look at in the
+// last.
 std::vector<NamedMask> masks() {
   RandomGenerator rng(5);
   Tensor<bool> allow(Shape{Lq, Lk}), block(Shape{B, Lq, Lk}), padding = Tensor<bool>::zeros({B, Lk});
@@ -43,14 +44,15 @@ std::vector<NamedMask> masks() {
           {"additive", AttentionMask::additive(bias)},
           {"key padding", AttentionMask::key_padding(padding)},
           {"nothing to look at", AttentionMask::block(nothing)},
-          {"all together", AttentionMask::causal() & AttentionMask::additive(bias) & AttentionMask::key_padding(padding) &
-                               AttentionMask::block(nothing)}};
+          {"all together", AttentionMask::causal() & AttentionMask::additive(bias) &
+                               AttentionMask::key_padding(padding) & AttentionMask::block(nothing)}};
 }
 
 // softmax(q k^T / sqrt(dk) + mask) v in plain loops; q: (B, H, Lq, dk), k: (B, H, Lk, dk), v: (B, H, Lk, dv).
 Tensor<double> reference(const Tensor<double>& q, const Tensor<double>& k, const Tensor<double>& v,
                          const AttentionMask& mask, Tensor<double>* weights = nullptr) {
-  const index_t b_count = q.dim(0), h_count = q.dim(1), nq = q.dim(2), nk = k.dim(2), d = q.dim(3), e = v.dim(3);
+  const index_t b_count = q.dim(0), h_count = q.dim(1), nq = q.dim(2), nk = k.dim(2), d = q.dim(3),
+                e = v.dim(3);
   const Tensor<float> bias = mask.to_additive(b_count, h_count, nq, nk);
   Tensor<double> out = Tensor<double>::zeros({b_count, h_count, nq, e});
   if (weights != nullptr) *weights = Tensor<double>::zeros({b_count, h_count, nq, nk});
@@ -62,7 +64,8 @@ Tensor<double> reference(const Tensor<double>& q, const Tensor<double>& k, const
         for (index_t j = 0; j < nk; ++j) {
           double score = static_cast<double>(bias.at({b, h, i, j}));
           if (std::isinf(score)) continue;
-          for (index_t c = 0; c < d; ++c) score += q.at({b, h, i, c}) * k.at({b, h, j, c}) / std::sqrt(static_cast<double>(d));
+          for (index_t c = 0; c < d; ++c)
+            score += q.at({b, h, i, c}) * k.at({b, h, j, c}) / std::sqrt(static_cast<double>(d));
           p[static_cast<std::size_t>(j)] = std::exp(score);
           sum += p[static_cast<std::size_t>(j)];
         }
@@ -97,7 +100,8 @@ TEST_CASE("attention(q, k, v, mask): gradients for every mask") {
 }
 
 TEST_CASE_TEMPLATE("attention(q, k, v, mask): values against plain loops for every mask", T, float, double) {
-  const Tensor<double> q = random({B, H, Lq, dk}, 1), k = random({B, H, Lk, dk}, 2), v = random({B, H, Lk, dv}, 3);
+  const Tensor<double> q = random({B, H, Lq, dk}, 1), k = random({B, H, Lk, dk}, 2),
+                       v = random({B, H, Lk, dv}, 3);
   for (const NamedMask& m : masks()) {
     CAPTURE(m.name);
     const Tensor<T> y = attention(Var<T>(q.to<T>()), k.to<T>(), v.to<T>(), m.mask).value();
@@ -106,10 +110,14 @@ TEST_CASE_TEMPLATE("attention(q, k, v, mask): values against plain loops for eve
 }
 
 TEST_CASE("attention: one Var as query, key and value") {
-  check_op([](const Vars& v) { return attention(v[0], v[0], v[0], AttentionMask::causal()); }, {random({B, Lq, dk}, 1)});
-  check_op([](const Vars& v) { return attention(v[0], v[1], v[1]); }, {random({B, Lq, dk}, 1), random({B, Lk, dk}, 2)});
-  check_op([](const Vars& v) { return attention(v[0], v[0], v[1]); }, {random({B, Lq, dk}, 1), random({B, Lq, dv}, 2)});
-  check_op([](const Vars& v) { return attention(v[0], v[1], v[0]); }, {random({B, Lq, dk}, 1), random({B, Lq, dk}, 2)});
+  check_op([](const Vars& v) { return attention(v[0], v[0], v[0], AttentionMask::causal()); },
+           {random({B, Lq, dk}, 1)});
+  check_op([](const Vars& v) { return attention(v[0], v[1], v[1]); },
+           {random({B, Lq, dk}, 1), random({B, Lk, dk}, 2)});
+  check_op([](const Vars& v) { return attention(v[0], v[0], v[1]); },
+           {random({B, Lq, dk}, 1), random({B, Lq, dv}, 2)});
+  check_op([](const Vars& v) { return attention(v[0], v[1], v[0]); },
+           {random({B, Lq, dk}, 1), random({B, Lq, dk}, 2)});
 }
 
 TEST_CASE("attention: gradients where some inputs are constants") {
@@ -124,15 +132,19 @@ TEST_CASE("attention with heads: gradients with dropout, padded and packed, and 
   const auto ctx = [](Tape<double>& tape) { return Context<double>::training(tape, DropoutKey{2, 1, 0}); };
   // Padded, with lengths below the maximum.
   const auto q_padded = SequenceLayout::padded({3, 5}, Lq), k_padded = SequenceLayout::padded({7, 2}, Lk);
-  check_op([&](Tape<double>& t, const Vars& v) {
-    return attention(ctx(t), v[0], v[1], v[2], q_padded, k_padded, AttentionMask::none(), op);
-  }, {random({B, Lq, H * dk}, 1), random({B, Lk, H * dk}, 2), random({B, Lk, H * dv}, 3)});
+  check_op(
+      [&](Tape<double>& t, const Vars& v) {
+        return attention(ctx(t), v[0], v[1], v[2], q_padded, k_padded, AttentionMask::none(), op);
+      },
+      {random({B, Lq, H * dk}, 1), random({B, Lk, H * dk}, 2), random({B, Lk, H * dv}, 3)});
   // Packed; the third query sequence looks at the first keys, as beams do.
   const auto q_packed = SequenceLayout::packed({3, 1, 4}), k_packed = SequenceLayout::packed({2, 5});
   const AttentionOp beams{.heads = H, .scale = 0.7, .dropout = 0.3, .key_sequence = {0, 1, 0}};
-  check_op([&](Tape<double>& t, const Vars& v) {
-    return attention(ctx(t), v[0], v[1], v[2], q_packed, k_packed, AttentionMask::none(), beams);
-  }, {random({8, H * dk}, 1), random({7, H * dk}, 2), random({7, H * dv}, 3)});
+  check_op(
+      [&](Tape<double>& t, const Vars& v) {
+        return attention(ctx(t), v[0], v[1], v[2], q_packed, k_packed, AttentionMask::none(), beams);
+      },
+      {random({8, H * dk}, 1), random({7, H * dk}, 2), random({7, H * dv}, 3)});
 }
 
 TEST_CASE("self_attention, cross_attention: gradients, and the values of attention() on the parts") {
@@ -148,28 +160,36 @@ TEST_CASE("self_attention, cross_attention: gradients, and the values of attenti
            {random({B, 5, 3 * width}, 1)});
   const auto memory = SequenceLayout::packed({2, 6});
   const auto none = AttentionMask::none();
-  check_op([&](Tape<double>& t, const Vars& v) { return cross_attention(ctx(t), v[0], v[1], layout, memory, none, op); },
+  check_op([&](Tape<double>& t,
+               const Vars& v) { return cross_attention(ctx(t), v[0], v[1], layout, memory, none, op); },
            {random({8, width}, 1), random({8, 2 * width}, 2)});
   const Tensor<double> fixed = random({8, 2 * width}, 2);
-  check_op([&](Tape<double>& t, const Vars& v) {
-    return cross_attention(ctx(t), v[0], Var<double>(fixed), layout, memory, none, op);
-  }, {random({8, width}, 1)});
-  check_op([&](Tape<double>& t, const Vars& v) {
-    return cross_attention(ctx(t), Var<double>(slice(Var<double>(fixed), 1, 0, width).value()), v[0], layout, memory, none, op);
-  }, {random({8, 2 * width}, 1)});
+  check_op(
+      [&](Tape<double>& t, const Vars& v) {
+        return cross_attention(ctx(t), v[0], Var<double>(fixed), layout, memory, none, op);
+      },
+      {random({8, width}, 1)});
+  check_op(
+      [&](Tape<double>& t, const Vars& v) {
+        return cross_attention(ctx(t), Var<double>(slice(Var<double>(fixed), 1, 0, width).value()), v[0],
+                               layout, memory, none, op);
+      },
+      {random({8, 2 * width}, 1)});
 
   Tape<double> tape;
   const Var<double> qkv = random({8, 3 * width}, 4);
   CHECK(values(self_attention(ctx(tape), qkv, layout, mask, op).value()) ==
-        values(attention(ctx(tape), slice(qkv, 1, 0, width), slice(qkv, 1, width, 2 * width), slice(qkv, 1, 2 * width),
-                         layout, layout, mask, op)
+        values(attention(ctx(tape), slice(qkv, 1, 0, width), slice(qkv, 1, width, 2 * width),
+                         slice(qkv, 1, 2 * width), layout, layout, mask, op)
                    .value()));
   const Var<double> q = random({8, width}, 5), kv = random({8, 2 * width}, 6);
   CHECK(values(cross_attention(ctx(tape), q, kv, layout, memory, none, op).value()) ==
-        values(attention(ctx(tape), q, slice(kv, 1, 0, width), slice(kv, 1, width), layout, memory, none, op).value()));
+        values(attention(ctx(tape), q, slice(kv, 1, 0, width), slice(kv, 1, width), layout, memory, none, op)
+                   .value()));
 }
 
-TEST_CASE("attention: padded and packed rows give the same, whatever padding holds, and padding gets no gradient") {
+TEST_CASE(
+    "attention: padded and packed rows give the same, whatever padding holds, and padding gets no gradient") {
   const double nan = std::nan("");
   const index_t width = H * dk;
   const auto padded = SequenceLayout::padded({3, 5}, 6), packed = SequenceLayout::packed({3, 5});
@@ -182,7 +202,8 @@ TEST_CASE("attention: padded and packed rows give the same, whatever padding hol
     Tape<double> tape;
     Gradients<double> none;
     const Var<double> v = tape.variable(x);
-    const Var<double> y = self_attention(Context<double>::checking(tape), v, layout, AttentionMask::causal(), op);
+    const Var<double> y =
+        self_attention(Context<double>::checking(tape), v, layout, AttentionMask::causal(), op);
     const Tensor<double> out = y.value().reshape({layout.rows(), width});
     tape.backward(y, Tensor<double>::ones(y.shape()), none);
     return std::vector<Tensor<double>>{out, tape.gradient(v).reshape({layout.rows(), 3 * width})};
@@ -192,7 +213,8 @@ TEST_CASE("attention: padded and packed rows give the same, whatever padding hol
     CHECK(values(a[i].rows(0, 3)) == values(b[i].rows(0, 3)));
     CHECK(values(a[i].rows(6, 5)) == values(b[i].rows(3, 5)));
   }
-  for (const index_t row : {3, 4, 5, 11}) CHECK(values(a[1].rows(row, 1)) == std::vector<double>(static_cast<std::size_t>(3 * width), 0.0));
+  for (const index_t row : {3, 4, 5, 11})
+    CHECK(values(a[1].rows(row, 1)) == std::vector<double>(static_cast<std::size_t>(3 * width), 0.0));
 }
 
 TEST_CASE("attention: what a masked key holds has no effect, bit by bit, even NaN") {
@@ -206,7 +228,8 @@ TEST_CASE("attention: what a masked key holds has no effect, bit by bit, even Na
     const Var<double> out = attention(x, y, z, AttentionMask::key_padding(padding));
     const auto value = values(out.value());
     tape.backward(sum(square(out)));
-    return std::vector<std::vector<double>>{value, values(tape.gradient(x)), values(tape.gradient(y)), values(tape.gradient(z))};
+    return std::vector<std::vector<double>>{value, values(tape.gradient(x)), values(tape.gradient(y)),
+                                            values(tape.gradient(z))};
   };
   const auto before = run();
   for (index_t c = 0; c < dk; ++c) k.at({1, 5, c}) = std::nan("");
@@ -229,7 +252,8 @@ TEST_CASE("attention: a query with nothing to look at gives zeros and gets zero 
 
 TEST_CASE("attention_weights: gradients and values for every mask") {
   const AttentionOp op{.heads = H};
-  const Tensor<double> q = random({B, H, Lq, dk}, 1), k = random({B, H, Lk, dk}, 2), v = random({B, H, Lk, dv}, 3);
+  const Tensor<double> q = random({B, H, Lq, dk}, 1), k = random({B, H, Lk, dk}, 2),
+                       v = random({B, H, Lk, dv}, 3);
   for (const NamedMask& m : masks()) {
     CAPTURE(m.name);
     const auto weights = [&](Tape<double>& t, const Var<double>& x, const Var<double>& y) {
@@ -239,26 +263,35 @@ TEST_CASE("attention_weights: gradients and values for every mask") {
     Tape<double> tape;
     Tensor<double> expected;
     (void)reference(q, k, v, m.mask, &expected);
-    CHECK(worst_difference(weights(tape, merged(Var<double>(q)), merged(Var<double>(k))).value(), expected) < 1e-12);
+    CHECK(worst_difference(weights(tape, merged(Var<double>(q)), merged(Var<double>(k))).value(), expected) <
+          1e-12);
   }
   // One Var as query and key; a constant key; weights are those before dropout.
   const auto none = AttentionMask::none();
-  check_op([&](Tape<double>& t, const Vars& x) {
-    return attention_weights(Context<double>::checking(t), x[0], x[0], queries, queries, none, op);
-  }, {random({B, Lq, H * dk}, 4)});
+  check_op(
+      [&](Tape<double>& t, const Vars& x) {
+        return attention_weights(Context<double>::checking(t), x[0], x[0], queries, queries, none, op);
+      },
+      {random({B, Lq, H * dk}, 4)});
   const Tensor<double> constant = random({B, Lk, H * dk}, 5);
-  check_op([&](Tape<double>& t, const Vars& x) {
-    return attention_weights(Context<double>::checking(t), x[0], Var<double>(constant), queries, keys, none, op);
-  }, {random({B, Lq, H * dk}, 4)});
+  check_op(
+      [&](Tape<double>& t, const Vars& x) {
+        return attention_weights(Context<double>::checking(t), x[0], Var<double>(constant), queries, keys,
+                                 none, op);
+      },
+      {random({B, Lq, H * dk}, 4)});
   Tape<double> tape;
   const Var<double> x = random({B, Lq, H * dk}, 4);
   AttentionOp dropping = op;
   dropping.dropout = 0.5;
-  CHECK(values(attention_weights(Context<double>::training(tape, DropoutKey{}), x, x, queries, queries, none, dropping).value()) ==
+  CHECK(values(attention_weights(Context<double>::training(tape, DropoutKey{}), x, x, queries, queries, none,
+                                 dropping)
+                   .value()) ==
         values(attention_weights(Context<double>::inference(), x, x, queries, queries, none, op).value()));
 }
 
-TEST_CASE("attention: values and gradients are the same bits for any number of threads, longer than a block") {
+TEST_CASE(
+    "attention: values and gradients are the same bits for any number of threads, longer than a block") {
   const index_t width = 2 * 16, length = 150;
   const Tensor<float> x = random({3 * length, 3 * width}, 1).to<float>();
   const auto layout = SequenceLayout::packed({length, length, length});
@@ -280,26 +313,40 @@ TEST_CASE("attention: shapes and options that do not fit") {
   const auto ctx = Context<double>::inference();
   const Var<double> q = random({B, Lq, 12}), k = random({B, Lk, 12}), narrow = random({B, Lk, 9});
   const auto none = AttentionMask::none();
-  CHECK(message_of<ShapeError>([&] { (void)attention(ctx, q, narrow, k, queries, keys, none, AttentionOp{.heads = 3}); }) ==
-        "[attention] query of width 12 and key of width 9 must agree");
-  CHECK(message_of<ShapeError>([&] { (void)attention(ctx, q, k, k, queries, queries, none, AttentionOp{.heads = 3}); }) ==
-        "[attention] key of shape (2, 7, 12) must have the 10 rows of its layout");
-  CHECK(message_of<ShapeError>([&] { (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 5}); }) ==
-        "[attention] query of width 12 must divide into 5 heads");
+  CHECK(message_of<ShapeError>([&] {
+          (void)attention(ctx, q, narrow, k, queries, keys, none, AttentionOp{.heads = 3});
+        }) == "[attention] query of width 12 and key of width 9 must agree");
+  CHECK(message_of<ShapeError>([&] {
+          (void)attention(ctx, q, k, k, queries, queries, none, AttentionOp{.heads = 3});
+        }) == "[attention] key of shape (2, 7, 12) must have the 10 rows of its layout");
+  CHECK(message_of<ShapeError>([&] {
+          (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 5});
+        }) == "[attention] query of width 12 must divide into 5 heads");
   CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 0}), ValueError);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .dropout = 1}), ValueError);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, AttentionMask::allow(Tensor<bool>::ones({5, 6})),
-                                  AttentionOp{.heads = 3}),
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .dropout = 1}),
+                  ValueError);
+  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys,
+                                  AttentionMask::allow(Tensor<bool>::ones({5, 6})), AttentionOp{.heads = 3}),
                   ShapeError);
   // Query sequences and key sequences must pair up, and key_sequence must name sequences that exist.
   const auto one_key = SequenceLayout::packed({B * Lk});
   CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, one_key, none, AttentionOp{.heads = 3}), Error);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0, 2}}), Error);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0, -1}}), Error);
-  CHECK_THROWS_AS((void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0}}), ShapeError);
-  CHECK_THROWS_AS((void)self_attention(ctx, q, SequenceLayout::padded(B, Lq), none, AttentionOp{.heads = 5}), ShapeError);
-  CHECK_THROWS_AS((void)self_attention(ctx, Var<double>(random({B, Lq, 11})), queries, none, AttentionOp{}), ShapeError);
-  CHECK_THROWS_AS((void)cross_attention(ctx, q, Var<double>(random({B, Lk, 11})), queries, keys, none, AttentionOp{}), ShapeError);
+  CHECK_THROWS_AS(
+      (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0, 2}}),
+      Error);
+  CHECK_THROWS_AS(
+      (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0, -1}}),
+      Error);
+  CHECK_THROWS_AS(
+      (void)attention(ctx, q, k, k, queries, keys, none, AttentionOp{.heads = 3, .key_sequence = {0}}),
+      ShapeError);
+  CHECK_THROWS_AS((void)self_attention(ctx, q, SequenceLayout::padded(B, Lq), none, AttentionOp{.heads = 5}),
+                  ShapeError);
+  CHECK_THROWS_AS((void)self_attention(ctx, Var<double>(random({B, Lq, 11})), queries, none, AttentionOp{}),
+                  ShapeError);
+  CHECK_THROWS_AS(
+      (void)cross_attention(ctx, q, Var<double>(random({B, Lk, 11})), queries, keys, none, AttentionOp{}),
+      ShapeError);
   CHECK_THROWS_AS((void)attention(q, Var<double>(random({B, 1, Lk, 12})), k), ShapeError);
   CHECK_THROWS_AS((void)attention(q, random({3, Lk, 12}), random({3, Lk, 12})), ShapeError);
   CHECK_THROWS_AS((void)attention(q, k, random({B, Lq, 12})), ShapeError);

@@ -54,14 +54,18 @@ TEST_CASE("comparisons: broadcasting") {
   const Tensor<double> row = Tensor<double>::from({4}, {0, 1, 2, 3});
   const Tensor<bool> causal = less_equal(row, column);
   CHECK(causal.shape() == Shape{3, 4});
-  CHECK(values(causal) == Bools{true, false, false, false, true, true, false, false, true, true, true, false});
-  CHECK(equal(Tensor<std::int32_t>::zeros({2, 1, 3}), Tensor<std::int32_t>::zeros({5, 1})).shape() == Shape{2, 5, 3});
+  CHECK(values(causal) ==
+        Bools{true, false, false, false, true, true, false, false, true, true, true, false});
+  CHECK(equal(Tensor<std::int32_t>::zeros({2, 1, 3}), Tensor<std::int32_t>::zeros({5, 1})).shape() ==
+        Shape{2, 5, 3});
   CHECK(less(Tensor<float>(Shape{0, 3}), Tensor<float>::zeros({3})).shape() == Shape{0, 3});
-  CHECK(contains(message_of<ShapeError>([] { (void)less(Tensor<float>::zeros({2, 3}), Tensor<float>::zeros({4})); }),
+  CHECK(contains(message_of<ShapeError>([] {
+                   (void)less(Tensor<float>::zeros({2, 3}), Tensor<float>::zeros({4}));
+                 }),
                  "[less] shapes (2, 3) and (4,) do not broadcast"));
   CHECK(contains(message_of<ShapeError>([] {
-          (void)not_equal(Tensor<std::int32_t>::zeros({2, 3}), Tensor<std::int32_t>::zeros({4}));
-        }),
+                   (void)not_equal(Tensor<std::int32_t>::zeros({2, 3}), Tensor<std::int32_t>::zeros({4}));
+                 }),
                  "[not_equal] shapes (2, 3) and (4,) do not broadcast"));
 }
 
@@ -87,13 +91,24 @@ TEST_CASE("comparisons: booleans, for masks") {
 }
 
 TEST_CASE("where: gradients with every kind of broadcasting") {
-  check_op([](const Vars& v) { return where(mask_of({2, 3, 5}, 1), v[0], v[1]); },
-           {random({2, 3, 5}, 1), random({2, 3, 5}, 2)});
-  check_op([](const Vars& v) { return where(mask_of({3, 5}, 2), v[0], v[1]); },
-           {random({2, 3, 5}, 1), random({3, 1}, 2)});
-  check_op([](const Vars& v) { return where(mask_of({2, 1, 5}, 3), v[0], v[1]); }, {random({3, 1}, 1), random({}, 2)});
+  check_op(
+      [](const Vars& v) {
+        return where(mask_of({2, 3, 5}, 1), v[0], v[1]);
+      },
+      {random({2, 3, 5}, 1), random({2, 3, 5}, 2)});
+  check_op(
+      [](const Vars& v) {
+        return where(mask_of({3, 5}, 2), v[0], v[1]);
+      },
+      {random({2, 3, 5}, 1), random({3, 1}, 2)});
+  check_op(
+      [](const Vars& v) {
+        return where(mask_of({2, 1, 5}, 3), v[0], v[1]);
+      },
+      {random({3, 1}, 1), random({}, 2)});
   check_op([](const Vars& v) { return where(mask_of({7}, 4), v[0], v[1]); }, {random({}, 1), random({}, 2)});
-  check_op([](const Vars& v) { return where(mask_of({}, 4), v[0], v[1]); }, {random({2, 3}, 1), random({3}, 2)});
+  check_op([](const Vars& v) { return where(mask_of({}, 4), v[0], v[1]); },
+           {random({2, 3}, 1), random({3}, 2)});
   check_op([](const Vars& v) { return where(mask_of({2, 3}, 5), v[0], v[0] * 2); }, {random({2, 3}, 1)});
   check_op([](const Vars& v) { return where(mask_of({2, 3}, 5), v[0], 7); }, {random({2, 3}, 1)});
   check_op([](const Vars& v) { return where(mask_of({2, 3}, 5), 7, v[0]); }, {random({2, 3}, 1)});
@@ -123,7 +138,8 @@ TEST_CASE("where: what is not chosen has no effect, even NaN") {
   CHECK(values(tape.gradient(b)) == std::vector<double>{3, 3, 0});
   // A gradient of NaN at a place that was not chosen stays away too.
   const Var<double> z = tape.variable(Tensor<double>::ones({2}));
-  tape.backward(where(Tensor<bool>::from({2}, {true, false}), z, 0), Tensor<double>::from({2}, {4, nan}), none);
+  tape.backward(where(Tensor<bool>::from({2}, {true, false}), z, 0), Tensor<double>::from({2}, {4, nan}),
+                none);
   CHECK(values(tape.gradient(z)) == std::vector<double>{4, 0});
 }
 

@@ -19,12 +19,14 @@ Context<double> training(Tape<double>& tape) { return Context<double>::training(
 
 TEST_CASE("dropout, add_dropout: gradients") {
   for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
-    check_op([&](Tape<double>& t, const Vars& v) { return dropout(training(t), v[0], rate); }, {random({2, 5, 7})});
+    check_op([&](Tape<double>& t, const Vars& v) { return dropout(training(t), v[0], rate); },
+             {random({2, 5, 7})});
     check_op([&](Tape<double>& t, const Vars& v) { return add_dropout(training(t), v[0], v[1], rate); },
              {random({2, 5, 7}, 1), random({2, 5, 7}, 2)});
     check_op([&](Tape<double>& t, const Vars& v) { return add_dropout(training(t), v[0], v[0], rate); },
              {random({5, 7}, 1)});
-    check_op([&](Tape<double>& t, const Vars& v) { return add_dropout(training(t), v[0], exp(v[0]), rate) + v[0]; },
+    check_op([&](Tape<double>& t,
+                 const Vars& v) { return add_dropout(training(t), v[0], exp(v[0]), rate) + v[0]; },
              {random({5, 7}, 1)});
   }
   check_op([&](Tape<double>& t, const Vars& v) { return dropout(training(t), v[0], 0.5); }, {random({})});
@@ -49,8 +51,10 @@ TEST_CASE_TEMPLATE("dropout: drops the rate, scales the rest, keeps the mean", T
     bool scaled = true;
     for (const T value : y.span()) {
       sum += static_cast<double>(value);
-      if (value == T(0)) ++dropped;
-      else scaled = scaled && std::abs(static_cast<double>(value) - 1 / (1 - rate)) < 1e-5;
+      if (value == T(0))
+        ++dropped;
+      else
+        scaled = scaled && std::abs(static_cast<double>(value) - 1 / (1 - rate)) < 1e-5;
     }
     CHECK(scaled);
     CHECK(std::abs(static_cast<double>(dropped) / 100000 - rate) < 0.006);
@@ -80,7 +84,9 @@ TEST_CASE("dropout: a sequence's mask does not depend on padding, packing, batch
   const auto run = [](const SequenceLayout& layout, int threads) {
     const ThreadScope scope(threads);
     Tape<double> tape;
-    return dropout(training(tape).for_rows(layout), Var<double>(Tensor<double>::ones({layout.rows(), 300})), 0.5).value();
+    return dropout(training(tape).for_rows(layout), Var<double>(Tensor<double>::ones({layout.rows(), 300})),
+                   0.5)
+        .value();
   };
   const Tensor<double> a = run(padded, 1), b = run(packed, 3), c = run(alone, 2);
   CHECK(values(a.rows(0, 4)) == values(b.rows(0, 4)));
@@ -99,8 +105,10 @@ TEST_CASE("dropout: rates and rows that cannot be") {
   }
   CHECK(message_of<ValueError>([&] { (void)dropout(training(tape), x, 1.5); }) ==
         "[dropout] dropout rate is 1.500000, must be in [0, 1)");
-  CHECK(message_of<ShapeError>([&] { (void)dropout(training(tape).for_rows(SequenceLayout::packed({3})), x, 0.5); }) ==
-        "[dropout] 5 rows do not fit the context's layout of 3 rows");
-  CHECK(message_of<ShapeError>([&] { (void)add_dropout(training(tape), x, Var<double>(random({7})), 0.5); }) ==
-        "[add_dropout] residual of shape (7,) must have the input's shape (5, 7)");
+  CHECK(message_of<ShapeError>([&] {
+          (void)dropout(training(tape).for_rows(SequenceLayout::packed({3})), x, 0.5);
+        }) == "[dropout] 5 rows do not fit the context's layout of 3 rows");
+  CHECK(message_of<ShapeError>([&] {
+          (void)add_dropout(training(tape), x, Var<double>(random({7})), 0.5);
+        }) == "[add_dropout] residual of shape (7,) must have the input's shape (5, 7)");
 }

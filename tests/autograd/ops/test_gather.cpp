@@ -56,12 +56,14 @@ TEST_CASE("gather: an element that is taken often collects all its gradients") {
 
 TEST_CASE("gather: indices that do not fit") {
   const Var<double> x = random({2, 3});
-  CHECK(message_of<IndexError>([&] { (void)gather(x, 1, Tensor<std::int32_t>::from({1, 2}, {0, 3})); }) ==
-        "[gather] index 3 at position 1 is outside axis 1 of shape (2, 3)");
+  CHECK(message_of<IndexError>([&] {
+          (void)gather(x, 1, Tensor<std::int32_t>::from({1, 2}, {0, 3}));
+        }) == "[gather] index 3 at position 1 is outside axis 1 of shape (2, 3)");
   CHECK_THROWS_AS((void)gather(x, 1, Tensor<std::int32_t>::from({1, 1}, {-1})), IndexError);
   CHECK_THROWS_AS((void)gather(x, 2, Tensor<std::int32_t>::from({1, 1}, {0})), IndexError);
-  CHECK(message_of<ShapeError>([&] { (void)gather(x, 1, Tensor<std::int32_t>::zeros({3, 1})); }) ==
-        "[gather] index of shape (3, 1) must have the rank of (2, 3) and be no larger outside axis 1");
+  CHECK(message_of<ShapeError>([&] {
+          (void)gather(x, 1, Tensor<std::int32_t>::zeros({3, 1}));
+        }) == "[gather] index of shape (3, 1) must have the rank of (2, 3) and be no larger outside axis 1");
   CHECK_THROWS_AS((void)gather(x, 1, Tensor<std::int32_t>::zeros({2})), ShapeError);
   CHECK(gather(x, 1, Tensor<std::int32_t>(Shape{2, 0})).shape() == Shape{2, 0});
 }
@@ -94,11 +96,13 @@ TEST_CASE("index_select: gradients and values") {
 
 TEST_CASE("index_select: rows that do not exist") {
   const Var<double> x = random({4, 7});
-  CHECK(message_of<IndexError>([&] { (void)index_select(x, Tensor<std::int32_t>::from({2}, {1, 4})); }) ==
-        "[index_select] index 4 at position 1 is outside axis 0 of shape (4, 7)");
+  CHECK(message_of<IndexError>([&] {
+          (void)index_select(x, Tensor<std::int32_t>::from({2}, {1, 4}));
+        }) == "[index_select] index 4 at position 1 is outside axis 0 of shape (4, 7)");
   CHECK_THROWS_AS((void)index_select(x, Tensor<std::int32_t>::from({1}, {-1})), IndexError);
   CHECK_THROWS_AS((void)index_select(x, Tensor<std::int32_t>::zeros({1, 1})), ShapeError);
-  CHECK_THROWS_AS((void)index_select(Var<double>(Tensor<double>::scalar(1)), Tensor<std::int32_t>::zeros({1})),
-                  ShapeError);
+  CHECK_THROWS_AS(
+      (void)index_select(Var<double>(Tensor<double>::scalar(1)), Tensor<std::int32_t>::zeros({1})),
+      ShapeError);
   CHECK(index_select(x, Tensor<std::int32_t>(Shape{0})).shape() == Shape{0, 7});
 }

@@ -25,8 +25,10 @@ Tensor<std::int32_t> targets_of(const Shape& shape, index_t classes, std::uint64
   return t;
 }
 
-// PyTorch's definition in plain loops: (1 - e) nll + e / V * sum over all classes of -log p, over the counted rows.
-double reference(const Tensor<double>& logits, const Tensor<std::int32_t>& targets, const CrossEntropyOptions& o) {
+// PyTorch's definition in plain loops: (1 - e) nll + e / V * sum over all classes of -log p, over the counted
+// rows.
+double reference(const Tensor<double>& logits, const Tensor<std::int32_t>& targets,
+                 const CrossEntropyOptions& o) {
   const index_t n = logits.dim(-1);
   double total = 0, counted = 0;
   for (index_t r = 0; r < targets.numel(); ++r) {
@@ -68,7 +70,8 @@ TEST_CASE("cross_entropy: gradients and values for every option") {
     CHECK(static_cast<double>(cross_entropy(Var<float>(logits.to<float>()), targets, o).item()) ==
           doctest::Approx(reference(logits, targets, o)).epsilon(1e-5));
   }
-  check_op([&](const Vars& v) { return cross_entropy(v[0], Tensor<std::int32_t>::scalar(3)); }, {random({7})});
+  check_op([&](const Vars& v) { return cross_entropy(v[0], Tensor<std::int32_t>::scalar(3)); },
+           {random({7})});
 }
 
 TEST_CASE("cross_entropy: every target ignored gives 0 and zero gradients") {
@@ -111,7 +114,8 @@ TEST_CASE("cross_entropy: micro-batches with the total divisor add up to the bat
   CHECK(parts.item() == doctest::Approx(cross_entropy(Var<double>(logits), targets).item()).epsilon(1e-12));
   tape.backward(parts);
   const auto sum_of_parts = values(tape.gradient(y));
-  for (std::size_t i = 0; i < whole.size(); ++i) CHECK(sum_of_parts[i] == doctest::Approx(whole[i]).epsilon(1e-10));
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    CHECK(sum_of_parts[i] == doctest::Approx(whole[i]).epsilon(1e-10));
 }
 
 TEST_CASE("cross_entropy: large logits stay finite") {
@@ -128,28 +132,37 @@ TEST_CASE("linear_cross_entropy: gradients and values for every option") {
   targets.at({4}) = 0;
   const Tensor<double> x = random({10, 7}, 4);
   for (const auto& o : all_options()) {
-    check_op([&](Tape<double>& t, const Vars& v) {
-      return linear_cross_entropy(Context<double>::checking(t), v[0], w, b, targets, o);
-    }, {x}, {w.handle(), b.handle()});
+    check_op(
+        [&](Tape<double>& t, const Vars& v) {
+          return linear_cross_entropy(Context<double>::checking(t), v[0], w, b, targets, o);
+        },
+        {x}, {w.handle(), b.handle()});
     CHECK(linear_cross_entropy(Context<double>::inference(), Var<double>(x), w, b, targets, o).item() ==
           doctest::Approx(
               cross_entropy(linear(Context<double>::inference(), Var<double>(x), w, b), targets, o).item())
               .epsilon(1e-12));
   }
   const CrossEntropyOptions o{.label_smoothing = 0.1};
-  // Without a bias; times a factor, so that the gradient arriving is not 1; twice in one graph; each input frozen.
-  check_op([&](Tape<double>& t, const Vars& v) {
-    const auto ctx = Context<double>::checking(t);
-    return linear_cross_entropy(ctx, v[0], w, absent, targets, o) * 3 +
-           linear_cross_entropy(ctx, v[0] * 2, w, b, targets, o);
-  }, {x}, {w.handle(), b.handle()});
-  check_op([&](Tape<double>& t, const Vars&) {
-    return linear_cross_entropy(Context<double>::checking(t), Var<double>(x), w, b, targets, o);
-  }, {}, {w.handle(), b.handle()});
+  // Without a bias; times a factor, so that the gradient arriving is not 1; twice in one graph; each input
+  // frozen.
+  check_op(
+      [&](Tape<double>& t, const Vars& v) {
+        const auto ctx = Context<double>::checking(t);
+        return linear_cross_entropy(ctx, v[0], w, absent, targets, o) * 3 +
+               linear_cross_entropy(ctx, v[0] * 2, w, b, targets, o);
+      },
+      {x}, {w.handle(), b.handle()});
+  check_op(
+      [&](Tape<double>& t, const Vars&) {
+        return linear_cross_entropy(Context<double>::checking(t), Var<double>(x), w, b, targets, o);
+      },
+      {}, {w.handle(), b.handle()});
   w.set_frozen(true);
-  check_op([&](Tape<double>& t, const Vars& v) {
-    return linear_cross_entropy(Context<double>::checking(t), v[0], w, b, targets, o);
-  }, {x}, {b.handle()});
+  check_op(
+      [&](Tape<double>& t, const Vars& v) {
+        return linear_cross_entropy(Context<double>::checking(t), v[0], w, b, targets, o);
+      },
+      {x}, {b.handle()});
 }
 
 TEST_CASE("linear_cross_entropy: many blocks of rows give what one product gives") {
@@ -166,8 +179,8 @@ TEST_CASE("linear_cross_entropy: many blocks of rows give what one product gives
     const Var<double> loss = fused ? linear_cross_entropy(ctx, v, w, b, targets, o)
                                    : cross_entropy(linear(ctx, v, w, b), targets, o);
     tape.backward(loss, gradients);
-    return std::vector<Tensor<double>>{Tensor<double>::scalar(loss.item()), tape.gradient(v), gradients.of(w).clone(),
-                                       gradients.of(b).clone()};
+    return std::vector<Tensor<double>>{Tensor<double>::scalar(loss.item()), tape.gradient(v),
+                                       gradients.of(w).clone(), gradients.of(b).clone()};
   };
   const auto fused = run(true), apart = run(false);
   for (std::size_t i = 0; i < fused.size(); ++i) CHECK(worst_difference(fused[i], apart[i]) < 1e-12);
@@ -201,10 +214,11 @@ TEST_CASE("losses: the same bits for any number of threads") {
     Gradients<float> gradients({w.handle(), b.handle()});
     const Var<float> v = tape.variable(x);
     const auto ctx = Context<float>::checking(tape);
-    const Var<float> loss = linear_cross_entropy(ctx, v, w, b, targets) + cross_entropy(linear(ctx, v, w, b), targets);
+    const Var<float> loss =
+        linear_cross_entropy(ctx, v, w, b, targets) + cross_entropy(linear(ctx, v, w, b), targets);
     tape.backward(loss, gradients);
-    return std::vector<std::vector<float>>{{loss.item()}, values(tape.gradient(v)), values(gradients.of(w)),
-                                           values(gradients.of(b))};
+    return std::vector<std::vector<float>>{
+        {loss.item()}, values(tape.gradient(v)), values(gradients.of(w)), values(gradients.of(b))};
   };
   const auto one = run(1);
   CHECK(run(2) == one);
@@ -215,8 +229,9 @@ TEST_CASE("losses: targets, shapes and options that do not fit") {
   const Var<double> x = random({3, 5});
   const auto good = Tensor<std::int32_t>::from({3}, {0, 1, 2});
   for (const std::int32_t bad : {5, -1, -99}) {
-    const std::string message =
-        message_of<IndexError>([&] { (void)cross_entropy(x, Tensor<std::int32_t>::from({3}, {0, bad, 2})); });
+    const std::string message = message_of<IndexError>([&] {
+      (void)cross_entropy(x, Tensor<std::int32_t>::from({3}, {0, bad, 2}));
+    });
     CAPTURE(message);
     CHECK(contains(message, "[cross_entropy]"));
     CHECK(contains(message, std::to_string(bad)));
@@ -229,11 +244,13 @@ TEST_CASE("losses: targets, shapes and options that do not fit") {
   CHECK_THROWS_AS((void)cross_entropy(x, good, {.divisor = -3}), ValueError);
 
   const auto ctx = Context<double>::inference();
-  const Parameter<double> w(random({7, 5}, 1)), narrow(random({7, 4}, 1)), flat(random({5}, 1)), bias(random({3}, 1)),
-      absent;
+  const Parameter<double> w(random({7, 5}, 1)), narrow(random({7, 4}, 1)), flat(random({5}, 1)),
+      bias(random({3}, 1)), absent;
   CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, narrow, absent, good), ShapeError);
   CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, flat, absent, good), ShapeError);
   CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, w, bias, good), ShapeError);
-  CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, w, absent, Tensor<std::int32_t>::zeros({4})), ShapeError);
-  CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, w, absent, Tensor<std::int32_t>::from({3}, {0, 7, 1})), IndexError);
+  CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, w, absent, Tensor<std::int32_t>::zeros({4})),
+                  ShapeError);
+  CHECK_THROWS_AS((void)linear_cross_entropy(ctx, x, w, absent, Tensor<std::int32_t>::from({3}, {0, 7, 1})),
+                  IndexError);
 }

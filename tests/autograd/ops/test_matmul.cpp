@@ -28,14 +28,10 @@ TEST_CASE("matmul: gradients with every transpose and every kind of batch") {
   struct Case {
     Shape a, b;
   };
-  const std::vector<Case> cases = {{Shape{3, 5}, Shape{5, 4}},
-                                   {Shape{2, 3, 5}, Shape{2, 5, 4}},
-                                   {Shape{2, 3, 5}, Shape{5, 4}},
-                                   {Shape{3, 5}, Shape{2, 5, 4}},
-                                   {Shape{2, 1, 3, 5}, Shape{7, 5, 4}},
-                                   {Shape{1, 3, 5}, Shape{2, 5, 4}},
-                                   {Shape{2, 3, 1}, Shape{2, 1, 4}},
-                                   {Shape{2, 1, 5}, Shape{2, 5, 1}}};
+  const std::vector<Case> cases = {{Shape{3, 5}, Shape{5, 4}},          {Shape{2, 3, 5}, Shape{2, 5, 4}},
+                                   {Shape{2, 3, 5}, Shape{5, 4}},       {Shape{3, 5}, Shape{2, 5, 4}},
+                                   {Shape{2, 1, 3, 5}, Shape{7, 5, 4}}, {Shape{1, 3, 5}, Shape{2, 5, 4}},
+                                   {Shape{2, 3, 1}, Shape{2, 1, 4}},    {Shape{2, 1, 5}, Shape{2, 5, 1}}};
   for (const auto& c : cases) {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
@@ -82,13 +78,16 @@ TEST_CASE_TEMPLATE("matmul: values against plain loops", T, float, double) {
 }
 
 TEST_CASE("matmul: empty dimensions") {
-  CHECK(matmul(Var<double>(Tensor<double>(Shape{0, 5})), Tensor<double>::ones({5, 4})).shape() == Shape{0, 4});
+  CHECK(matmul(Var<double>(Tensor<double>(Shape{0, 5})), Tensor<double>::ones({5, 4})).shape() ==
+        Shape{0, 4});
   CHECK(values(matmul(Var<double>(Tensor<double>(Shape{2, 0})), Tensor<double>(Shape{0, 3})).value()) ==
         std::vector<double>(6, 0.0));
   // A batch of nothing leaves a broadcast operand a gradient of zeros.
   Tape<double> tape;
-  const Var<double> a = tape.variable(Tensor<double>(Shape{0, 2, 3})), b = tape.variable(Tensor<double>::ones({3, 4}));
-  const Var<double> inner = tape.variable(Tensor<double>(Shape{2, 0})), outer = tape.variable(Tensor<double>(Shape{0, 3}));
+  const Var<double> a = tape.variable(Tensor<double>(Shape{0, 2, 3})),
+                    b = tape.variable(Tensor<double>::ones({3, 4}));
+  const Var<double> inner = tape.variable(Tensor<double>(Shape{2, 0})),
+                    outer = tape.variable(Tensor<double>(Shape{0, 3}));
   const Var<double> rows = tape.variable(Tensor<double>(Shape{0, 3}));
   tape.backward(sum(matmul(a, b)) + sum(matmul(inner, outer)) + sum(matmul(rows, b)));
   CHECK(values(tape.gradient(b)) == std::vector<double>(12, 0.0));

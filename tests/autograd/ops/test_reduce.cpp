@@ -14,7 +14,8 @@ using namespace eigenformer::testing;
 
 namespace {
 
-const std::vector<std::vector<index_t>> axes_lists = {{}, {0}, {1}, {2}, {-1}, {0, 1}, {1, 2}, {2, 0}, {-3, -1}, {0, 1, 2}};
+const std::vector<std::vector<index_t>> axes_lists = {{},     {0},    {1},    {2},      {-1},
+                                                      {0, 1}, {1, 2}, {2, 0}, {-3, -1}, {0, 1, 2}};
 
 struct Reduced {
   Tensor<double> sum, largest;
@@ -22,7 +23,8 @@ struct Reduced {
 
 Reduced reference(const Tensor<double>& x, const std::vector<index_t>& axes) {
   const auto reduces = [&](index_t axis) {
-    return axes.empty() || std::count(axes.begin(), axes.end(), axis) + std::count(axes.begin(), axes.end(), axis - 3) > 0;
+    return axes.empty() ||
+           std::count(axes.begin(), axes.end(), axis) + std::count(axes.begin(), axes.end(), axis - 3) > 0;
   };
   const Shape kept{reduces(0) ? 1 : x.dim(0), reduces(1) ? 1 : x.dim(1), reduces(2) ? 1 : x.dim(2)};
   Reduced r{Tensor<double>::zeros(kept), Tensor<double>::full(kept, -1e300)};
@@ -59,7 +61,8 @@ TEST_CASE_TEMPLATE("sum, mean, max: values and shapes", T, float, double) {
   for (const auto& axes : axes_lists) {
     const Reduced r = reference(x, axes);
     Tensor<double> average = r.sum.clone();
-    for (double& value : average.span()) value *= static_cast<double>(r.sum.numel()) / static_cast<double>(x.numel());
+    for (double& value : average.span())
+      value *= static_cast<double>(r.sum.numel()) / static_cast<double>(x.numel());
     CHECK(worst_difference(sum(v, axes, true).value(), r.sum) < tolerance * 40);
     CHECK(worst_difference(mean(v, axes, true).value(), average) < tolerance);
     CHECK(worst_difference(max(v, axes, true).value(), r.largest) == 0);
@@ -108,7 +111,8 @@ TEST_CASE("sum, mean, max: axes that do not exist or come twice") {
 
 TEST_CASE("sum: a long float sum keeps its accuracy") {
   const Var<float> x = Tensor<float>::full({1000003}, 0.1f);
-  CHECK(static_cast<double>(sum(x).item()) == doctest::Approx(1000003 * static_cast<double>(0.1f)).epsilon(2e-5));
+  CHECK(static_cast<double>(sum(x).item()) ==
+        doctest::Approx(1000003 * static_cast<double>(0.1f)).epsilon(2e-5));
 }
 
 TEST_CASE("sum, mean, max: the same bits for any number of threads") {
@@ -116,7 +120,7 @@ TEST_CASE("sum, mean, max: the same bits for any number of threads") {
   const auto run = [&](int threads) {
     const ThreadScope scope(threads);
     const Var<float> v(x);
-    return std::vector<std::vector<float>>{values(sum(v).value()),       values(sum(v, {0}).value()),
+    return std::vector<std::vector<float>>{values(sum(v).value()), values(sum(v, {0}).value()),
                                            values(mean(v, {1}).value()), values(max(v, {0}).value())};
   };
   const auto one = run(1);

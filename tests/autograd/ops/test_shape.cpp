@@ -12,9 +12,7 @@ using namespace eigenformer::testing;
 
 namespace {
 
-Var<double> counting(const Shape& shape) {
-  return Tensor<double>::arange(shape.numel()).reshape(shape);
-}
+Var<double> counting(const Shape& shape) { return Tensor<double>::arange(shape.numel()).reshape(shape); }
 
 }  // namespace
 
@@ -34,7 +32,9 @@ TEST_CASE("reshape: sizes that do not fit") {
   const Var<double> x = counting({2, 6});
   CHECK(message_of<ShapeError>([&] { (void)reshape(x, Shape{5}); }) ==
         "[reshape] tensor of shape (2, 6) has 12 elements, which do not fit shape (5,)");
-  CHECK(contains(message_of<ShapeError>([&] { (void)reshape(x, {5, -1}); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)reshape(x, {5, -1});
+                 }),
                  "[reshape] tensor of shape (2, 6) has 12 elements, which are not divisible by the 5"));
   CHECK_THROWS_AS((void)reshape(x, {-1, -1}), ShapeError);
   CHECK_THROWS_AS((void)reshape(x, {0, -1}), ShapeError);
@@ -72,7 +72,8 @@ TEST_CASE("permute, transpose: orders that are none") {
   CHECK_THROWS_AS((void)permute(x, {0, 0}), ShapeError);
   CHECK_THROWS_AS((void)permute(x, {0, 2}), ShapeError);
   CHECK_THROWS_AS((void)permute(x, {1, -1}), ShapeError);
-  CHECK(message_of<IndexError>([&] { (void)transpose(x, 0, 2); }) == "[transpose] axis 2 does not exist in shape (2, 3)");
+  CHECK(message_of<IndexError>([&] { (void)transpose(x, 0, 2); }) ==
+        "[transpose] axis 2 does not exist in shape (2, 3)");
   CHECK_THROWS_AS((void)transpose(counting({3})), IndexError);
 }
 
@@ -112,12 +113,14 @@ TEST_CASE("slice: ranges that do not exist") {
   CHECK_THROWS_AS((void)slice(x, 1, -4), IndexError);
   CHECK_THROWS_AS((void)slice(x, 1, 2, 1), IndexError);
   CHECK_THROWS_AS((void)slice(x, 1, 0, -4), IndexError);
-  CHECK(message_of<IndexError>([&] { (void)slice(x, 2, 0); }) == "[slice] axis 2 does not exist in shape (2, 3)");
+  CHECK(message_of<IndexError>([&] { (void)slice(x, 2, 0); }) ==
+        "[slice] axis 2 does not exist in shape (2, 3)");
   CHECK_THROWS_AS((void)slice(Var<double>(Tensor<double>::scalar(1)), 0, 0), IndexError);
 }
 
 TEST_CASE("concat: gradients along every axis, parts of different sizes") {
-  check_op([](const Vars& v) { return concat(v, 0); }, {random({2, 3}, 1), random({4, 3}, 2), random({1, 3}, 3)});
+  check_op([](const Vars& v) { return concat(v, 0); },
+           {random({2, 3}, 1), random({4, 3}, 2), random({1, 3}, 3)});
   check_op([](const Vars& v) { return concat(v, 1); }, {random({2, 3}, 1), random({2, 1}, 2)});
   check_op([](const Vars& v) { return concat(v, -2); }, {random({2, 3, 5}, 1), random({2, 4, 5}, 2)});
   check_op([](const Vars& v) { return concat(v); }, {random({3, 2})});
@@ -138,12 +141,14 @@ TEST_CASE("concat, stack: values") {
   CHECK(values(stack({a, c}).value()) == std::vector<double>{1, 2, 3, 4, 10, 20, 30, 40});
   CHECK(values(stack({a, c}, 1).value()) == std::vector<double>{1, 2, 10, 20, 3, 4, 30, 40});
   CHECK(values(stack({a, c}, -1).value()) == std::vector<double>{1, 10, 2, 20, 3, 30, 4, 40});
-  CHECK(stack({Var<double>(Tensor<double>::scalar(1)), Var<double>(Tensor<double>::scalar(2))}).shape() == Shape{2});
+  CHECK(stack({Var<double>(Tensor<double>::scalar(1)), Var<double>(Tensor<double>::scalar(2))}).shape() ==
+        Shape{2});
 }
 
 TEST_CASE("stack: gradients") {
   for (const index_t axis : {0, 1, 2, -1, -3}) {
-    check_op([&](const Vars& v) { return stack(v, axis); }, {random({2, 3}, 1), random({2, 3}, 2), random({2, 3}, 3)});
+    check_op([&](const Vars& v) { return stack(v, axis); },
+             {random({2, 3}, 1), random({2, 3}, 2), random({2, 3}, 3)});
   }
 }
 
@@ -152,11 +157,14 @@ TEST_CASE("concat, stack: parts that do not fit") {
   CHECK(message_of<ValueError>([] { (void)concat(std::vector<Var<double>>{}); }) ==
         "[concat] there must be at least one tensor");
   CHECK_THROWS_AS((void)stack(std::vector<Var<double>>{}), ValueError);
-  CHECK(message_of<ShapeError>([&] { (void)concat({a, b}, 0); }) ==
-        "[concat] shapes (2, 3) and (3, 2) must agree in all but axis 0");
+  CHECK(message_of<ShapeError>([&] {
+          (void)concat({a, b}, 0);
+        }) == "[concat] shapes (2, 3) and (3, 2) must agree in all but axis 0");
   CHECK_THROWS_AS((void)concat({a, c}, 0), ShapeError);
   CHECK_THROWS_AS((void)concat({a, a}, 2), IndexError);
-  CHECK(message_of<ShapeError>([&] { (void)stack({a, b}); }) == "[stack] shapes (2, 3) and (3, 2) must be equal");
+  CHECK(message_of<ShapeError>([&] {
+          (void)stack({a, b});
+        }) == "[stack] shapes (2, 3) and (3, 2) must be equal");
   CHECK_THROWS_AS((void)stack({a, a}, 3), IndexError);
   CHECK_THROWS_AS((void)stack({a, a}, -4), IndexError);
 }

@@ -84,7 +84,8 @@ TEST_CASE("softmax: empty tensors, and axes that do not exist") {
   CHECK(softmax(Var<float>(Tensor<float>(Shape{0, 4}))).shape() == Shape{0, 4});
   CHECK(softmax(Var<float>(Tensor<float>(Shape{4, 0}))).shape() == Shape{4, 0});
   const Var<float> x = Tensor<float>::zeros({2, 3});
-  CHECK(message_of<IndexError>([&] { (void)softmax(x, 2); }) == "[softmax] axis 2 does not exist in shape (2, 3)");
+  CHECK(message_of<IndexError>([&] { (void)softmax(x, 2); }) ==
+        "[softmax] axis 2 does not exist in shape (2, 3)");
   CHECK(message_of<IndexError>([&] { (void)log_softmax(x, -3); }) ==
         "[log_softmax] axis -3 does not exist in shape (2, 3)");
   CHECK_THROWS_AS((void)softmax(Var<float>(Tensor<float>::scalar(1))), IndexError);

@@ -26,7 +26,9 @@ const Tensor<T>& tensor_of(const Var<T>& x) {
 }
 
 template <class X>
-concept TensorOrVar = requires(const X& x) { tensor_of(x); };
+concept TensorOrVar = requires(const X& x) {
+  tensor_of(x);
+};
 
 // What arithmetic's functions take: a Var or a number.
 template <class T>
@@ -48,8 +50,11 @@ template <TensorOrVar A, TensorOrVar B>
 struct SameElement<A, B> : std::is_same<typename A::value_type, typename B::value_type> {};
 
 template <class A, class B>
-concept Operands = (SameElement<A, B>::value || (TensorOrVar<A> && Number<B>) || (Number<A> && TensorOrVar<B>)) &&
-                   requires(const A& a, const B& b) { operand(a), operand(b); };
+concept Operands = (SameElement<A, B>::value || (TensorOrVar<A> && Number<B>) ||
+                    (Number<A> && TensorOrVar<B>)) &&
+                   requires(const A& a, const B& b) {
+  operand(a), operand(b);
+};
 
 template <class T>
 Tensor<T> binary(const char* op, kernels::BinaryOp f, const Tensor<T>& a, const Tensor<T>& b) {
@@ -112,10 +117,11 @@ Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, 
   kernels::unary<T>(f, x.value().data(), y.data(), x.numel());
   return record(op, y, {x},
                 [f, x = reads_x ? x.value() : Tensor<T>(), y = reads_y ? y : Tensor<T>()](Backward<T>& back) {
-    if (const auto dx = back.grad(0)) {
-      kernels::unary_backward<T>(f, x.data(), y.data(), back.dy().data(), dx.data, dx.beta, back.dy().numel());
-    }
-  });
+                  if (const auto dx = back.grad(0)) {
+                    kernels::unary_backward<T>(f, x.data(), y.data(), back.dy().data(), dx.data, dx.beta,
+                                               back.dy().numel());
+                  }
+                });
 }
 
 }  // namespace detail
@@ -151,11 +157,11 @@ template <class T>
   Tensor<T> y = detail::binary("multiply", kernels::BinaryOp::multiply, a.value(), b.value());
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
   return record("multiply", std::move(y), {a, b},
-                [a = b.recorded() ? a.value() : Tensor<T>(), b = a.recorded() ? b.value() : Tensor<T>()](
-                    Backward<T>& back) {
-    if (const auto da = back.grad(0)) detail::product_into(da, back.dy(), b);
-    if (const auto db = back.grad(1)) detail::product_into(db, back.dy(), a);
-  });
+                [a = b.recorded() ? a.value() : Tensor<T>(),
+                 b = a.recorded() ? b.value() : Tensor<T>()](Backward<T>& back) {
+                  if (const auto da = back.grad(0)) detail::product_into(da, back.dy(), b);
+                  if (const auto db = back.grad(1)) detail::product_into(db, back.dy(), a);
+                });
 }
 
 /// a / b, element by element, with broadcasting.
@@ -164,8 +170,7 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "divide");
   Tensor<T> y = detail::binary("divide", kernels::BinaryOp::divide, a.value(), b.value());
   // da = dy / b, db = -dy * y / b.
-  return record("divide", y, {a, b},
-                [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
+  return record("divide", y, {a, b}, [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
     const Tensor<T> g = detail::binary("divide", kernels::BinaryOp::divide, back.dy(), b);
     if (const auto da = back.grad(0)) detail::sum_into(da, g);
     if (const auto db = back.grad(1)) {
@@ -261,22 +266,20 @@ template <class T>
 
 /// + - * / between Vars, Tensors (float or double) and numbers, as the functions above; the result is a Var.
 template <class A, class B>
-  requires detail::Operands<A, B>
-[[nodiscard]] auto operator+(const A& a, const B& b) {
-  return add(detail::operand(a), detail::operand(b));
-}
+requires detail::Operands<A, B>
+[[nodiscard]] auto operator+(const A& a, const B& b) { return add(detail::operand(a), detail::operand(b)); }
 template <class A, class B>
-  requires detail::Operands<A, B>
+requires detail::Operands<A, B>
 [[nodiscard]] auto operator-(const A& a, const B& b) {
   return subtract(detail::operand(a), detail::operand(b));
 }
 template <class A, class B>
-  requires detail::Operands<A, B>
+requires detail::Operands<A, B>
 [[nodiscard]] auto operator*(const A& a, const B& b) {
   return multiply(detail::operand(a), detail::operand(b));
 }
 template <class A, class B>
-  requires detail::Operands<A, B>
+requires detail::Operands<A, B>
 [[nodiscard]] auto operator/(const A& a, const B& b) {
   return divide(detail::operand(a), detail::operand(b));
 }

@@ -42,15 +42,16 @@ void chosen_into(const GradientSlot<T>& slot, const Tensor<bool>& mask, const Te
   const Tensor<T>& b = side ? zero : dy;
   const bool direct = slot.shape == dy.shape() && slot.beta == T(0);
   Tensor<T> g = direct ? Tensor<T>() : Tensor<T>(dy.shape());
-  kernels::where<T>(mask.data(), mask.shape(), a.data(), a.shape(), b.data(), b.shape(), direct ? slot.data : g.data());
+  kernels::where<T>(mask.data(), mask.shape(), a.data(), a.shape(), b.data(), b.shape(),
+                    direct ? slot.data : g.data());
   if (!direct) sum_into(slot, g);
 }
 
 }  // namespace detail
 
-/// Whether a < b, element by element, with broadcasting. Operands are Tensors or Vars of one element type (float, double,
-/// int32_t or bool); b may be a number, converted to that type. Comparisons with NaN are false, but not_equal is true.
-/// Throws ShapeError when the shapes do not broadcast, as do the next five.
+/// Whether a < b, element by element, with broadcasting. Operands are Tensors or Vars of one element type
+/// (float, double, int32_t or bool); b may be a number, converted to that type. Comparisons with NaN are
+/// false, but not_equal is true. Throws ShapeError when the shapes do not broadcast, as do the next five.
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> less(const A& a, const B& b) {
   return detail::compare("less", kernels::Comparison::less, a, b);
@@ -86,14 +87,15 @@ template <detail::TensorOrVar A, detail::ComparableWith<A> B>
   return detail::compare("not_equal", kernels::Comparison::not_equal, a, b);
 }
 
-/// a where the mask is true and b where it is false, all three broadcast together. What is not chosen has no effect, NaN
-/// included, and gets gradient 0. Throws ShapeError when the shapes do not broadcast.
+/// a where the mask is true and b where it is false, all three broadcast together. What is not chosen has no
+/// effect, NaN included, and gets gradient 0. Throws ShapeError when the shapes do not broadcast.
 template <class T>
 [[nodiscard]] Var<T> where(const Tensor<bool>& mask, const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "where");
   const Shape operands = kernels::broadcast_shape("where", a.shape(), b.shape());
   Tensor<T> y(kernels::broadcast_shape("where", mask.shape(), operands));
-  kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(), b.shape(), y.data());
+  kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(), b.shape(),
+                    y.data());
   // da = mask ? dy : 0, db = mask ? 0 : dy, each summed over the dimensions in which it was broadcast.
   return record("where", std::move(y), {a, b}, [mask](Backward<T>& back) {
     if (const auto da = back.grad(0)) detail::chosen_into(da, mask, back.dy(), true);

@@ -111,7 +111,7 @@ template <class T>
       b.pass(1, ds);
     } else if (auto dr = b.grad(1)) {
       kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
-                                   static_cast<T>(site.rate), site.key);
+                                   site.rate, site.key);
     }
     b.pass(0, ds);
   });

@@ -67,7 +67,7 @@ struct LinearEpilogue {
       kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
     }
     if (self.dropout.rate > 0) {
-      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, static_cast<T>(self.dropout.rate),
+      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
                                self.dropout.key);
     }
   }
@@ -150,7 +150,7 @@ template <class T>
       } else {
         const T* source = dy;
         if (dropout.rate > 0) {
-          kernels::dropout_backward<T>(dy, g, T(0), dropout.keys(), rows, out, out, static_cast<T>(dropout.rate),
+          kernels::dropout_backward<T>(dy, g, T(0), dropout.keys(), rows, out, out, dropout.rate,
                                        dropout.key);
           source = g;
         }

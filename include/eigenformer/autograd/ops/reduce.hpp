@@ -13,7 +13,8 @@ namespace detail {
 
 // y = factor * sum over axes: dx = factor * dy, repeated along the axes.
 template <class T>
-Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims, bool mean) {
+Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims,
+                  bool mean) {
   const OpScope scope(Runtime::instance().profiler(), op);
   const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
   const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
@@ -41,20 +42,22 @@ template <class T>
   return detail::scaled_sum("mean", x, axes, keepdims, true);
 }
 
-/// Largest entry over the given axes (none means all). Entries that tie for it share its gradient evenly, as in
-/// PyTorch's amax. Throws ValueError when there is nothing to choose from.
+/// Largest entry over the given axes (none means all). Entries that tie for it share its gradient evenly, as
+/// in PyTorch's amax. Throws ValueError when there is nothing to choose from.
 template <class T>
 [[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   const OpScope scope(Runtime::instance().profiler(), "max");
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   if (x.numel() == 0 && y.numel() > 0) {
-    throw ValueError("max", "input of shape " + x.shape().str() + " has no entries to choose the largest from");
+    throw ValueError("max",
+                     "input of shape " + x.shape().str() + " has no entries to choose the largest from");
   }
   kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
   // dx = dy / (number of entries equal to y) where x = y, 0 elsewhere.
   return record("max", y, {x}, [x = x.value(), y, axes](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
-      kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data, dx.beta);
+      kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
+                                      dx.beta);
     }
   });
 }

@@ -62,7 +62,8 @@ template <class T>
   return record("reshape", x.value().reshape(shape), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
 }
 
-/// reshape to the given sizes, one of which may be -1: whatever is left. Throws ShapeError when they do not fit.
+/// reshape to the given sizes, one of which may be -1: whatever is left. Throws ShapeError when they do not
+/// fit.
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, std::initializer_list<index_t> sizes) {
   std::vector<index_t> dims(sizes);
@@ -71,17 +72,19 @@ template <class T>
     *open = 1;
     const index_t rest = Shape(dims).numel();
     if (rest == 0 || x.numel() % rest != 0) {
-      throw ShapeError("reshape", "tensor of shape " + x.shape().str() + " has " + std::to_string(x.numel()) +
-                                      " elements, which are not divisible by the " + std::to_string(rest) +
-                                      " of the sizes beside -1", {x.shape()});
+      throw ShapeError("reshape",
+                       "tensor of shape " + x.shape().str() + " has " + std::to_string(x.numel()) +
+                           " elements, which are not divisible by the " + std::to_string(rest) +
+                           " of the sizes beside -1",
+                       {x.shape()});
     }
     *open = x.numel() / rest;
   }
   return reshape(x, Shape(dims));
 }
 
-/// Dimensions in another order: the result's dimension i is x's dimension order[i] (negative counts from the end).
-/// Throws ShapeError unless order names every dimension once.
+/// Dimensions in another order: the result's dimension i is x's dimension order[i] (negative counts from the
+/// end). Throws ShapeError unless order names every dimension once.
 template <class T>
 [[nodiscard]] Var<T> permute(const Var<T>& x, const std::vector<index_t>& order) {
   const OpScope scope(Runtime::instance().profiler(), "permute");
@@ -90,7 +93,8 @@ template <class T>
   // dx = dy with its dimensions back in x's order.
   std::vector<index_t> inverse(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    inverse[static_cast<std::size_t>(order[i] < 0 ? order[i] + x.rank() : order[i])] = static_cast<index_t>(i);
+    inverse[static_cast<std::size_t>(order[i] < 0 ? order[i] + x.rank() : order[i])] =
+        static_cast<index_t>(i);
   }
   return record("permute", std::move(y), {x}, [inverse](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
@@ -123,8 +127,9 @@ template <class T>
   const index_t last = end == slice_end ? view.n : end < 0 ? end + view.n : end;
   if (first < 0 || last > view.n || first > last) {
     throw IndexError("slice", "range " + std::to_string(begin) + " to " +
-                                  (end == slice_end ? "the end" : std::to_string(end)) + " does not exist in axis " +
-                                  std::to_string(axis) + " of shape " + x.shape().str());
+                                  (end == slice_end ? "the end" : std::to_string(end)) +
+                                  " does not exist in axis " + std::to_string(axis) + " of shape " +
+                                  x.shape().str());
   }
   const index_t count = last - first;
   Tensor<T> y;
@@ -132,21 +137,22 @@ template <class T>
     y = x.value().rows(first, count);
   } else {
     y = Tensor<T>(x.shape().with(a, count));
-    detail::copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(), count * view.inner,
-                         view.outer, count * view.inner, T(0));
+    detail::copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(),
+                         count * view.inner, view.outer, count * view.inner, T(0));
   }
   // dx = dy inside the range, 0 outside.
   return record("slice", std::move(y), {x}, [view, first, count](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
-      detail::copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner, view.n * view.inner,
-                           view.outer, count * view.inner, dx.beta);
+      detail::copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner,
+                           view.n * view.inner, view.outer, count * view.inner, dx.beta);
     }
   });
 }
 
 /// Tensors one after the other along an axis; their other dimensions must agree.
-/// Throws ValueError for an empty list, IndexError for an axis outside the rank, ShapeError when the shapes differ.
+/// Throws ValueError for an empty list, IndexError for an axis outside the rank, ShapeError when the shapes
+/// differ.
 template <class T>
 [[nodiscard]] Var<T> concat(const std::vector<Var<T>>& parts, index_t axis = 0) {
   const OpScope scope(Runtime::instance().profiler(), "concat");
@@ -156,8 +162,10 @@ template <class T>
   index_t total = 0;
   for (const Var<T>& part : parts) {
     if (part.rank() != front.rank() || part.shape().with(a, 0) != front.with(a, 0)) {
-      throw ShapeError("concat", "shapes " + front.str() + " and " + part.shape().str() + " must agree in all but axis " +
-                                     std::to_string(a), {front, part.shape()});
+      throw ShapeError("concat",
+                       "shapes " + front.str() + " and " + part.shape().str() +
+                           " must agree in all but axis " + std::to_string(a),
+                       {front, part.shape()});
     }
     total += part.dim(a);
   }
@@ -176,7 +184,8 @@ template <class T>
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       if (const auto dx = back.grad(i)) {
         const index_t n = view.outer == 0 ? 0 : dx.shape.numel() / view.outer;
-        detail::copy_rows<T>(back.dy().data() + offsets[i], view.n * view.inner, dx.data, n, view.outer, n, dx.beta);
+        detail::copy_rows<T>(back.dy().data() + offsets[i], view.n * view.inner, dx.data, n, view.outer, n,
+                             dx.beta);
       }
     }
   });
@@ -187,7 +196,8 @@ template <class T>
 }
 
 /// Tensors of one shape along a new axis, which stands at position `axis` (negative counts from the end).
-/// Throws ValueError for an empty list, IndexError for an axis outside the new rank, ShapeError when the shapes differ.
+/// Throws ValueError for an empty list, IndexError for an axis outside the new rank, ShapeError when the
+/// shapes differ.
 template <class T>
 [[nodiscard]] Var<T> stack(const std::vector<Var<T>>& parts, index_t axis = 0) {
   const OpScope scope(Runtime::instance().profiler(), "stack");
@@ -195,7 +205,8 @@ template <class T>
   const Shape& front = parts.front().shape();
   const index_t a = axis < 0 ? axis + front.rank() + 1 : axis;
   if (a < 0 || a > front.rank()) {
-    throw IndexError("stack", "axis " + std::to_string(axis) + " does not exist in a stack of shape " + front.str());
+    throw IndexError("stack",
+                     "axis " + std::to_string(axis) + " does not exist in a stack of shape " + front.str());
   }
   const Shape shape = front.inserted(a, 1);
   std::vector<Var<T>> slices;

@@ -6,8 +6,8 @@
 
 namespace eigenformer {
 
-/// exp(x) / sum of exp(x) along an axis, the last by default. x: rank 1 or more. Returns the same shape; -inf gives
-/// exactly 0, and nothing but -inf gives zeros. Throws IndexError for an axis outside the rank.
+/// exp(x) / sum of exp(x) along an axis, the last by default. x: rank 1 or more. Returns the same shape; -inf
+/// gives exactly 0, and nothing but -inf gives zeros. Throws IndexError for an axis outside the rank.
 template <class T>
 [[nodiscard]] Var<T> softmax(const Var<T>& x, index_t axis = -1) {
   const OpScope scope(Runtime::instance().profiler(), "softmax");
@@ -24,8 +24,8 @@ template <class T>
   });
 }
 
-/// log(softmax(x)) along an axis, the last by default, in nats, without overflow. x: rank 1 or more. Returns the same
-/// shape. Throws IndexError for an axis outside the rank.
+/// log(softmax(x)) along an axis, the last by default, in nats, without overflow. x: rank 1 or more. Returns
+/// the same shape. Throws IndexError for an axis outside the rank.
 template <class T>
 [[nodiscard]] Var<T> log_softmax(const Var<T>& x, index_t axis = -1) {
   const OpScope scope(Runtime::instance().profiler(), "log_softmax");
