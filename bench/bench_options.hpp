@@ -1,19 +1,19 @@
 #pragma once
 
-#include <benchmark/benchmark.h>
-#include <sys/resource.h>
-
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bench_tools.hpp"
 #include "eigenformer/eigenformer.hpp"
 
 namespace eigenformer::bench {
 
-/// The sizes that bench_training and bench_decoding share with bench/peers.
+/// The sizes that the programs share with bench/peers.
 struct ModelFlags {
   index_t d_model = 256;
   index_t layers = 3;
@@ -25,9 +25,12 @@ struct ModelFlags {
   void add_to(CLI::App& app) {
     app.add_option("--d_model", d_model, "model width")->capture_default_str();
     app.add_option("--layers", layers, "encoder layers, and as many decoder layers")->capture_default_str();
+    app.add_option("--vocab", vocab, "vocabulary size of either side")->check(minimum(5))->capture_default_str();
+    add_layer_to(app);
+  }
+  void add_layer_to(CLI::App& app) {
     app.add_option("--ff", ff, "feed-forward width")->capture_default_str();
     app.add_option("--heads", heads, "attention heads")->capture_default_str();
-    app.add_option("--vocab", vocab, "vocabulary size of either side")->capture_default_str();
     app.add_option("--threads", threads, "threads")->capture_default_str();
   }
 
@@ -42,20 +45,17 @@ struct ModelFlags {
             .dropout = dropout,
             .norm_first = norm_first};
   }
+  LayerOptions layer(double dropout) const {
+    return {.d_model = d_model, .num_heads = heads, .dim_feedforward = ff, .dropout = dropout};
+  }
+
+  static CLI::Range minimum(int least) { return CLI::Range(least, 1 << 30); }
 };
 
-/// Peak resident memory of this process, in MiB.
-inline double peak_mib() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024.0;
-}
-
-/// Random token ids above the special ones.
+/// Token ids above the special ones.
 inline std::vector<std::int32_t> random_tokens(RandomGenerator& rng, index_t n, index_t vocab) {
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
-  for (auto& id : ids) id = static_cast<std::int32_t>(4 + rng.uniform_int(vocab - 4));
-  return ids;
+  const auto ids = random_ids(n, vocab, rng);
+  return {ids.span().begin(), ids.span().end()};
 }
 
 /// Parses our own flags and hands the rest (--benchmark_...) to Google Benchmark. Returns an exit code, or -1 to go on.
@@ -69,18 +69,32 @@ inline int parse(CLI::App& app, int argc, char** argv) {
   return -1;
 }
 
-/// Prints what the profiler saw: time, share, rate and bytes of each op, forward and backward apart.
-inline void print_profile(const Profiler& profiler, double wall_seconds) {
-  std::printf("%-24s %-8s %8s %10s %7s %10s %10s\n", "op", "pass", "calls", "ms", "share", "GFLOP/s", "MB");
-  double covered = 0;
-  for (const OpProfile& p : profiler.report()) {
-    covered += p.seconds;
-    std::printf("%-24s %-8s %8lld %10.2f %6.1f%% %10.1f %10.1f\n", p.op.c_str(), p.backward ? "backward" : "forward",
-                static_cast<long long>(p.calls), p.seconds * 1e3, 100 * p.seconds / wall_seconds,
-                p.flops / p.seconds * 1e-9, p.bytes * 1e-6);
+/// Runs what was registered; errors of the library end the program with a message and exit code 1.
+template <class F>
+int run(const char* program, F&& register_all) {
+  try {
+    register_all();
+    benchmark::RunSpecifiedBenchmarks();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: error: %s\n", program, error.what());
+    return 1;
   }
-  std::printf("%-24s %-8s %8s %10.2f %6.1f%%\n", "(everything else)", "", "", (wall_seconds - covered) * 1e3,
-              100 * (wall_seconds - covered) / wall_seconds);
+  benchmark::Shutdown();
+  return 0;
+}
+
+/// Floating-point operations of all matrix products of one call of f.
+template <class F>
+double product_flops(F&& f) {
+  Profiler& profiler = Runtime::instance().profiler();
+  profiler.clear();
+  profiler.start();
+  f();
+  profiler.stop();
+  double flops = 0;
+  for (const OpProfile& p : profiler.report()) flops += p.flops;
+  profiler.clear();
+  return flops;
 }
 
 }  // namespace eigenformer::bench

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,22 +22,25 @@ namespace {
 struct DemoCommand {
   ef::index_t pairs = 30000;
   ef::index_t test_pairs = 1000;
-  ef::index_t epochs = 7;
+  ef::index_t epochs = 6;
   ef::index_t shown = 8;
   double max_seconds = 50;
-  double learning_rate = 3e-3;
-  ef::index_t d_model = 64;
-  ef::index_t heads = 4;
-  ef::index_t layers = 2;
-  ef::index_t ff = 256;
-  ef::index_t batch_tokens = 1500;
-  double dropout = 0;
-  double smoothing = 0;
   std::uint64_t seed = 1;
   int threads = 0;
-  std::string save;
+
+  void validate() const {
+    const auto at_least = [](const char* name, ef::index_t value, ef::index_t least) {
+      if (value >= least) return;
+      throw ef::ValueError("demo", std::string(name) + " is " + std::to_string(value) + ", must be at least " + std::to_string(least));
+    };
+    at_least("pairs", pairs, 1);
+    at_least("test_pairs", test_pairs, 1);
+    at_least("show", shown, 0);
+    if (!(max_seconds > 0)) throw ef::ValueError("demo", "max_seconds is " + std::to_string(max_seconds) + ", must be positive");
+  }
 };
 
+/// Shows training on the terminal.
 class DemoSink final : public ef::TrainingSink {
  public:
   explicit DemoSink(TerminalProgress& progress) : progress_(progress) {}
@@ -83,45 +87,66 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
   return draw_attention(mean, target_words, source_words);
 }
 
+/// Small enough to learn in half a minute, large enough to get the grammar right.
+ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
+  return {.source_vocab_size = tokenizers.source->vocabulary_size(),
+          .target_vocab_size = tokenizers.target->vocabulary_size(),
+          .d_model = 64,
+          .num_heads = 4,
+          .num_encoder_layers = 2,
+          .num_decoder_layers = 2,
+          .dim_feedforward = 256,
+          .dropout = 0,
+          .norm_first = true,
+          .tying = ef::Tying::target};
+}
+
+void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations, ef::index_t count) {
+  std::printf("\nSentences it has never seen:\n");
+  for (std::size_t i = 0; i < std::min(translations.size(), static_cast<std::size_t>(count)); ++i) {
+    std::printf("\n  English    %s\n  German     %s\n  reference  %s%s\n", corpus.source[i].c_str(), translations[i].c_str(),
+                corpus.target[i].c_str(), translations[i] == corpus.target[i] ? "" : "   <- differs");
+  }
+}
+
+/// The number of a sentence of seven words that was translated well, for a picture that fits a terminal; else 0.
+std::size_t good_example(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations) {
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    const std::string& source = corpus.source[i];
+    if (std::count(source.begin(), source.end(), ' ') == 6 && translations[i] == corpus.target[i]) return i;
+  }
+  return 0;
+}
+
 int demo(const DemoCommand& command) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  command.validate();
   if (command.threads != 0) ef::Runtime::instance().set_threads(command.threads);
 
   const GrammarCorpus corpus = make_grammar_corpus(command.pairs, command.test_pairs, command.seed);
-  const ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = "word", .vocabulary_size = 8000, .joint = false}, corpus.train);
+  const ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = "word", .joint = false}, corpus.train);
   const ef::EncodedCorpus training_set = ef::encode_corpus(corpus.train, *tokenizers.source, *tokenizers.target);
   ef::RandomGenerator rng(command.seed);
-  ef::Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
-                                       .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                       .d_model = command.d_model,
-                                       .num_heads = command.heads,
-                                       .num_encoder_layers = command.layers,
-                                       .num_decoder_layers = command.layers,
-                                       .dim_feedforward = command.ff,
-                                       .dropout = command.dropout,
-                                       .norm_first = true,
-                                       .tying = ef::Tying::target},
-                                      rng);
-  std::printf("Learning German from %lld English sentences and their translations, from nothing: %lld parameters, "
-              "%lld and %lld words, %d threads.\n",
+  ef::Seq2SeqTransformer<float> model(model_options(tokenizers), rng);
+  std::printf("Learning German from nothing but %lld English sentences and their translations:\n"
+              "a Transformer of %lld parameters, %lld English and %lld German words and marks, %d threads.\n",
               static_cast<long long>(training_set.size()), static_cast<long long>(ef::count_parameters(model)),
               static_cast<long long>(tokenizers.source->vocabulary_size()),
               static_cast<long long>(tokenizers.target->vocabulary_size()), ef::Runtime::instance().threads());
   std::fflush(stdout);
-
   {
     TerminalProgress progress(5);
     DemoSink sink(progress);
     ef::Trainer<float> trainer(model, training_set, nullptr,
                                {.epochs = command.epochs,
-                                .max_minutes = (command.max_seconds - seconds()) / 60,
-                                .batch_tokens = command.batch_tokens,
-                                .learning_rate = command.learning_rate,
+                                .max_minutes = std::max(0.001, command.max_seconds - seconds()) / 60,
+                                .batch_tokens = 800,
+                                .learning_rate = 5e-3,
                                 .warmup = 100,
                                 .schedule = ef::ScheduleKind::cosine,
-                                .label_smoothing = command.smoothing,
-                                .validate_every = 1 << 30,
+                                .label_smoothing = 0,
+                                .validate_every = 0,
                                 .seed = command.seed},
                                sink);
     trainer.run();
@@ -130,27 +155,15 @@ int demo(const DemoCommand& command) {
 
   const SentenceTranslator translator(model, tokenizers, 64, {.beam = 1, .max_length = 40});
   const std::vector<std::string> translations = translator(corpus.held_out.source);
-  std::printf("\nSentences it has never seen:\n");
-  const auto shown = static_cast<std::size_t>(std::min(command.shown, corpus.held_out.size()));
-  for (std::size_t i = 0; i < shown; ++i) {
-    const bool right = translations[i] == corpus.held_out.target[i];
-    std::printf("\n  English    %s\n  German     %s\n  reference  %s%s\n", corpus.held_out.source[i].c_str(), translations[i].c_str(),
-                corpus.held_out.target[i].c_str(), right ? "" : "   <- differs");
-  }
-
-  // A sentence that fits a terminal: six to eight words.
-  std::size_t pick = 0;
-  while (pick + 1 < translations.size() && !(std::count(corpus.held_out.source[pick].begin(), corpus.held_out.source[pick].end(), ' ') == 6 &&
-                                             translations[pick] == corpus.held_out.target[pick])) {
-    ++pick;
-  }
-  std::printf("\nWhere the decoder's last layer looks (rows: German, columns: English):\n\n%s",
-              attention_map(model, tokenizers, corpus.held_out.source[pick], translations[pick]).c_str());
+  show_translations(corpus.held_out, translations, command.shown);
+  const std::size_t example = good_example(corpus.held_out, translations);
+  std::printf("\nWhere the decoder looks (last layer, mean of its heads; rows: German, columns: English):\n\n%s",
+              attention_map(model, tokenizers, corpus.held_out.source[example], translations[example]).c_str());
 
   const ef::Accuracy exact = ef::exact_match(translations, corpus.held_out.target);
-  std::printf("\nOn %zu held-out sentences:\nexact match: %.1f %%\n%s\n", translations.size(), 100 * exact.rate(),
-              ef::corpus_bleu(translations, corpus.held_out.target).str().c_str());
-  std::printf("%s\n%.1f s in all, %.1f s until trained\n", ef::bleu_signature().c_str(), seconds(), trained);
+  std::printf("\nOn %zu sentences that it was not trained on:\nexact match: %.1f %%\n%s\n%s\n%.1f s in all, %.1f s of them to learn\n",
+              translations.size(), 100 * exact.rate(), ef::corpus_bleu(translations, corpus.held_out.target).str().c_str(),
+              ef::bleu_signature().c_str(), seconds(), trained);
   return 0;
 }
 
@@ -166,14 +179,6 @@ void add_demo(CLI::App& app, Run& run) {
   sub->add_option("--show", command->shown, "translations to show")->capture_default_str();
   sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")->capture_default_str();
-  sub->add_option("--learning-rate", command->learning_rate, "")->capture_default_str();
-  sub->add_option("--d-model", command->d_model, "")->capture_default_str();
-  sub->add_option("--heads", command->heads, "")->capture_default_str();
-  sub->add_option("--layers", command->layers, "")->capture_default_str();
-  sub->add_option("--ff", command->ff, "")->capture_default_str();
-  sub->add_option("--batch-tokens", command->batch_tokens, "")->capture_default_str();
-  sub->add_option("--dropout", command->dropout, "")->capture_default_str();
-  sub->add_option("--smoothing", command->smoothing, "")->capture_default_str();
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }
 

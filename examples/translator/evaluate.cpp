@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/data/corpus.hpp"
 #include "eigenformer/io/atomic_file.hpp"
@@ -23,23 +24,25 @@ struct EvaluateCommand : DecodingCommand {
 };
 
 /// exp of the mean loss of the references, for the pairs that have words on both sides; 0 when there is none.
-double reference_perplexity(const ef::TranslationModel<float>& loaded, const std::vector<std::string>& sources,
+double reference_perplexity(const DecodingModel& model, const std::vector<std::string>& sources,
                             const std::vector<std::string>& references) {
+  const ef::TokenizerPair& tokenizers = model.loaded.tokenizers;
   ef::EncodedCorpus corpus;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto s = loaded.tokenizers.source->encode(sources[i]);
-    const auto t = loaded.tokenizers.target->encode(references[i]);
+    const auto s = tokenizers.source->encode(sources[i]);
+    const auto t = tokenizers.target->encode(references[i]);
     if (s.empty() || t.empty()) continue;
     corpus.source.push_back(s);
     corpus.target.push_back(t);
   }
-  return corpus.size() == 0 ? 0 : std::exp(ef::corpus_loss(loaded.model, corpus));
+  return corpus.size() == 0 ? 0 : std::exp(ef::corpus_loss(model.loaded.model, corpus, 2048, model.ctx));
 }
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
-  const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description.model.max_length, command.decoding);
+  const DecodingModel model(command.folder);
+  const ef::TranslationModel<float>& loaded = model.loaded;
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description.model.max_length, command.decoding, model.ctx);
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {
@@ -63,7 +66,7 @@ int evaluate(const EvaluateCommand& command) {
   std::printf("chrF2 = %.2f\n%s\n", ef::corpus_chrf(translations, references), ef::chrf_signature().c_str());
   std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(), static_cast<long long>(exact.correct),
               static_cast<long long>(exact.total));
-  if (const double perplexity = reference_perplexity(loaded, sources, references); perplexity > 0) {
+  if (const double perplexity = reference_perplexity(model, sources, references); perplexity > 0) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
   std::fprintf(stderr, "%zu sentences in %.1f s, %.1f sentences/s, beam %lld\n", sources.size(), seconds,

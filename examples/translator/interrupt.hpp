@@ -47,7 +47,8 @@ class InterruptWatcher {
       if (sigtimedwait(&signals_, nullptr, &a_moment) < 0) continue;
       if (stop_.stop_requested()) _exit(interrupted_exit_code);
       stop_.request_stop();
-      std::fputs("\ninterrupted: finishing this update, then saving; once more ends at once\n", stderr);
+      if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // below the line of progress
+      std::fputs("interrupted: finishing this update, then saving; once more ends at once\n", stderr);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 
 #include "commands.hpp"
 #include "eigenformer/version.hpp"
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
     CLI::App app("Trains encoder-decoder Transformers on pairs of sentences and translates with them.", "translator");
     app.set_version_flag("--version", std::string("translator, eigenformer ") + eigenformer::version_string());
     app.require_subcommand(1);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.get_formatter()->column_width(36);
     app.footer("Exit code: 0 when all went well, 130 when training was interrupted and saved, 1 for every error.");
     translator::Run run;
@@ -33,6 +35,8 @@ int main(int argc, char** argv) {
     translator::add_translate(app, run);
     translator::add_evaluate(app, run);
     translator::add_inspect(app, run);
+    translator::add_quantize(app, run);
+    translator::add_compare(app, run);
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& request) {  // --help, --version

@@ -26,8 +26,9 @@ struct DecodingOptions {
 class SentenceTranslator {
  public:
   SentenceTranslator(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
-                     ef::index_t max_source_length, const DecodingOptions& options)
-      : model_(model), tokenizers_(tokenizers), max_source_length_(max_source_length) {
+                     ef::index_t max_source_length, const DecodingOptions& options,
+                     const ef::Context<float>& ctx = ef::Context<float>::inference())
+      : model_(model), tokenizers_(tokenizers), max_source_length_(max_source_length), ctx_(ctx) {
     search_.beam_size = options.beam;
     search_.max_length = options.max_length;
     search_.length_penalty = options.length_penalty;
@@ -57,8 +58,8 @@ class SentenceTranslator {
       sources.push_back(std::move(ids));
       places.push_back(i);
     }
-    const auto found = ef::generate(model_, ef::Context<float>::inference(),
-                                    std::span<const std::vector<std::int32_t>>(sources), search_, batching_);
+    const auto found =
+        ef::generate(model_, ctx_, std::span<const std::vector<std::int32_t>>(sources), search_, batching_);
     std::vector<std::string> translations(lines.size());
     for (std::size_t k = 0; k < found.size(); ++k) {
       translations[places[k]] = tokenizers_.target->decode(found[k].front().ids);
@@ -70,6 +71,7 @@ class SentenceTranslator {
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
   ef::index_t max_source_length_;
+  ef::Context<float> ctx_;
   ef::GenerationOptions search_;
   ef::BatchGenerationOptions batching_;
 };

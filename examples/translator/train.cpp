@@ -104,6 +104,11 @@ void check_folder(const TrainCommand& command) {
     if (!ef::is_model_folder(command.folder)) {
       throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
     }
+    const ef::WeightFormat weights = ef::read_model_description(command.folder).weights;
+    if (weights != ef::WeightFormat::float32) {
+      throw ef::IoError("train", "'" + command.folder + "' has " + ef::weight_format_name(weights) +
+                                     " weights, which cannot be trained; go on with the model it was made of");
+    }
     if (!fs::exists(state_file(command.folder))) {
       throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" + state_file(command.folder).string() +
                                      "' does not exist");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/io/atomic_file.hpp"
 #include "line_reader.hpp"
@@ -63,9 +64,10 @@ class Output {
 
 int translate(const TranslateCommand& command) {
   command.set_threads();
-  const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
+  const DecodingModel model(command.folder);
+  const ef::TranslationModel<float>& loaded = model.loaded;
   const ef::index_t max_source = loaded.description.model.max_length;
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, max_source, command.decoding);
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, max_source, command.decoding, model.ctx);
   LineReader reader(command.input);
   Output output(command.output);
   const auto most = static_cast<std::size_t>(command.decoding.batch_size) * 32;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Everything that needs nothing but Eigen. Beside it: io.hpp (nlohmann-json) for files, train/trainer.hpp for whole
-/// trainings, data/subword_tokenizer.hpp (SentencePiece).
+/// trainings, text.hpp (SentencePiece) for subwords.
 #include "eigenformer/autograd/grad_check.hpp"
 #include "eigenformer/autograd/ops.hpp"
 #include "eigenformer/core/eigen_interop.hpp"

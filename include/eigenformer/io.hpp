@@ -6,4 +6,5 @@
 #include "eigenformer/io/checkpoint.hpp"
 #include "eigenformer/io/folder_transaction.hpp"
 #include "eigenformer/io/mapped_file.hpp"
+#include "eigenformer/io/quantized_model.hpp"
 #include "eigenformer/io/safetensors.hpp"

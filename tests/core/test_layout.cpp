@@ -8,8 +8,8 @@
 #include "test_tools.hpp"
 
 namespace ef = eigenformer;
-using eigenformer::testing::message_of;
 using ef::SequenceLayout;
+using eigenformer::testing::message_of;
 
 TEST_CASE("layout: padded sequences take max_length rows each") {
   const auto layout = SequenceLayout::padded({3, 0, 5}, 7);
@@ -62,7 +62,8 @@ TEST_CASE("layout: row keys name each row by its sequence's number and its posit
   CHECK(*packed.row_keys() == expected);
   CHECK(packed.row_keys() == packed.row_keys());
 
-  const auto later = SequenceLayout::padded({1, 2}, 2).with_sequence_numbers({40, 7}).with_first_position({5, 9});
+  const auto later =
+      SequenceLayout::padded({1, 2}, 2).with_sequence_numbers({40, 7}).with_first_position({5, 9});
   const std::vector<ef::RowKey> shifted{{40, 5}, {40, 6}, {7, 9}, {7, 10}};
   CHECK(*later.row_keys() == shifted);
   CHECK(later.sequence_number(1) == 7);
@@ -83,19 +84,24 @@ TEST_CASE("layout: equality compares what rows mean") {
 }
 
 TEST_CASE("layout: bad lengths are refused by name") {
-  CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::padded({3, 8}, 7); }) ==
-        "[layout] length of sequence 1 is 8, exceeds the maximum length 7");
-  CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::packed({3, 4, -1}); }) ==
-        "[layout] length of sequence 2 is -1, must not be negative");
+  CHECK(message_of<ef::ValueError>([] {
+          (void)SequenceLayout::padded({3, 8}, 7);
+        }) == "[layout] length of sequence 1 is 8, exceeds the maximum length 7");
+  CHECK(message_of<ef::ValueError>([] {
+          (void)SequenceLayout::packed({3, 4, -1});
+        }) == "[layout] length of sequence 2 is -1, must not be negative");
   CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::cached({9}, 8); }) ==
         "[layout] length of sequence 0 is 9, exceeds the capacity 8");
-  CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::padded(-2, 8); }) == "[layout] batch is -2, must not be negative");
-  CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::padded(2, -8); }) == "[layout] maximum length is -8, must not be negative");
+  CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::padded(-2, 8); }) ==
+        "[layout] batch is -2, must not be negative");
+  CHECK(message_of<ef::ValueError>([] { (void)SequenceLayout::padded(2, -8); }) ==
+        "[layout] maximum length is -8, must not be negative");
   const auto layout = SequenceLayout::packed({3, 4});
   CHECK(message_of<ef::ValueError>([&] { (void)layout.with_sequence_numbers({1}); }) ==
         "[layout] 1 sequence numbers given, there must be one for each of the 2 sequences");
-  CHECK(message_of<ef::ValueError>([&] { (void)layout.with_first_position({0, -3}); }) ==
-        "[layout] first position of sequence 1 is -3, must not be negative");
+  CHECK(message_of<ef::ValueError>([&] {
+          (void)layout.with_first_position({0, -3});
+        }) == "[layout] first position of sequence 1 is -3, must not be negative");
   CHECK_THROWS_AS(layout.length(2), ef::IndexError);
   CHECK_THROWS_AS(layout.offset(-1), ef::IndexError);
 }

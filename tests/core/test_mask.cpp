@@ -8,10 +8,10 @@
 #include "test_tools.hpp"
 
 namespace ef = eigenformer;
-using eigenformer::testing::message_of;
 using ef::AttentionMask;
 using ef::Shape;
 using ef::Tensor;
+using eigenformer::testing::message_of;
 
 namespace {
 
@@ -71,7 +71,8 @@ TEST_CASE("mask: ranks 2, 3 and 4 count from the last dimension") {
 
 TEST_CASE("mask: additive masks add up and forbid by -infinity") {
   const auto bias = Tensor<float>::from(Shape{1, 3}, {0.5F, forbidden, -2.0F});
-  const auto mask = AttentionMask::additive(bias) & AttentionMask::additive(Tensor<float>::full(Shape{1, 3}, 1.0F));
+  const auto mask =
+      AttentionMask::additive(bias) & AttentionMask::additive(Tensor<float>::full(Shape{1, 3}, 1.0F));
   const auto sum = mask.to_additive(1, 1, 1, 3);
   CHECK(sum.at({0, 0, 0, 0}) == 1.5F);
   CHECK(sum.at({0, 0, 0, 1}) == forbidden);
@@ -95,16 +96,22 @@ TEST_CASE("mask: shapes that do not fit are refused with what would fit") {
   const auto mask = AttentionMask::block(Tensor<bool>::zeros(Shape{4, 5}));
   CHECK_NOTHROW(mask.check(2, 3, 4, 2, 5));
   CHECK(message_of<ef::ShapeError>([&] { mask.check(2, 3, 5, 2, 7); }) ==
-        "[attention] mask of shape (4, 5) must be (5, 7), (2, 5, 7) or (2 or 1, 3 or 1, 5 or 1, 7) for (batch, heads, "
+        "[attention] mask of shape (4, 5) must be (5, 7), (2, 5, 7) or (2 or 1, 3 or 1, 5 or 1, 7) for "
+        "(batch, heads, "
         "queries, keys)");
-  CHECK(message_of<ef::ShapeError>([&] { AttentionMask::key_padding(Tensor<bool>::zeros(Shape{3, 7})).check(2, 3, 5, 2, 7); }) ==
-        "[attention] key padding of shape (3, 7) must be (2, 7) (batch, keys)");
-  CHECK(message_of<ef::ShapeError>([&] { (void)AttentionMask::key_padding(Tensor<bool>::zeros(Shape{7})); }) ==
-        "[attention_mask] key padding of shape (7,) must have the shape (batch, keys)");
+  CHECK(message_of<ef::ShapeError>([&] {
+          AttentionMask::key_padding(Tensor<bool>::zeros(Shape{3, 7})).check(2, 3, 5, 2, 7);
+        }) == "[attention] key padding of shape (3, 7) must be (2, 7) (batch, keys)");
+  CHECK(message_of<ef::ShapeError>([&] {
+          (void)AttentionMask::key_padding(Tensor<bool>::zeros(Shape{7}));
+        }) == "[attention_mask] key padding of shape (7,) must have the shape (batch, keys)");
   CHECK(message_of<ef::ShapeError>([&] { (void)AttentionMask::allow(Tensor<bool>::zeros(Shape{7})); }) ==
-        "[attention_mask] mask of shape (7,) must be (queries, keys), (batch, queries, keys) or (batch or 1, heads or 1, "
+        "[attention_mask] mask of shape (7,) must be (queries, keys), (batch, queries, keys) or (batch or 1, "
+        "heads or 1, "
         "queries or 1, keys)");
   CHECK_NOTHROW(AttentionMask::allow(Tensor<bool>::zeros(Shape{1, 1, 1, 7})).check(2, 3, 5, 2, 7));
-  CHECK_THROWS_AS(AttentionMask::allow(Tensor<bool>::zeros(Shape{1, 5, 7})).check(2, 3, 5, 2, 7), ef::ShapeError);
-  CHECK_THROWS_AS(AttentionMask::key_padding(Tensor<bool>::zeros(Shape{1, 7})).check(2, 3, 5, 2, 7), ef::ShapeError);
+  CHECK_THROWS_AS(AttentionMask::allow(Tensor<bool>::zeros(Shape{1, 5, 7})).check(2, 3, 5, 2, 7),
+                  ef::ShapeError);
+  CHECK_THROWS_AS(AttentionMask::key_padding(Tensor<bool>::zeros(Shape{1, 7})).check(2, 3, 5, 2, 7),
+                  ef::ShapeError);
 }

@@ -13,7 +13,8 @@
 
 namespace eigenformer::testing {
 
-/// One problem: sizes, layouts, and what is added to a score (the mask once more, as a formula: -inf forbids).
+/// One problem: sizes, layouts, and what is added to a score (the mask once more, as a formula: -inf
+/// forbids).
 struct AttentionCase {
   index_t heads = 3;
   index_t head_dim = 12;
@@ -27,7 +28,9 @@ struct AttentionCase {
   double rate = 0;
   DropoutKey key{11, 5, 3};
 
-  index_t keys_of(index_t b) const { return key_sequence.empty() ? b : key_sequence[static_cast<std::size_t>(b)]; }
+  index_t keys_of(index_t b) const {
+    return key_sequence.empty() ? b : key_sequence[static_cast<std::size_t>(b)];
+  }
   index_t q_stride() const { return heads * head_dim + 3; }
   index_t k_stride() const { return heads * head_dim + 5; }
   index_t v_stride() const { return heads * value_dim + 2; }
@@ -110,8 +113,8 @@ AttentionResult<T> run_kernel(const AttentionCase& c, const AttentionNumbers<T>&
   const auto p = problem_of(c, n);
   kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
   kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
-  kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(), r.log_sum_exp.data(),
-                              gradients_of(c, r));
+  kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
+                              r.log_sum_exp.data(), gradients_of(c, r));
   return r;
 }
 
@@ -120,8 +123,8 @@ inline double multiplier_of(const AttentionCase& c, index_t b, index_t kb, index
   if (c.rate == 0) return 1;
   const auto query = static_cast<std::uint32_t>(c.queries.position(b) + i);
   const auto key = static_cast<std::uint32_t>(c.keys.position(kb) + j);
-  const auto words = Philox4x32::generate({c.queries.sequence_number(b), static_cast<std::uint32_t>(h), query / 4, key},
-                                          c.key.philox_key());
+  const auto words = Philox4x32::generate(
+      {c.queries.sequence_number(b), static_cast<std::uint32_t>(h), query / 4, key}, c.key.philox_key());
   return words[query % 4] >= static_cast<std::uint32_t>(c.rate * 4294967296.0 + 0.5) ? 1 / (1 - c.rate) : 0;
 }
 
@@ -129,7 +132,9 @@ inline double multiplier_of(const AttentionCase& c, index_t b, index_t kb, index
 template <class T>
 AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNumbers<T>& n) {
   AttentionResult<double> r(c);
-  const auto at = [](const std::vector<T>& x, index_t i) { return static_cast<double>(x[static_cast<std::size_t>(i)]); };
+  const auto at = [](const std::vector<T>& x, index_t i) {
+    return static_cast<double>(x[static_cast<std::size_t>(i)]);
+  };
   const auto scale = static_cast<double>(static_cast<T>(c.scale));
   constexpr double lowest = -std::numeric_limits<double>::infinity();
   std::fill(r.log_sum_exp.begin(), r.log_sum_exp.end(), lowest);
@@ -156,8 +161,8 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
         for (index_t j = 0; j < length; ++j) {
           const auto sj = static_cast<std::size_t>(j);
           p[sj] = std::exp(s[sj] - maximum) / sum;
-          r.weights[static_cast<std::size_t>(((b * c.heads + h) * c.queries.max_length() + i) * c.keys.max_length() + j)] =
-              p[sj];
+          r.weights[static_cast<std::size_t>(
+              ((b * c.heads + h) * c.queries.max_length() + i) * c.keys.max_length() + j)] = p[sj];
           if (p[sj] == 0) continue;
           const double z = multiplier_of(c, b, kb, h, i, j);
           for (index_t e = 0; e < c.value_dim; ++e) {
@@ -182,7 +187,8 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
   return r;
 }
 
-/// The largest |a - b| / max(1, |b|) over two vectors; NaN counts as infinite, and so do infinities that differ.
+/// The largest |a - b| / max(1, |b|) over two vectors; NaN counts as infinite, and so do infinities that
+/// differ.
 template <class T>
 double largest_error(const std::vector<T>& a, const std::vector<double>& b) {
   double worst = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
@@ -203,9 +209,10 @@ double kernel_error(const AttentionCase& c, std::uint64_t seed = 1) {
   const auto got = run_kernel(c, n);
   const auto expected = run_reference(c, n);
   double worst = 0;
-  for (const double e : {largest_error(got.out, expected.out), largest_error(got.log_sum_exp, expected.log_sum_exp),
-                         largest_error(got.weights, expected.weights), largest_error(got.dq, expected.dq),
-                         largest_error(got.dk, expected.dk), largest_error(got.dv, expected.dv)}) {
+  for (const double e :
+       {largest_error(got.out, expected.out), largest_error(got.log_sum_exp, expected.log_sum_exp),
+        largest_error(got.weights, expected.weights), largest_error(got.dq, expected.dq),
+        largest_error(got.dk, expected.dk), largest_error(got.dv, expected.dv)}) {
     worst = std::max(worst, e);
   }
   return worst;

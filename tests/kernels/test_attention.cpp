@@ -105,7 +105,9 @@ TEST_CASE("attention: causal") {
     c.bias = [](index_t, index_t, index_t, index_t i, index_t j) { return j <= i ? 0 : lowest; };
     check_case(c);
     c.queries = c.queries.with_first_position({1, 3});
-    c.bias = [](index_t b, index_t, index_t, index_t i, index_t j) { return j <= i + (b == 0 ? 1 : 3) ? 0 : lowest; };
+    c.bias = [](index_t b, index_t, index_t, index_t i, index_t j) {
+      return j <= i + (b == 0 ? 1 : 3) ? 0 : lowest;
+    };
     check_case(c);
     c.keys = c.keys.with_first_position(2);
     c.bias = [](index_t b, index_t, index_t, index_t i, index_t j) {
@@ -139,7 +141,8 @@ TEST_CASE("attention: windows, inside a tile and over many") {
 
 TEST_CASE("attention: boolean masks of every rank") {
   for (const bool packed : {false, true}) {
-    for (const Shape& shape : {Shape{5, 7}, Shape{2, 5, 7}, Shape{2, 3, 5, 7}, Shape{1, 3, 1, 7}, Shape{2, 1, 5, 7}}) {
+    for (const Shape& shape :
+         {Shape{5, 7}, Shape{2, 5, 7}, Shape{2, 3, 5, 7}, Shape{1, 3, 1, 7}, Shape{2, 1, 5, 7}}) {
       CAPTURE(shape.str());
       AttentionCase c = small_case(packed);
       const Tensor<bool> flags = random_flags(shape, 0.5, 8);
@@ -149,10 +152,14 @@ TEST_CASE("attention: boolean masks of every rank") {
         return flags.at({shape[0] == 1 ? 0 : b, shape[1] == 1 ? 0 : h, shape[2] == 1 ? 0 : i, j});
       };
       c.mask = AttentionMask::allow(flags);
-      c.bias = [=](index_t b, index_t, index_t h, index_t i, index_t j) { return flag(b, h, i, j) ? 0 : lowest; };
+      c.bias = [=](index_t b, index_t, index_t h, index_t i, index_t j) {
+        return flag(b, h, i, j) ? 0 : lowest;
+      };
       check_case(c);
       c.mask = AttentionMask::block(flags);
-      c.bias = [=](index_t b, index_t, index_t h, index_t i, index_t j) { return flag(b, h, i, j) ? lowest : 0; };
+      c.bias = [=](index_t b, index_t, index_t h, index_t i, index_t j) {
+        return flag(b, h, i, j) ? lowest : 0;
+      };
       check_case(c);
     }
   }
@@ -255,11 +262,13 @@ TEST_CASE("attention: gradients are added to beta times what was there, each whe
                                     plain.log_sum_exp.data(), g);
   };
   backward(gradients_of(c, r, 0.5));
-  const auto expect = [](std::vector<double> x, index_t rows, index_t stride, index_t columns, const SequenceLayout& l) {
+  const auto expect = [](std::vector<double> x, index_t rows, index_t stride, index_t columns,
+                         const SequenceLayout& l) {
     // Elements between the rows, and with beta other than 0 the rows of padding, are not touched.
     for (index_t row = 0; row < rows; ++row) {
       bool padding = true;
-      for (index_t b = 0; b < l.batch(); ++b) padding &= row < l.offset(b) || row >= l.offset(b) + l.length(b);
+      for (index_t b = 0; b < l.batch(); ++b)
+        padding &= row < l.offset(b) || row >= l.offset(b) + l.length(b);
       for (index_t col = 0; col < stride; ++col) {
         double& value = x[static_cast<std::size_t>(row * stride + col)];
         value = col < columns && !padding ? value + 1.0 : 2.0;
@@ -267,9 +276,12 @@ TEST_CASE("attention: gradients are added to beta times what was there, each whe
     }
     return x;
   };
-  CHECK(largest_error(r.dq, expect(plain.dq, c.queries.rows(), c.q_stride(), c.heads * c.head_dim, c.queries)) < 1e-14);
-  CHECK(largest_error(r.dk, expect(plain.dk, c.keys.rows(), c.k_stride(), c.heads * c.head_dim, c.keys)) < 1e-14);
-  CHECK(largest_error(r.dv, expect(plain.dv, c.keys.rows(), c.v_stride(), c.heads * c.value_dim, c.keys)) < 1e-14);
+  CHECK(largest_error(
+            r.dq, expect(plain.dq, c.queries.rows(), c.q_stride(), c.heads * c.head_dim, c.queries)) < 1e-14);
+  CHECK(largest_error(r.dk, expect(plain.dk, c.keys.rows(), c.k_stride(), c.heads * c.head_dim, c.keys)) <
+        1e-14);
+  CHECK(largest_error(r.dv, expect(plain.dv, c.keys.rows(), c.v_stride(), c.heads * c.value_dim, c.keys)) <
+        1e-14);
 
   AttentionResult<double> single(c);
   auto g = gradients_of(c, single);
@@ -324,7 +336,8 @@ TEST_CASE("attention: finite differences of the output and of the weights") {
   const double step = 1e-5;
   const auto check = [&](std::vector<double>& x, const std::vector<double>& gradient, bool weights) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const double numeric = (loss(x[i], x[i] + step, weights) - loss(x[i], x[i] - step, weights)) / (2 * step);
+      const double numeric =
+          (loss(x[i], x[i] + step, weights) - loss(x[i], x[i] - step, weights)) / (2 * step);
       CHECK(std::abs(numeric - gradient[i]) < 1e-8);
     }
   };
@@ -342,24 +355,30 @@ TEST_CASE("attention: impossible problems are refused") {
   const auto message = [&](auto&& change) {
     auto p = problem_of(c, n);
     change(p);
-    return message_of<ef::ValueError>([&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); });
+    return message_of<ef::ValueError>(
+        [&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); });
   };
   using P = ef::kernels::AttentionProblem<float>;
   CHECK(message([](P& p) { p.heads = 0; }) == "[attention] heads is 0, must be at least 1");
   CHECK(message([](P& p) { p.head_dim = -2; }) == "[attention] head_dim is -2, must be at least 1");
   CHECK(message([](P& p) { p.value_dim = 0; }) == "[attention] value_dim is 0, must be at least 1");
-  CHECK(message([](P& p) { p.queries = nullptr; }) == "[attention] the layouts of queries and keys must be given");
+  CHECK(message([](P& p) { p.queries = nullptr; }) ==
+        "[attention] the layouts of queries and keys must be given");
   CHECK(contains(message([](P& p) { p.dropout_rate = 1; }), "must be in [0, 1)"));
   const SequenceLayout one = SequenceLayout::packed({7});
   CHECK(message([&](P& p) { p.keys = &one; }) ==
-        "[attention] queries are 2 sequences and keys are 1, these must be equal unless key_sequence says which belong "
+        "[attention] queries are 2 sequences and keys are 1, these must be equal unless key_sequence says "
+        "which belong "
         "together");
   const std::int32_t wrong[] = {0, 2};
-  CHECK(message([&](P& p) { p.key_sequence = wrong; }) == "[attention] key_sequence[1] is 2, there are 2 sequences of keys");
+  CHECK(message([&](P& p) { p.key_sequence = wrong; }) ==
+        "[attention] key_sequence[1] is 2, there are 2 sequences of keys");
   const AttentionMask mask = AttentionMask::block(Tensor<bool>::zeros(Shape{4, 7}));
   auto p = problem_of(c, n);
   p.mask = &mask;
-  CHECK(message_of<ef::ShapeError>([&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); }) ==
-        "[attention] mask of shape (4, 7) must be (5, 7), (2, 5, 7) or (2 or 1, 3 or 1, 5 or 1, 7) for (batch, heads, "
+  CHECK(message_of<ef::ShapeError>(
+            [&] { ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), {}); }) ==
+        "[attention] mask of shape (4, 7) must be (5, 7), (2, 5, 7) or (2 or 1, 3 or 1, 5 or 1, 7) for "
+        "(batch, heads, "
         "queries, keys)");
 }

@@ -29,8 +29,9 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 
 template <class T>
 bool same_bits(const AttentionResult<T>& a, const AttentionResult<T>& b) {
-  return same_bits(a.out, b.out) && same_bits(a.log_sum_exp, b.log_sum_exp) && same_bits(a.weights, b.weights) &&
-         same_bits(a.dq, b.dq) && same_bits(a.dk, b.dk) && same_bits(a.dv, b.dv);
+  return same_bits(a.out, b.out) && same_bits(a.log_sum_exp, b.log_sum_exp) &&
+         same_bits(a.weights, b.weights) && same_bits(a.dq, b.dq) && same_bits(a.dk, b.dk) &&
+         same_bits(a.dv, b.dv);
 }
 
 template <class T>
@@ -70,27 +71,31 @@ AttentionCase batch_case(bool packed) {
 
 /// The numbers of another layout of the same sequences: rows are copied, padding is NaN.
 template <class T>
-std::vector<T> moved(const std::vector<T>& x, index_t stride, const SequenceLayout& from, const SequenceLayout& to) {
+std::vector<T> moved(const std::vector<T>& x, index_t stride, const SequenceLayout& from,
+                     const SequenceLayout& to) {
   std::vector<T> y(static_cast<std::size_t>(to.rows() * stride), std::numeric_limits<T>::quiet_NaN());
   for (index_t b = 0; b < from.batch(); ++b) {
-    std::copy_n(x.begin() + from.offset(b) * stride, from.length(b) * stride, y.begin() + to.offset(b) * stride);
+    std::copy_n(x.begin() + from.offset(b) * stride, from.length(b) * stride,
+                y.begin() + to.offset(b) * stride);
   }
   return y;
 }
 
 template <class T>
 AttentionNumbers<T> moved(const AttentionNumbers<T>& n, const AttentionCase& from, const AttentionCase& to) {
-  return {moved(n.q, from.q_stride(), from.queries, to.queries), moved(n.k, from.k_stride(), from.keys, to.keys),
-          moved(n.v, from.v_stride(), from.keys, to.keys), moved(n.dout, from.out_stride(), from.queries, to.queries)};
+  return {moved(n.q, from.q_stride(), from.queries, to.queries),
+          moved(n.k, from.k_stride(), from.keys, to.keys), moved(n.v, from.v_stride(), from.keys, to.keys),
+          moved(n.dout, from.out_stride(), from.queries, to.queries)};
 }
 
 /// Whether sequence b of one result is, bit by bit, sequence b2 of another.
 template <class T>
-bool same_sequence(const AttentionResult<T>& x, const AttentionCase& c, index_t b, const AttentionResult<T>& y,
-                   const AttentionCase& c2, index_t b2) {
-  const auto equal = [](const std::vector<T>& u, const std::vector<T>& w, index_t stride, const SequenceLayout& l,
-                        index_t s, const SequenceLayout& l2, index_t s2) {
-    return same_bits(rows_of(u, stride, l.offset(s), l.length(s)), rows_of(w, stride, l2.offset(s2), l2.length(s2)));
+bool same_sequence(const AttentionResult<T>& x, const AttentionCase& c, index_t b,
+                   const AttentionResult<T>& y, const AttentionCase& c2, index_t b2) {
+  const auto equal = [](const std::vector<T>& u, const std::vector<T>& w, index_t stride,
+                        const SequenceLayout& l, index_t s, const SequenceLayout& l2, index_t s2) {
+    return same_bits(rows_of(u, stride, l.offset(s), l.length(s)),
+                     rows_of(w, stride, l2.offset(s2), l2.length(s2)));
   };
   return equal(x.out, y.out, c.out_stride(), c.queries, b, c2.queries, b2) &&
          equal(x.dq, y.dq, c.q_stride(), c.queries, b, c2.queries, b2) &&
@@ -142,8 +147,8 @@ TEST_CASE("attention: rows of padding become zero, in results and in gradients")
   const auto p = problem_of(c, n);
   ef::kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
   ef::kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
-  ef::kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(), r.log_sum_exp.data(),
-                                  gradients_of(c, r));
+  ef::kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
+                                  r.log_sum_exp.data(), gradients_of(c, r));
   const auto zero_row = [](const std::vector<float>& x, index_t stride, index_t row, index_t columns) {
     return all_zero({x.begin() + row * stride, x.begin() + row * stride + columns});
   };
@@ -221,7 +226,8 @@ TEST_CASE("attention: decoding with a cache gives the same bits as the whole seq
         own.q.insert(own.q.end(), second.begin(), second.end());
         own.dout.resize(static_cast<std::size_t>(2 * chunk * whole.out_stride()));
         AttentionResult<float> r(step);
-        ef::kernels::attention_forward(problem_of(step, own), r.out.data(), step.out_stride(), r.log_sum_exp.data());
+        ef::kernels::attention_forward(problem_of(step, own), r.out.data(), step.out_stride(),
+                                       r.log_sum_exp.data());
         for (index_t b = 0; b < 2; ++b) {
           CHECK(same_bits(rows_of(r.out, step.out_stride(), b * chunk, chunk),
                           rows_of(expected.out, whole.out_stride(), whole.queries.offset(b) + first, chunk)));
@@ -245,14 +251,16 @@ TEST_CASE("attention: what a masked key holds changes nothing, bit by bit") {
     bias.at({at.first, 0, 0, at.second}) = -std::numeric_limits<float>::infinity();
   }
   const AttentionMask masks[] = {AttentionMask::key_padding(padding), AttentionMask::allow(kept),
-                                 AttentionMask::additive(bias), AttentionMask::key_padding(padding) & AttentionMask::causal()};
+                                 AttentionMask::additive(bias),
+                                 AttentionMask::key_padding(padding) & AttentionMask::causal()};
   on_every_isa([&] {
     for (const AttentionMask& mask : masks) {
       c.mask = mask;
       const auto n = random_numbers<float>(c);
       const auto expected = run_kernel(c, n);
-      for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                                 -std::numeric_limits<float>::infinity(), 1e30F}) {
+      for (const float poison :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+            -std::numeric_limits<float>::infinity(), 1e30F}) {
         CAPTURE(poison);
         auto poisoned = n;
         for (const index_t row : {index_t{3}, index_t{66}, 69 + index_t{68}}) {
@@ -308,7 +316,8 @@ TEST_CASE("attention: a query with nothing to attend to gives zeros and zero gra
     // What such a query holds, and the gradient it receives, do not matter either.
     auto poisoned = n;
     std::fill_n(poisoned.q.begin() + 2 * c.q_stride(), c.q_stride(), std::numeric_limits<float>::quiet_NaN());
-    std::fill_n(poisoned.dout.begin() + 2 * c.out_stride(), c.out_stride(), std::numeric_limits<float>::infinity());
+    std::fill_n(poisoned.dout.begin() + 2 * c.out_stride(), c.out_stride(),
+                std::numeric_limits<float>::infinity());
     CHECK(same_bits(run_kernel(c, poisoned), expected));
   });
 }
@@ -360,9 +369,11 @@ TEST_CASE("attention: dropout keeps the mean, and its mask depends on the sequen
   AttentionCase numbered = c;
   numbered.queries = c.queries.with_sequence_numbers({1, 0});
   const auto swapped = run_kernel(numbered, n);
-  CHECK(same_bits(rows_of(swapped.out, c.out_stride(), 0, 100), rows_of(first.out, c.out_stride(), 100, 100)));
+  CHECK(
+      same_bits(rows_of(swapped.out, c.out_stride(), 0, 100), rows_of(first.out, c.out_stride(), 100, 100)));
   CHECK(!same_bits(swapped.out, first.out));
-  for (const ef::DropoutKey key : {ef::DropoutKey{12, 5, 3}, ef::DropoutKey{11, 6, 3}, ef::DropoutKey{11, 5, 4}}) {
+  for (const ef::DropoutKey key :
+       {ef::DropoutKey{12, 5, 3}, ef::DropoutKey{11, 6, 3}, ef::DropoutKey{11, 5, 4}}) {
     AttentionCase other = c;
     other.key = key;
     CHECK(!same_bits(run_kernel(other, n).out, first.out));

@@ -26,6 +26,12 @@ struct Pair {
   }
 };
 
+struct Holder {
+  using value_type = float;
+  OptionalModule<LayerNorm<float>> norm;
+  static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
+};
+
 Encoder<float> small_encoder(std::uint64_t seed = 1) {
   RandomGenerator rng(seed);
   return Encoder<float>({.num_layers = 2, .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F}},
@@ -116,6 +122,24 @@ TEST_CASE("freezing stops a parameter's gradient and no other's") {
         values(all.of(model.layers[0].feed_forward.linear1.weight)));
   CHECK(values(some.of(model.layers[0].self_attn.in_proj_bias)) ==
         values(all.of(model.layers[0].self_attn.in_proj_bias)));
+}
+
+TEST_CASE("an optional module is listed under its own name, copied deep and assigned by value") {
+  OptionalModule<LayerNorm<float>> absent, present = LayerNorm<float>({.size = 5});
+  CHECK(!absent);
+  CHECK(names_of(Holder{absent}).empty());
+  CHECK(names_of(Holder{present}) == std::vector<std::string>{"norm.weight (5,)", "norm.bias (5,)"});
+  auto copy = present;
+  CHECK(copy->weight.id() != present->weight.id());
+  const auto id = copy->weight.id();
+  present->weight.value().fill(3);
+  copy = present;
+  CHECK(copy->weight.id() == id);
+  CHECK(copy->weight.value().at({2}) == 3);
+  absent.emplace(LayerNormOptions{.size = 4});
+  CHECK(absent.has_value());
+  absent.reset();
+  CHECK(!absent.has_value());
 }
 
 TEST_CASE("a seed fixes a model") {

@@ -114,6 +114,23 @@ TEST_CASE("the whole model's gradients are right, for each tying, kind of positi
   }
 }
 
+TEST_CASE("the gradients are right for the numbers that dropout kept") {
+  const TokenBatch batch;
+  for (const auto activation : {Activation::relu, Activation::gelu}) {
+    auto options = small_seq2seq(activation == Activation::gelu);
+    options.activation = activation;
+    options.dropout = 0.3;
+    auto model = make_seq2seq<double>(options);
+    const auto result = grad_check(
+        [&](Tape<double>& tape, const auto&) {
+          return model.loss(Context<double>::training(tape, DropoutKey{3, 1, 0}), batch.source,
+                            batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
+        },
+        {}, parameters(model));
+    CHECK_MESSAGE(result.ok, result.str());
+  }
+}
+
 TEST_CASE("names are PyTorch's") {
   auto options = small_seq2seq();
   options.num_encoder_layers = options.num_decoder_layers = 1;

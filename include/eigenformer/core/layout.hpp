@@ -17,8 +17,9 @@ namespace eigenformer {
 
 /// Says which rows of a (rows, D) matrix are which sequence. A copy is cheap and shares.
 ///
-/// *Padded* gives every sequence the same number of rows, the (B, L, D) that people know; *packed* puts the sequences
-/// one after the other without padding, (N, D); *cached* is a padded layout of sequences that still grow.
+/// *Padded* gives every sequence the same number of rows, the (B, L, D) that people know; *packed* puts the
+/// sequences one after the other without padding, (N, D); *cached* is a padded layout of sequences that still
+/// grow.
 class SequenceLayout {
  public:
   /// No sequences.
@@ -58,8 +59,9 @@ class SequenceLayout {
     return packed(std::span<const index_t>(lengths.begin(), lengths.size()));
   }
 
-  /// Sequences of the given lengths in a block of `capacity` rows each, as keys and values are cached while decoding:
-  /// rows as in a padded layout, but max_length() is the longest sequence. Throws ValueError as padded() does.
+  /// Sequences of the given lengths in a block of `capacity` rows each, as keys and values are cached while
+  /// decoding: rows as in a padded layout, but max_length() is the longest sequence. Throws ValueError as
+  /// padded() does.
   static SequenceLayout cached(std::span<const index_t> lengths, index_t capacity) {
     const index_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
     return strided("capacity", lengths, capacity, longest);
@@ -68,8 +70,8 @@ class SequenceLayout {
     return cached(std::span<const index_t>(lengths.begin(), lengths.size()), capacity);
   }
 
-  /// The same rows, where sequence b has number numbers[b] in the whole epoch (dropout's random numbers depend on it
-  /// and not on the batch). Throws ValueError unless there is one number for each sequence.
+  /// The same rows, where sequence b has number numbers[b] in the whole epoch (dropout's random numbers
+  /// depend on it and not on the batch). Throws ValueError unless there is one number for each sequence.
   [[nodiscard]] SequenceLayout with_sequence_numbers(std::vector<std::uint32_t> numbers) const {
     Fields f = fields();
     check_count("sequence numbers", numbers.size());
@@ -77,8 +79,8 @@ class SequenceLayout {
     return SequenceLayout(std::move(f));
   }
 
-  /// The same rows, where the first row of sequence b stands at position first[b] of its sequence (decoding with a
-  /// cache). Throws ValueError for a negative position or unless there is one for each sequence.
+  /// The same rows, where the first row of sequence b stands at position first[b] of its sequence (decoding
+  /// with a cache). Throws ValueError for a negative position or unless there is one for each sequence.
   [[nodiscard]] SequenceLayout with_first_position(std::vector<index_t> first) const {
     Fields f = fields();
     check_count("first positions", first.size());
@@ -120,7 +122,8 @@ class SequenceLayout {
   std::span<const index_t> positions() const noexcept { return fields().positions; }
   std::span<const std::uint32_t> sequence_numbers() const noexcept { return fields().numbers; }
 
-  /// (sequence number, position) of every row, padding included; made at the first call and shared from then on.
+  /// (sequence number, position) of every row, padding included; made at the first call and shared from then
+  /// on.
   std::shared_ptr<const std::vector<RowKey>> row_keys() const {
     std::call_once(data_->once, [this] {
       const Fields& f = fields();
@@ -158,11 +161,15 @@ class SequenceLayout {
     std::shared_ptr<const std::vector<RowKey>> row_keys;
   };
 
-  explicit SequenceLayout(Fields fields) : data_(std::make_shared<Data>()) { data_->fields = std::move(fields); }
+  explicit SequenceLayout(Fields fields) : data_(std::make_shared<Data>()) {
+    data_->fields = std::move(fields);
+  }
 
-  static SequenceLayout strided(const char* limit, std::span<const index_t> lengths, index_t stride, index_t longest) {
+  static SequenceLayout strided(const char* limit, std::span<const index_t> lengths, index_t stride,
+                                index_t longest) {
     if (stride < 0) {
-      throw ValueError("layout", std::string(limit) + " is " + std::to_string(stride) + ", must not be negative");
+      throw ValueError("layout",
+                       std::string(limit) + " is " + std::to_string(stride) + ", must not be negative");
     }
     Fields f;
     f.max_length = longest;
@@ -190,13 +197,15 @@ class SequenceLayout {
   }
 
   [[noreturn]] static void refuse_length(std::size_t b, index_t length, const std::string& rule) {
-    throw ValueError("layout", "length of sequence " + std::to_string(b) + " is " + std::to_string(length) + ", " + rule);
+    throw ValueError(
+        "layout", "length of sequence " + std::to_string(b) + " is " + std::to_string(length) + ", " + rule);
   }
 
   void check_count(const char* what, std::size_t count) const {
     if (static_cast<index_t>(count) != batch()) {
-      throw ValueError("layout", std::to_string(count) + " " + what + " given, there must be one for each of the " +
-                                     std::to_string(batch()) + " sequences");
+      throw ValueError("layout", std::to_string(count) + " " + what +
+                                     " given, there must be one for each of the " + std::to_string(batch()) +
+                                     " sequences");
     }
   }
 

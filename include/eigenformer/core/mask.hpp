@@ -13,9 +13,10 @@ namespace eigenformer {
 
 /// Which keys each query may attend to, and what is added to their scores. Masks are joined with `&`.
 ///
-/// Dense masks have the shape (Lq, Lk), (B, Lq, Lk) or (B or 1, H or 1, Lq or 1, Lk), counted in rows of each sequence,
-/// whether the layout is padded or packed; they share the tensor's storage. Rules (causal, window) compare absolute
-/// positions: a row's index plus its layout's first position. A query that may attend to nothing gets zeros.
+/// Dense masks have the shape (Lq, Lk), (B, Lq, Lk) or (B or 1, H or 1, Lq or 1, Lk), counted in rows of each
+/// sequence, whether the layout is padded or packed; they share the tensor's storage. Rules (causal, window)
+/// compare absolute positions: a row's index plus its layout's first position. A query that may attend to
+/// nothing gets zeros.
 class AttentionMask {
  public:
   static constexpr index_t unlimited = std::numeric_limits<index_t>::max();
@@ -66,21 +67,28 @@ class AttentionMask {
   }
 
   /// True = may attend. Throws ShapeError unless the rank is 2, 3 or 4 (as do block and additive).
-  static AttentionMask allow(Tensor<bool> allowed) { return dense(Kind::allow, std::move(allowed), {}, false); }
+  static AttentionMask allow(Tensor<bool> allowed) {
+    return dense(Kind::allow, std::move(allowed), {}, false);
+  }
 
   /// True = may not attend, as PyTorch's boolean attn_mask.
-  static AttentionMask block(Tensor<bool> blocked) { return dense(Kind::block, std::move(blocked), {}, false); }
+  static AttentionMask block(Tensor<bool> blocked) {
+    return dense(Kind::block, std::move(blocked), {}, false);
+  }
 
   /// Added to the scaled scores; -infinity forbids, and then the score itself does not matter.
-  static AttentionMask additive(Tensor<float> bias) { return dense(Kind::additive, {}, std::move(bias), false); }
+  static AttentionMask additive(Tensor<float> bias) {
+    return dense(Kind::additive, {}, std::move(bias), false);
+  }
   static AttentionMask additive(const Tensor<double>& bias) { return additive(bias.to<float>()); }
 
   /// (B, Lk), true = padding, as PyTorch's key_padding_mask; B counts the sequences of keys.
   /// Throws ShapeError unless the rank is 2.
   static AttentionMask key_padding(Tensor<bool> padding) {
     if (padding.rank() != 2) {
-      throw ShapeError("attention_mask", "key padding of shape " + padding.shape().str() +
-                                             " must have the shape (batch, keys)", {padding.shape()});
+      throw ShapeError("attention_mask",
+                       "key padding of shape " + padding.shape().str() + " must have the shape (batch, keys)",
+                       {padding.shape()});
     }
     const Shape shape{padding.dim(0), 1, 1, padding.dim(1)};
     return dense(Kind::block, padding.reshape(shape), {}, true);
@@ -97,31 +105,40 @@ class AttentionMask {
 
   /// Whether this is none(): nothing is forbidden and nothing added.
   bool is_none() const noexcept { return left_ == unlimited && right_ == unlimited && dense_.empty(); }
-  /// Keys further to the left or right of the query than these are forbidden; `unlimited` where there is no rule.
+  /// Keys further to the left or right of the query than these are forbidden; `unlimited` where there is no
+  /// rule.
   index_t left() const noexcept { return left_; }
   index_t right() const noexcept { return right_; }
   const std::vector<Dense>& dense_masks() const noexcept { return dense_; }
 
   /// Throws ShapeError unless every dense mask fits queries (batch, heads, query_length) and keys (key_batch,
   /// key_length).
-  void check(index_t batch, index_t heads, index_t query_length, index_t key_batch, index_t key_length) const {
+  void check(index_t batch, index_t heads, index_t query_length, index_t key_batch,
+             index_t key_length) const {
     for (const Dense& mask : dense_) {
       const Shape& s = mask.shape();
       const index_t sequences = mask.keyed ? key_batch : batch;
       const index_t r = s.rank();
-      const auto fits = [&](index_t axis, index_t size) { return s[axis] == size || (r == 4 && s[axis] == 1 && !(mask.keyed && axis == 0)); };
-      if (s[-1] == key_length && fits(-2, query_length) && (r == 2 || fits(0, sequences)) && (r < 4 || fits(1, heads))) {
+      const auto fits = [&](index_t axis, index_t size) {
+        return s[axis] == size || (r == 4 && s[axis] == 1 && !(mask.keyed && axis == 0));
+      };
+      if (s[-1] == key_length && fits(-2, query_length) && (r == 2 || fits(0, sequences)) &&
+          (r < 4 || fits(1, heads))) {
         continue;
       }
       if (mask.keyed) {
-        throw ShapeError("attention", "key padding of shape " + Shape{s[0], s[3]}.str() + " must be " +
-                                          Shape{sequences, key_length}.str() + " (batch, keys)", {s});
+        throw ShapeError("attention",
+                         "key padding of shape " + Shape{s[0], s[3]}.str() + " must be " +
+                             Shape{sequences, key_length}.str() + " (batch, keys)",
+                         {s});
       }
       const std::string q = std::to_string(query_length), k = std::to_string(key_length);
       const std::string b = std::to_string(batch), h = std::to_string(heads);
-      throw ShapeError("attention", "mask of shape " + s.str() + " must be (" + q + ", " + k + "), (" + b + ", " + q +
-                                        ", " + k + ") or (" + b + " or 1, " + h + " or 1, " + q + " or 1, " + k +
-                                        ") for (batch, heads, queries, keys)", {s});
+      throw ShapeError("attention",
+                       "mask of shape " + s.str() + " must be (" + q + ", " + k + "), (" + b + ", " + q +
+                           ", " + k + ") or (" + b + " or 1, " + h + " or 1, " + q + " or 1, " + k +
+                           ") for (batch, heads, queries, keys)",
+                       {s});
     }
   }
 
@@ -134,8 +151,8 @@ class AttentionMask {
     return {s[0] == 1 ? 0 : s[1] * s[2] * keys, s[1] == 1 ? 0 : s[2] * keys, s[2] == 1 ? 0 : keys};
   }
 
-  /// The mask as a tensor (batch, heads, query_length, key_length), true = may attend. Query i stands at position
-  /// first_position + i, key j at position j. Throws ShapeError where a dense mask does not fit.
+  /// The mask as a tensor (batch, heads, query_length, key_length), true = may attend. Query i stands at
+  /// position first_position + i, key j at position j. Throws ShapeError where a dense mask does not fit.
   Tensor<bool> to_tensor(index_t batch, index_t heads, index_t query_length, index_t key_length,
                          index_t first_position = 0) const {
     const Tensor<float> bias = to_additive(batch, heads, query_length, key_length, first_position);
@@ -173,9 +190,11 @@ class AttentionMask {
     mask.dense_.push_back(Dense{kind, std::move(flags), std::move(bias), keyed});
     const Shape& s = mask.dense_.back().shape();
     if (s.rank() < 2 || s.rank() > 4) {
-      throw ShapeError("attention_mask", "mask of shape " + s.str() +
-                                             " must be (queries, keys), (batch, queries, keys) or "
-                                             "(batch or 1, heads or 1, queries or 1, keys)", {s});
+      throw ShapeError("attention_mask",
+                       "mask of shape " + s.str() +
+                           " must be (queries, keys), (batch, queries, keys) or "
+                           "(batch or 1, heads or 1, queries or 1, keys)",
+                       {s});
     }
     return mask;
   }

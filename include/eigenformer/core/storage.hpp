@@ -32,6 +32,12 @@ class MemoryPool {
  public:
   static constexpr std::size_t alignment = 64;
 
+  MemoryPool() = default;
+  /// Frees what is kept for reuse. Blocks still in use must not outlive the pool.
+  ~MemoryPool() { trim(); }
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
   /// A block of at least `bytes` bytes, returned to the pool with its last owner. Throws Error when memory runs out.
   std::shared_ptr<void> allocate(std::size_t bytes) {
     const std::size_t wanted = class_of(bytes);

@@ -109,8 +109,8 @@ class Tensor {
   /// The rows [begin, begin + count) of the first dimension, sharing storage.
   Tensor rows(index_t begin, index_t count) const {
     if (rank() == 0 || begin < 0 || count < 0 || begin > dim(0) || count > dim(0) - begin) {
-      throw IndexError("rows", "rows " + std::to_string(begin) + " to " + std::to_string(begin + count) +
-                                   " do not exist in a tensor of shape " + shape_.str());
+      throw IndexError("rows", std::to_string(count) + " rows from row " + std::to_string(begin) +
+                                   " on do not exist in a tensor of shape " + shape_.str());
     }
     Tensor t = *this;
     t.shape_ = shape_.with(0, count);
@@ -119,7 +119,9 @@ class Tensor {
     return t;
   }
 
+  /// An independent copy. Throws ValueError when the memory was given back.
   Tensor clone() const {
+    require_memory();
     Tensor t(shape_);
     if (numel() > 0) std::memcpy(static_cast<void*>(t.data()), data(), static_cast<std::size_t>(numel()) * sizeof(T));
     return t;
@@ -127,12 +129,15 @@ class Tensor {
 
   void fill(T value) noexcept { std::fill_n(data(), numel(), value); }
 
-  /// Copies the values of another tensor of the same shape.
+  /// Copies the values of another tensor of the same shape. Throws ShapeError for another shape, ValueError when the
+  /// memory of either was given back.
   void copy_from(const Tensor& other) {
     if (other.shape() != shape_) {
       throw ShapeError("copy", "cannot copy shape " + other.shape().str() + " into shape " + shape_.str(),
                        {other.shape(), shape_});
     }
+    require_memory();
+    other.require_memory();
     if (numel() > 0) std::memcpy(static_cast<void*>(data()), other.data(), static_cast<std::size_t>(numel()) * sizeof(T));
   }
 
@@ -158,6 +163,12 @@ class Tensor {
   long use_count() const noexcept { return storage_.use_count(); }
 
  private:
+  void require_memory() const {
+    if (!defined() && numel() > 0) {
+      throw ValueError("copy", "the memory of this tensor of shape " + shape_.str() + " was given back or never taken");
+    }
+  }
+
   static void check_count(const Shape& shape, index_t count) {
     if (shape.numel() != count) {
       throw ShapeError("tensor", std::to_string(count) + " values do not fill shape " + shape.str(), {shape});

@@ -30,13 +30,15 @@ struct SentenceSearch {
     finished.insert(std::upper_bound(finished.begin(), finished.end(), h, better), std::move(h));
   }
 
-  // Without a length penalty scores only fall, so the best finished one may be final while others still grow. With one,
-  // a longer hypothesis may overtake, and the search goes on until a beam's worth has ended.
-  bool done(const GenerationOptions& options) const {
+  // Without a length penalty scores only fall, so the best finished ones may be final while others still grow. With one,
+  // a longer hypothesis may overtake, and the search goes on until a beam's worth has ended. (Where the model is sure,
+  // that may all be leftovers that end early: so the best one growing must not beat what there is by ending next.)
+  bool done(index_t length, const GenerationOptions& options) const {
     if (growing.empty()) return true;
-    if (static_cast<index_t>(finished.size()) >= options.beam_size) return true;
-    if (options.length_penalty != 0 || static_cast<index_t>(finished.size()) < options.num_hypotheses) return false;
-    return finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >= growing.front().log_probability;
+    const index_t enough = options.length_penalty == 0 ? options.num_hypotheses : options.beam_size;
+    if (static_cast<index_t>(finished.size()) < enough) return false;
+    return finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >=
+           growing.front().log_probability / length_penalty(length + 1, options.length_penalty);
   }
 
   // Ended hypotheses come before those that max_length cut off.
@@ -145,7 +147,7 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
         next_ids.push_back(c.id);
       }
       search.growing = std::move(next);
-      if (search.done(options)) {
+      if (search.done(t + 1, options)) {
         parents.resize(parents_before);
         next_ids.resize(parents_before);
         results[static_cast<std::size_t>(search.input)] = std::move(search).result(t + 1, options);

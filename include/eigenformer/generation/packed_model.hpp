@@ -1,35 +1,21 @@
 #pragma once
 
-#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
-#include <unordered_set>
-#include <utility>
 
 #include "eigenformer/kernels/packed_weights.hpp"
 #include "eigenformer/nn/seq2seq.hpp"
 
 namespace eigenformer {
 
-/// The format of packed weights: float32 (the same bits as without packing), bf16 or int8.
-using WeightFormat = kernels::PackedMatrix::Format;
+namespace detail {
 
-/// A model's linear weights, packed once for decoding: hand them to Context::with_packed_weights.
-///
-///     auto ctx = ef::Context<float>::inference().with_packed_weights(ef::pack_weights(model, ef::WeightFormat::int8));
-///     auto sentences = ef::generate(model, ctx, sources);
-///
-/// They are a copy of the parameters' values now; pack again after training on. Embeddings and norms stay as they are.
-/// Throws ValueError for int8 weights that are not finite.
-inline std::shared_ptr<const kernels::PackedWeights> pack_weights(const Seq2SeqTransformer<float>& model,
-                                                                  WeightFormat format = WeightFormat::float32) {
-  auto packed = std::make_shared<kernels::PackedWeights>();
-  const auto rows = [&](const Parameter<float>& weight, index_t first, index_t count) {
-    const index_t in = weight.shape()[1];
-    packed->add(weight.id(), first,
-                kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, false, format));
-  };
-  const auto whole = [&](const Parameter<float>& weight) { rows(weight, 0, weight.shape()[0]); };
+// Calls f(weight, counts) for every linear weight of a model: decoding multiplies by so many of its rows at a
+// time.
+template <class F>
+void for_each_linear_weight(const Seq2SeqTransformer<float>& model, F&& f) {
+  const auto whole = [&](const Parameter<float>& weight) { f(weight, {weight.shape()[0]}); };
   const auto feed_forward = [&](const FeedForward<float>& network) {
     whole(network.linear1.weight);
     whole(network.linear2.weight);
@@ -43,24 +29,81 @@ inline std::shared_ptr<const kernels::PackedWeights> pack_weights(const Seq2SeqT
     whole(layer.self_attn.in_proj_weight);
     whole(layer.self_attn.out_proj.weight);
     // Queries come from the target, keys and values from the memory: two products.
-    const Parameter<float>& memory = layer.multihead_attn.in_proj_weight;
     const index_t d = layer.multihead_attn.options.d_model;
-    rows(memory, 0, d);
-    rows(memory, d, 2 * d);
+    f(layer.multihead_attn.in_proj_weight, {d, 2 * d});
     whole(layer.multihead_attn.out_proj.weight);
     feed_forward(layer.feed_forward);
   }
   whole(model.projection_weight());
+}
+
+inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& weight,
+                        std::initializer_list<index_t> counts, WeightFormat format) {
+  require_memory("pack_weights", weight);
+  const index_t in = weight.shape()[1];
+  index_t first = 0;
+  for (const index_t count : counts) {
+    try {
+      packed.add(weight.id(), first,
+                 kernels::PackedMatrix::pack(weight.value().data() + first * in, count, in, false, format));
+    } catch (const ValueError& error) {
+      throw ValueError("pack_weights", "'" + weight.name() + "' from row " + std::to_string(first) +
+                                           " on cannot be packed: " + error.what());
+    }
+    first += count;
+  }
+}
+
+// Embeddings are looked up, not multiplied by: they stay, also when they are the projection's weights, too.
+inline bool is_embedding(const Seq2SeqTransformer<float>& model, const Parameter<float>& weight) {
+  return weight.id() == model.source_embedding.weight.id() ||
+         weight.id() == model.target_embedding().weight.id();
+}
+
+}  // namespace detail
+
+/// A model's linear weights, packed once for decoding: hand them to Context::with_packed_weights.
+///
+///     auto ctx = ef::Context<float>::inference().with_packed_weights(ef::pack_weights(model,
+///     ef::WeightFormat::int8)); auto sentences = ef::generate(model, ctx, sources);
+///
+/// They are a copy of the parameters' values now; pack again after training on. Embeddings and norms stay as
+/// they are. Throws ValueError for int8 weights that are not finite and for a model whose weights' memory was
+/// given back.
+inline std::shared_ptr<const kernels::PackedWeights> pack_weights(
+    const Seq2SeqTransformer<float>& model, WeightFormat format = WeightFormat::float32) {
+  auto packed = std::make_shared<kernels::PackedWeights>();
+  detail::for_each_linear_weight(model,
+                                 [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
+                                   detail::pack_weight(*packed, weight, counts, format);
+                                 });
   return packed;
 }
 
-/// Gives back the memory of a model's weights that are packed: from now on it decodes with them and cannot be trained,
-/// saved or copied. The embeddings that are tied to the projection stay.
+/// Gives the memory of a model's packed weights back to the Runtime's pool: from now on the model decodes
+/// with them and cannot be trained, saved or copied, nor show attention maps, which throws ValueError. The
+/// embeddings that are tied to the projection stay.
 inline void release_packed_weights(Seq2SeqTransformer<float>& model, const kernels::PackedWeights& packed) {
-  std::unordered_set<std::uint64_t> kept = {model.source_embedding.weight.id(), model.target_embedding().weight.id()};
   for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {
-    if (kept.count(p.id()) == 0 && packed.contains(p.id())) p.value() = Tensor<float>::without_storage(p.shape());
+    if (!detail::is_embedding(model, p) && packed.contains(p.id()))
+      p.value() = Tensor<float>::without_storage(p.shape());
   });
+}
+
+/// pack_weights and release_packed_weights at once, matrix by matrix, so that never more than one matrix is
+/// held twice; what the pool then caches goes back to the operating system. Throws as pack_weights does; the
+/// model may then be packed in part and is of no more use.
+inline std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
+    Seq2SeqTransformer<float>& model, WeightFormat format = WeightFormat::float32) {
+  auto packed = std::make_shared<kernels::PackedWeights>();
+  detail::for_each_linear_weight(model,
+                                 [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
+                                   detail::pack_weight(*packed, weight, counts, format);
+                                   if (detail::is_embedding(model, weight)) return;
+                                   weight.handle()->value = Tensor<float>::without_storage(weight.shape());
+                                   Runtime::instance().pool().trim();
+                                 });
+  return packed;
 }
 
 }  // namespace eigenformer

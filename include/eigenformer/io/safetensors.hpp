@@ -230,11 +230,15 @@ class SafetensorsFile {
 /// ```
 class SafetensorsWriter {
  public:
-  /// Adds a tensor. Throws ValueError for a name used twice, "__metadata__", or one that is not UTF-8.
+  /// Adds a tensor. Throws ValueError for a name used twice, "__metadata__", or one that is not UTF-8, and for a
+  /// tensor whose memory was given back.
   template <class T>
   SafetensorsWriter& add(const std::string& name, const Tensor<T>& tensor) {
     const std::string quoted = quote(name);
     if (name == "__metadata__") throw ValueError("safetensors", "a tensor cannot be named '__metadata__'");
+    if (!tensor.defined() && tensor.numel() > 0) {
+      throw ValueError("safetensors", "the memory of tensor '" + name + "' was given back; it cannot be saved");
+    }
     if (!names_.insert(name).second) throw ValueError("safetensors", "the name '" + name + "' is used twice");
     std::string shape;
     for (const index_t n : tensor.shape()) shape += (shape.empty() ? "" : ",") + std::to_string(n);

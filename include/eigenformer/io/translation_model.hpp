@@ -15,24 +15,28 @@
 #include "eigenformer/io/checkpoint.hpp"
 #include "eigenformer/io/folder_transaction.hpp"
 #include "eigenformer/io/options_json.hpp"
+#include "eigenformer/io/quantized_model.hpp"
 #include "eigenformer/nn/seq2seq.hpp"
 #include "eigenformer/version.hpp"
 
 /// A model folder holds all that translating needs:
 ///
-///   options.json         format_version, the model's options, the tokenizer's kind, what training was told
-///   model.safetensors    the weights, under PyTorch's names
+///   options.json         format_version, the weights' format, the model's options, the tokenizer's kind, what training
+///                        was told
+///   model.safetensors    the weights, under PyTorch's names (io/quantized_model.hpp: bf16 and int8)
 ///   tokenizer.model      (subword) or tokenizer.vocab (char, word); source.* and target.* where the languages have
 ///                        vocabularies of their own
 namespace eigenformer {
 
-/// The version of the model folder's format that this library writes, and the newest that it reads.
-inline constexpr int model_format_version = 1;
+/// The newest version of the model folder's format that this library reads and writes. Float32 weights are version 1, so
+/// that older readers take them, smaller ones version 2.
+inline constexpr int model_format_version = 2;
 
 /// What a model folder's options.json says.
 struct ModelDescription {
-  int format_version = model_format_version;
+  int format_version = 1;
   std::string library_version = version_string();  ///< of the library that wrote it
+  WeightFormat weights = WeightFormat::float32;    ///< in the file; what is loaded are float parameters
   Seq2SeqOptions model{};
   std::string tokenizer = "subword";  ///< char, word or subword
   bool joint = true;                  ///< one vocabulary for both languages
@@ -100,22 +104,28 @@ inline bool is_model_folder(const std::filesystem::path& folder) {
 }
 
 /// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model as it was.
-/// The description's sizes and tokenizer are taken from the model and the tokenizers. Throws IoError.
+/// The description's sizes and tokenizer are taken from the model and the tokenizers; `weights` is the format they are
+/// written in. Throws IoError, and ValueError for weights that are not finite or were given back.
 template <class T>
 void save_model_folder(const std::filesystem::path& folder, const Seq2SeqTransformer<T>& model,
-                       const TokenizerPair& tokenizers, const nlohmann::json& training = nlohmann::json::object()) {
+                       const TokenizerPair& tokenizers, const nlohmann::json& training = nlohmann::json::object(),
+                       WeightFormat weights = WeightFormat::float32) {
   const std::string kind = tokenizers.source->kind();
-  const nlohmann::json options = {
+  nlohmann::json options = {
       {"format", "eigenformer-translation"},
-      {"format_version", model_format_version},
+      {"format_version", 1},
       {"library_version", version_string()},
       {"model", options_to_json(model.options)},
       {"tokenizer", {{"kind", kind}, {"joint", tokenizers.joint()}}},
       {"training", training},
   };
+  if (weights != WeightFormat::float32) {
+    options["format_version"] = 2;
+    options["weights"] = weight_format_name(weights);
+  }
   FolderTransaction save(folder);
   write_file(save.file("options.json"), options.dump(2) + "\n");
-  save_model(save.file("model.safetensors"), model);
+  save_quantized_model(save.file("model.safetensors"), model, weights);
   for (const char* name : {"tokenizer", "source", "target"}) {
     if (tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
     const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
@@ -154,6 +164,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   }
   try {
     if (json.contains("library_version")) detail::option_from_json("library_version", json.at("library_version"), d.library_version);
+    if (json.contains("weights")) detail::option_from_json("weights", json.at("weights"), d.weights);
     d.model = options_from_json<Seq2SeqOptions>(json.at("model"));
     d.model.validate("options");
     const nlohmann::json& tokenizer = json.at("tokenizer");
@@ -190,7 +201,7 @@ TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
   detail::require_sizes(weights, description.model);
   RandomGenerator rng(0);
   Seq2SeqTransformer<T> model(description.model, rng);
-  load_model(weights, model);
+  load_quantized_model(weights, model, description.weights);
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 

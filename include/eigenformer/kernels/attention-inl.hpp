@@ -13,10 +13,11 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum) V.
+/// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum)
+/// V.
 template <class T>
-void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first, index_t count,
-                             T* out, index_t out_stride, T* log_sum_exp) {
+void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
+                             index_t count, T* out, index_t out_stride, T* log_sum_exp) {
   using Tiles = AttentionTiles<T>;
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   const index_t panels = attention_panels(p.value_dim);
@@ -57,10 +58,12 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
   for (index_t i = 0; i < count; ++i) {
     const bool nothing = denominator[i] == T(0);
     if (!started[i / attention_rows]) {
-      for (index_t c = 0; c < panels; ++c) std::fill_n(sums + c * Tiles::query_panel + i * Tiles::width, Tiles::width, T(0));
+      for (index_t c = 0; c < panels; ++c)
+        std::fill_n(sums + c * Tiles::query_panel + i * Tiles::width, Tiles::width, T(0));
     }
     if (log_sum_exp != nullptr) {
-      log_sum_exp[at.h * p.queries->rows() + row + i] = nothing ? lowest : maximum[i] + std::log(denominator[i]);
+      log_sum_exp[at.h * p.queries->rows() + row + i] =
+          nothing ? lowest : maximum[i] + std::log(denominator[i]);
     }
     correction[i] = nothing ? T(0) : T(1) / denominator[i];
   }
@@ -71,8 +74,8 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
 
 /// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
 template <class T>
-void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first, index_t count,
-                             const T* log_sum_exp, T* weights) {
+void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
+                             index_t count, const T* log_sum_exp, T* weights) {
   using Tiles = AttentionTiles<T>;
   Tiles t(p, attention_block);
   T* const shift = t.take(attention_block);
@@ -89,8 +92,8 @@ void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace&
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
       T* to = weights + ((at.b * p.heads + at.h) * p.queries->max_length() + first + row) * ld + key;
-      dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n, static_cast<const T*>(shift + row), to,
-                                         ld);
+      dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n,
+                                         static_cast<const T*>(shift + row), to, ld);
     }
   }
 }
@@ -98,7 +101,8 @@ void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace&
 template <class T>
 void check_attention_backward(const AttentionProblem<T>& p) {
   check_attention(p);
-  if (p.key_rows != nullptr) throw ValueError("attention", "key_rows is for the forward pass, there is no backward of it");
+  if (p.key_rows != nullptr)
+    throw ValueError("attention", "key_rows is for the forward pass, there is no backward of it");
 }
 
 }  // namespace detail
@@ -115,7 +119,8 @@ void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_s
   parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const detail::AttentionBlocks::Block block = blocks[i];
-      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence), block.head};
+      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
+                                      block.head};
       detail::attention_forward_block(problem, at, block.first, block.count, out, out_stride, log_sum_exp);
     }
   });
@@ -139,7 +144,8 @@ void attention_weights(const AttentionProblem<T>& problem, const T* log_sum_exp,
   parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const detail::AttentionBlocks::Block block = blocks[i];
-      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence), block.head};
+      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
+                                      block.head};
       detail::attention_weights_block(problem, at, block.first, block.count, log_sum_exp, weights);
     }
   });
@@ -156,12 +162,12 @@ void attention_weights_backward(const AttentionProblem<T>& problem, const T* wei
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_ATTENTION(T)                                                                           \
-  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*);                                        \
-  template void attention_backward(const AttentionProblem<T>&, const T*, index_t, const T*, index_t, const T*,         \
-                                   const AttentionGradients<T>&);                                                      \
-  template void attention_weights(const AttentionProblem<T>&, const T*, T*);                                           \
-  template void attention_weights_backward(const AttentionProblem<T>&, const T*, const T*,                             \
+#define EIGENFORMER_INSTANTIATE_ATTENTION(T)                                                         \
+  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*);                      \
+  template void attention_backward(const AttentionProblem<T>&, const T*, index_t, const T*, index_t, \
+                                   const T*, const AttentionGradients<T>&);                          \
+  template void attention_weights(const AttentionProblem<T>&, const T*, T*);                         \
+  template void attention_weights_backward(const AttentionProblem<T>&, const T*, const T*,           \
                                            const AttentionGradients<T>&);
 EIGENFORMER_INSTANTIATE_ATTENTION(float)
 EIGENFORMER_INSTANTIATE_ATTENTION(double)

@@ -5,28 +5,30 @@
 
 namespace eigenformer::kernels {
 
-/// out (queries->rows(), heads * value_dim) = attention. Rows of padding, and queries that may attend to nothing, become
-/// zero. log_sum_exp (heads, queries->rows()), or nullptr: the logarithm of each softmax's denominator, for backward.
+/// out (queries->rows(), heads * value_dim) = attention. Rows of padding, and queries that may attend to
+/// nothing, become zero. log_sum_exp (heads, queries->rows()), or nullptr: the logarithm of each softmax's
+/// denominator, for backward.
 ///
-/// No Lq x Lk matrix is stored: keys go by in tiles with a running maximum and sum (Dao et al. 2022, algorithm 1). Tiles
-/// begin at fixed keys, so a row's result depends on its own sequence alone, not on the other queries of the call.
-/// Throws ValueError for impossible sizes, rates and sequence numbers, ShapeError for a mask that does not fit.
+/// No Lq x Lk matrix is stored: keys go by in tiles with a running maximum and sum (Dao et al. 2022,
+/// algorithm 1). Tiles begin at fixed keys, so a row's result depends on its own sequence alone, not on the
+/// other queries of the call. Throws ValueError for impossible sizes, rates and sequence numbers, ShapeError
+/// for a mask that does not fit.
 template <class T>
 void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp);
 
-/// The gradients for dout, given what attention_forward wrote to out and log_sum_exp; dropout's mask is made again.
-/// Throws as attention_forward does, and ValueError where key_rows is given.
+/// The gradients for dout, given what attention_forward wrote to out and log_sum_exp; dropout's mask is made
+/// again. Throws as attention_forward does, and ValueError where key_rows is given.
 template <class T>
 void attention_backward(const AttentionProblem<T>& problem, const T* out, index_t out_stride, const T* dout,
                         index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients);
 
-/// weights (batch, heads, queries->max_length(), keys->max_length()): the softmax before dropout, zero outside the
-/// sequences. log_sum_exp as attention_forward wrote it. Throws as attention_forward does.
+/// weights (batch, heads, queries->max_length(), keys->max_length()): the softmax before dropout, zero
+/// outside the sequences. log_sum_exp as attention_forward wrote it. Throws as attention_forward does.
 template <class T>
 void attention_weights(const AttentionProblem<T>& problem, const T* log_sum_exp, T* weights);
 
-/// The gradients (dq and dk; there is no dv) for dweights, given what attention_weights wrote; shapes as weights.
-/// Throws as attention_backward does.
+/// The gradients (dq and dk; there is no dv) for dweights, given what attention_weights wrote; shapes as
+/// weights. Throws as attention_backward does.
 template <class T>
 void attention_weights_backward(const AttentionProblem<T>& problem, const T* weights, const T* dweights,
                                 const AttentionGradients<T>& gradients);

@@ -43,10 +43,11 @@ class OutputGradientTiles : public AttentionTiles<T> {
     const index_t row = p.queries->offsets()[at.b] + first;
     const T* dout = call_.dout + row * call_.dout_stride + at.h * p.value_dim;
     bool finite = true;
-    dispatch_wide<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count, p.value_dim,
-                                    T(1), dout_, Tiles::query_panel, &finite);
-    dispatch_wide<AttentionDots<T>>(dout, call_.dout_stride, call_.out + row * call_.out_stride + at.h * p.value_dim,
-                                    call_.out_stride, count, p.value_dim, delta_);
+    dispatch_wide<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count,
+                                    p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
+    dispatch_wide<AttentionDots<T>>(dout, call_.dout_stride,
+                                    call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
+                                    count, p.value_dim, delta_);
     const T* given = call_.log_sum_exp + at.h * p.queries->rows() + row;
     constexpr T infinity = std::numeric_limits<T>::infinity();
     for (index_t i = 0; i < count; ++i) {
@@ -65,11 +66,13 @@ class OutputGradientTiles : public AttentionTiles<T> {
     this->pack_values_transposed(at, first, count, values_transposed_);
   }
 
-  /// Makes scores the weights after dropout and `gradient` the scores' gradient; false where a rule forbids the tile.
-  bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
+  /// Makes scores the weights after dropout and `gradient` the scores' gradient; false where a rule forbids
+  /// the tile.
+  bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key,
+                     index_t n) {
     if (!this->score(at, row, first, m, key, n)) return false;
-    Tiles::template product<false>(dout_ + row * Tiles::width, Tiles::query_panel, values_transposed_, Tiles::key_panel,
-                                   p.value_dim, gradient, m, n);
+    Tiles::template product<false>(dout_ + row * Tiles::width, Tiles::query_panel, values_transposed_,
+                                   Tiles::key_panel, p.value_dim, gradient, m, n);
     dispatch_wide<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
                                              static_cast<const T*>(log_sum_exp_ + row),
                                              static_cast<const T*>(delta_ + row));
@@ -126,10 +129,12 @@ class WeightGradientTiles : public AttentionTiles<T> {
 
   void pack_tile(const AttentionPlace&, index_t, index_t) {}
 
-  bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
+  bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key,
+                     index_t n) {
     const index_t start = element(at, first, key);
-    dispatch_wide<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start, p.keys->max_length(), m, n,
-                                              static_cast<const T*>(delta_ + row), gradient);
+    dispatch_wide<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
+                                              p.keys->max_length(), m, n, static_cast<const T*>(delta_ + row),
+                                              gradient);
     return true;
   }
 
@@ -146,8 +151,9 @@ class WeightGradientTiles : public AttentionTiles<T> {
   T* delta_;
 };
 
-/// dk and dv of keys [begin, end) of one sequence and head, over all queries in the group that looks at it; and, when
-/// the range is the whole sequence, dq of that group (with_queries), which saves making the scores a second time.
+/// dk and dv of keys [begin, end) of one sequence and head, over all queries in the group that looks at it;
+/// and, when the range is the whole sequence, dq of that group (with_queries), which saves making the scores
+/// a second time.
 template <class GradientTiles, class T, class Call>
 void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, const AttentionGradients<T>& g,
                              std::span<const index_t> group, index_t kb, index_t h, AttentionRange range,
@@ -183,10 +189,11 @@ void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, con
           const index_t m = std::min(attention_rows, count - row);
           if (!t.differentiate(at, row, first + row, m, key, n)) continue;
           if (g.dv != nullptr) t.spread_values(row, m, n, dv);
-          if (g.dk != nullptr) Tiles::spread(t.gradient, m, n, t.queries + row * Tiles::width, p.head_dim, dk);
+          if (g.dk != nullptr)
+            Tiles::spread(t.gradient, m, n, t.queries + row * Tiles::width, p.head_dim, dk);
           if (with_queries) {
-            t.weigh(t.gradient, m, n, keys, finite, p.head_dim, dq + (start + first + row) * Tiles::width, dq_panel,
-                    nullptr, ProductMode::accumulate);
+            t.weigh(t.gradient, m, n, keys, finite, p.head_dim, dq + (start + first + row) * Tiles::width,
+                    dq_panel, nullptr, ProductMode::accumulate);
           }
         }
       }
@@ -200,26 +207,27 @@ void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, con
                                        g.dk + out_row * g.dk_stride + h * p.head_dim, g.dk_stride, g.dk_beta);
     }
     if (g.dv != nullptr) {
-      dispatch_wide<AttentionStore<T>>(static_cast<const T*>(dv), Tiles::key_panel, n, p.value_dim,
-                                       static_cast<const T*>(nullptr), T(1),
-                                       g.dv + out_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta);
+      dispatch_wide<AttentionStore<T>>(
+          static_cast<const T*>(dv), Tiles::key_panel, n, p.value_dim, static_cast<const T*>(nullptr), T(1),
+          g.dv + out_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta);
     }
   }
   if (!with_queries) return;
   const T* from = dq;
   for (const index_t b : group) {
     const index_t length = p.queries->lengths()[b];
-    dispatch_wide<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr), p.scale,
-                                     g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim, g.dq_stride,
-                                     g.dq_beta);
+    dispatch_wide<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr),
+                                     p.scale, g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim,
+                                     g.dq_stride, g.dq_beta);
     from += attention_padded(length) * Tiles::width;
   }
 }
 
 /// dq of a block of queries.
 template <class GradientTiles, class T, class Call>
-void attention_backward_queries(const AttentionProblem<T>& p, const Call& call, const AttentionGradients<T>& g,
-                                const AttentionPlace& at, index_t first, index_t count) {
+void attention_backward_queries(const AttentionProblem<T>& p, const Call& call,
+                                const AttentionGradients<T>& g, const AttentionPlace& at, index_t first,
+                                index_t count) {
   using Tiles = AttentionTiles<T>;
   const index_t head_panels = attention_panels(p.head_dim);
   GradientTiles t(p, call, head_panels * (Tiles::key_panel + Tiles::query_panel));
@@ -235,18 +243,19 @@ void attention_backward_queries(const AttentionProblem<T>& p, const Call& call, 
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
       if (!t.differentiate(at, row, first + row, m, key, n)) continue;
-      t.weigh(t.gradient, m, n, keys, finite, p.head_dim, dq + row * Tiles::width, Tiles::query_panel, nullptr,
-              ProductMode::accumulate);
+      t.weigh(t.gradient, m, n, keys, finite, p.head_dim, dq + row * Tiles::width, Tiles::query_panel,
+              nullptr, ProductMode::accumulate);
     }
   }
-  dispatch_wide<AttentionStore<T>>(static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim,
-                                   static_cast<const T*>(nullptr), p.scale,
-                                   g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim,
-                                   g.dq_stride, g.dq_beta);
+  dispatch_wide<AttentionStore<T>>(
+      static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim, static_cast<const T*>(nullptr),
+      p.scale, g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim, g.dq_stride,
+      g.dq_beta);
 }
 
-/// All wanted gradients. One task for a head of a sequence of keys where there are enough of these for the threads;
-/// otherwise one pass over blocks of keys and one over blocks of queries. The sums and their order are the same.
+/// All wanted gradients. One task for a head of a sequence of keys where there are enough of these for the
+/// threads; otherwise one pass over blocks of keys and one over blocks of queries. The sums and their order
+/// are the same.
 template <class GradientTiles, class T, class Call>
 void attention_backward_all(const AttentionProblem<T>& p, const Call& call, const AttentionGradients<T>& g) {
   if (g.dq != nullptr && g.dq_beta == T(0)) zero_padding(*p.queries, g.dq, g.dq_stride, p.heads * p.head_dim);

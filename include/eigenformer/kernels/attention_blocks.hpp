@@ -12,7 +12,8 @@
 
 namespace eigenformer::kernels::detail {
 
-/// Keys of a tile of scores, and the row stride of a tile's buffers: a wider matrix is held as panels of 64 columns.
+/// Keys of a tile of scores, and the row stride of a tile's buffers: a wider matrix is held as panels of 64
+/// columns.
 inline constexpr index_t attention_width = 64;
 /// Queries of a tile of scores.
 inline constexpr index_t attention_rows = 32;
@@ -64,26 +65,32 @@ void check_attention(const AttentionProblem<T>& p) {
   }
 }
 
-/// The keys of sequence kb that at least one of the queries [first, first + count) of sequence b reaches, as far as
-/// causal and window masks say.
+/// The keys of sequence kb that at least one of the queries [first, first + count) of sequence b reaches, as
+/// far as causal and window masks say.
 template <class T>
-AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first, index_t count) {
+AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first,
+                                   index_t count) {
   AttentionRange range{0, p.keys->lengths()[kb]};
   if (p.mask == nullptr) return range;
   const index_t query = p.queries->positions()[b] + first, key = p.keys->positions()[kb];
-  if (p.mask->left() != AttentionMask::unlimited) range.begin = std::max<index_t>(0, query - p.mask->left() - key);
-  if (p.mask->right() < key + range.end) range.end = std::min(range.end, query + count + p.mask->right() - key);
+  if (p.mask->left() != AttentionMask::unlimited)
+    range.begin = std::max<index_t>(0, query - p.mask->left() - key);
+  if (p.mask->right() < key + range.end)
+    range.end = std::min(range.end, query + count + p.mask->right() - key);
   return range;
 }
 
-/// The queries of sequence b that reach at least one of the keys [first, first + count) of sequence kb, widened to whole
-/// tiles (products write up to 3 rows beyond a tile that is not full, which must not be rows of another).
+/// The queries of sequence b that reach at least one of the keys [first, first + count) of sequence kb,
+/// widened to whole tiles (products write up to 3 rows beyond a tile that is not full, which must not be rows
+/// of another).
 template <class T>
-AttentionRange attention_query_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first, index_t count) {
+AttentionRange attention_query_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first,
+                                     index_t count) {
   AttentionRange range{0, p.queries->lengths()[b]};
   if (p.mask == nullptr) return range;
   const index_t query = p.queries->positions()[b], key = p.keys->positions()[kb] + first;
-  if (p.mask->right() != AttentionMask::unlimited) range.begin = std::max<index_t>(0, key - p.mask->right() - query);
+  if (p.mask->right() != AttentionMask::unlimited)
+    range.begin = std::max<index_t>(0, key - p.mask->right() - query);
   range.begin = range.begin / attention_rows * attention_rows;
   if (p.mask->left() < query + range.end) {
     const index_t end = std::max<index_t>(0, key + count + p.mask->left() - query);
@@ -92,7 +99,8 @@ AttentionRange attention_query_range(const AttentionProblem<T>& p, index_t b, in
   return range;
 }
 
-/// Blocks of up to 128 rows of one head, numbered through all sequences and heads: the units of work of a pass.
+/// Blocks of up to 128 rows of one head, numbered through all sequences and heads: the units of work of a
+/// pass.
 class AttentionBlocks {
  public:
   struct Block {

@@ -7,15 +7,18 @@
 
 namespace eigenformer::kernels::detail {
 
-/// Dropout's multipliers for a tile of attention weights (m, n) that begins at positions (query, key): 0 or 1 / (1 - rate).
+/// Dropout's multipliers for a tile of attention weights (m, n) that begins at positions (query, key): 0 or 1
+/// / (1 - rate).
 ///
-/// The weight of a query at position i and a key at position j takes output word i % 4 of Philox4x32-10 with counter
-/// (sequence number, head, i / 4, j): one batch of 16 counters is 4 rows of 16 keys, so short sentences waste none.
+/// The weight of a query at position i and a key at position j takes output word i % 4 of Philox4x32-10 with
+/// counter (sequence number, head, i / 4, j): one batch of 16 counters is 4 rows of 16 keys, so short
+/// sentences waste none.
 template <class T>
 struct AttentionDropout {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const DropoutPlan<T>* plan, std::uint32_t sequence, std::uint32_t head,
-                                            index_t query, index_t m, index_t key, index_t n, T* out) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const DropoutPlan<T>* plan, std::uint32_t sequence,
+                                            std::uint32_t head, index_t query, index_t m, index_t key,
+                                            index_t n, T* out) {
     using S = Simd<T, Bytes>;
     alignas(64) std::uint32_t words[64];
     for (index_t four = query / 4; four * 4 < query + m; ++four) {
@@ -33,7 +36,8 @@ struct AttentionDropout {
               S::at(to + l).v = word >= plan->threshold ? plan->scale - typename S::V{} : typename S::V{};
             }
           } else {
-            for (index_t l = 0; l < 16; ++l) to[l] = words[16 * w + l] >= plan->threshold ? plan->scale : T(0);
+            for (index_t l = 0; l < 16; ++l)
+              to[l] = words[16 * w + l] >= plan->threshold ? plan->scale : T(0);
           }
         }
       }

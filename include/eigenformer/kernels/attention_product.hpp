@@ -7,15 +7,16 @@
 #include "eigenformer/kernels/attention_blocks.hpp"
 #include "eigenformer/kernels/simd_vector.hpp"
 
-// The matrix work of attention on one tile of scores: packing, products and storing, each a hot loop compiled for every
-// instruction set. A row's arithmetic is the same whatever rows stand beside it.
+// The matrix work of attention on one tile of scores: packing, products and storing, each a hot loop compiled
+// for every instruction set. A row's arithmetic is the same whatever rows stand beside it.
 
 namespace eigenformer::kernels::detail {
 
 /// Number of panels of a matrix with n columns.
 inline index_t attention_panels(index_t n) { return (n + attention_width - 1) / attention_width; }
 
-/// c (m, n) = A b, or row_scale[i] * c + A b, or c + A b (Mode). A is (m, k), given as a, or as its transpose; b (k, n).
+/// c (m, n) = A b, or row_scale[i] * c + A b, or c + A b (Mode). A is (m, k), given as a, or as its
+/// transpose; b (k, n).
 ///
 /// Up to 3 rows after the m-th and the columns up to a whole vector are written too. An element is a chain of
 /// multiply-adds over k in one lane, whatever m and n are.
@@ -29,14 +30,22 @@ struct AttentionProduct {
     constexpr int tall = Bytes == 64 ? 8 : 4;
     constexpr index_t step = Transposed ? 1 : attention_width;
     index_t i = 0;
-    for (; i + tall <= m; i += tall) row_block<Bytes, tall, 2>(a + i * step, b, c + i * attention_width, n, k, row_scale + i, mode);
+    for (; i + tall <= m; i += tall)
+      row_block<Bytes, tall, 2>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
     if constexpr (tall > 4) {
-      for (; i + 1 < m; i += 4) row_block<Bytes, 4, 2>(a + i * step, b, c + i * attention_width, n, k, row_scale + i, mode);
+      for (; i + 1 < m; i += 4)
+        row_block<Bytes, 4, 2>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
     }
-    for (; i < m; ++i) row_block<Bytes, 1, 4>(a + i * step, b, c + i * attention_width, n, k, row_scale + i, mode);
+    for (; i < m; ++i)
+      row_block<Bytes, 1, 4>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
   }
 
  private:
+  // There are scales in one mode only.
+  EIGENFORMER_ALWAYS_INLINE static const T* from(const T* scale, index_t i) {
+    return scale == nullptr ? scale : scale + i;
+  }
+
   template <int Bytes, int Rows, int Vectors>
   EIGENFORMER_ALWAYS_INLINE static void row_block(const T* a, const T* b, T* c, index_t n, index_t k,
                                                   const T* row_scale, ProductMode mode) {
@@ -79,9 +88,9 @@ struct AttentionProduct {
   }
 };
 
-/// Packs n rows of `columns` elements into panels (each panel `panel` elements after the one before), times scale;
-/// columns up to a whole vector become zero. Clears *finite when an element is infinite or NaN.
-/// Row r is at src + r * stride, or at src + rows[r] * stride.
+/// Packs n rows of `columns` elements into panels (each panel `panel` elements after the one before), times
+/// scale; columns up to a whole vector become zero. Clears *finite when an element is infinite or NaN. Row r
+/// is at src + r * stride, or at src + rows[r] * stride.
 template <class T>
 struct AttentionPack {
   template <int Bytes>
@@ -110,8 +119,10 @@ struct Transpose4 {
 
   EIGENFORMER_ALWAYS_INLINE static void run(V& a, V& b, V& c, V& d) {
 #if defined(__clang__)
-    const V ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const V cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const V ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+            ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const V cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+            cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     a = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
     b = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
     c = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
@@ -128,8 +139,8 @@ struct Transpose4 {
   }
 };
 
-/// dst (columns, n) = the transpose of n rows of `columns` elements; columns n up to a whole vector become zero.
-/// Rows as in AttentionPack.
+/// dst (columns, n) = the transpose of n rows of `columns` elements; columns n up to a whole vector become
+/// zero. Rows as in AttentionPack.
 template <class T>
 struct AttentionPackTransposed {
   template <int Bytes>
@@ -154,8 +165,8 @@ struct AttentionPackTransposed {
 
  private:
   /// Four rows become four columns; those that are not there become zero.
-  EIGENFORMER_ALWAYS_INLINE static void four(const T* p0, const T* p1, const T* p2, const T* p3, bool has0, bool has1,
-                                             bool has2, bool has3, index_t columns, T* dst) {
+  EIGENFORMER_ALWAYS_INLINE static void four(const T* p0, const T* p1, const T* p2, const T* p3, bool has0,
+                                             bool has1, bool has2, bool has3, index_t columns, T* dst) {
     using S4 = typename Transpose4<T>::S;
     index_t c = 0;
     for (; c + 4 <= columns; c += 4, dst += 4 * attention_width) {
@@ -179,14 +190,15 @@ struct AttentionPackTransposed {
   }
 };
 
-/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read where it lies (rows as in
-/// AttentionPack): for a single query packing would cost more than the product. The same chain as AttentionProduct's;
-/// where a weight is zero, what the row of B holds does not matter.
+/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read where it lies (rows as
+/// in AttentionPack): for a single query packing would cost more than the product. The same chain as
+/// AttentionProduct's; where a weight is zero, what the row of B holds does not matter.
 template <class T>
 struct AttentionRowProduct {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* weights, index_t n, const T* b, index_t stride,
-                                            const index_t* rows, index_t columns, T* c, T scale, ProductMode mode) {
+                                            const index_t* rows, index_t columns, T* c, T scale,
+                                            ProductMode mode) {
     using S = Simd<T, Bytes>;
     for (index_t done = 0; done < columns; done += 2 * S::lanes) {
       const index_t left = columns - done, second = left - S::lanes;
@@ -211,13 +223,13 @@ struct AttentionRowProduct {
   }
 };
 
-/// dst (m, n) = beta * dst + row_scale[i] * scale * panels, from panels `panel` elements apart to rows `stride` apart;
-/// row_scale may be null, beta 0 does not read dst.
+/// dst (m, n) = beta * dst + row_scale[i] * scale * panels, from panels `panel` elements apart to rows
+/// `stride` apart; row_scale may be null, beta 0 does not read dst.
 template <class T>
 struct AttentionStore {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t panel, index_t m, index_t n, const T* row_scale,
-                                            T scale, T* dst, index_t stride, T beta) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t panel, index_t m, index_t n,
+                                            const T* row_scale, T scale, T* dst, index_t stride, T beta) {
     using S = Simd<T, Bytes>;
     for (index_t i = 0; i < m; ++i) {
       const T factor = row_scale != nullptr ? scale * row_scale[i] : scale;
@@ -240,8 +252,8 @@ struct AttentionStore {
 template <class T>
 struct AttentionDots {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* a, index_t a_stride, const T* b, index_t b_stride, index_t m,
-                                            index_t n, T* out) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* a, index_t a_stride, const T* b, index_t b_stride,
+                                            index_t m, index_t n, T* out) {
     using S = Simd<T, Bytes>;
     for (index_t i = 0; i < m; ++i) {
       typename S::V total{};

@@ -8,12 +8,14 @@
 #include "eigenformer/kernels/attention_product.hpp"
 #include "eigenformer/kernels/simd_math.hpp"
 
-// What happens to the numbers of one tile of scores between the products: masks, the softmax's step, its gradient.
+// What happens to the numbers of one tile of scores between the products: masks, the softmax's step, its
+// gradient.
 
 namespace eigenformer::kernels::detail {
 
-/// Bounds on scores that let a run of columns through: -inf, then 64 times +inf, then -inf. A comparison of lane numbers
-/// would do, but GCC makes masks that are not used at once, in code that is inlined into another target, lane by lane.
+/// Bounds on scores that let a run of columns through: -inf, then 64 times +inf, then -inf. A comparison of
+/// lane numbers would do, but GCC makes masks that are not used at once, in code that is inlined into another
+/// target, lane by lane.
 template <class T>
 struct ScoreBand {
   using Values = std::array<T, 3 * attention_width>;
@@ -59,15 +61,16 @@ struct AttentionLimit {
   }
 };
 
-/// The running softmax over one more tile of scores s (m, n): m and sum are each row's maximum and sum of exponentials so
-/// far, updated; s becomes exp(s - maximum), zero up to a whole vector; correction is what the earlier part shrinks by.
-/// Up to 3 rows after the m-th are handled too.
+/// The running softmax over one more tile of scores s (m, n): m and sum are each row's maximum and sum of
+/// exponentials so far, updated; s becomes exp(s - maximum), zero up to a whole vector; correction is what
+/// the earlier part shrinks by. Up to 3 rows after the m-th are handled too.
 template <class T>
 struct AttentionSoftmax {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, T* maximum, T* sum, T* correction) {
     index_t i = 0;
-    for (; i + 1 < m; i += 4) rows<Bytes, 4>(s + i * attention_width, n, maximum + i, sum + i, correction + i);
+    for (; i + 1 < m; i += 4)
+      rows<Bytes, 4>(s + i * attention_width, n, maximum + i, sum + i, correction + i);
     if (i < m) rows<Bytes, 1>(s + i * attention_width, n, maximum + i, sum + i, correction + i);
   }
 
@@ -161,9 +164,10 @@ struct AttentionSoftmax {
   }
 };
 
-/// The backward of one tile. s: scores (m, n), becomes the weights P = exp(s - log_sum_exp), times dropout's multipliers;
-/// d: dout V^T, becomes the scores' gradient P * (multipliers * d - delta), Dao et al. 2022, algorithm 4. multipliers may
-/// be null. Columns up to a whole vector become zero. A weight of zero has no gradient, whatever d holds.
+/// The backward of one tile. s: scores (m, n), becomes the weights P = exp(s - log_sum_exp), times dropout's
+/// multipliers; d: dout V^T, becomes the scores' gradient P * (multipliers * d - delta), Dao et al. 2022,
+/// algorithm 4. multipliers may be null. Columns up to a whole vector become zero. A weight of zero has no
+/// gradient, whatever d holds.
 template <class T>
 struct AttentionScoreGradient {
   template <int Bytes>
@@ -237,7 +241,8 @@ struct AttentionMultiply {
   EIGENFORMER_ALWAYS_INLINE static void run(T* x, const T* y, index_t m, index_t n) {
     using S = Simd<T, Bytes>;
     for (index_t i = 0; i < m; ++i) {
-      for (index_t j = i * attention_width; j < i * attention_width + n; j += S::lanes) S::at(x + j).v *= S::at(y + j).v;
+      for (index_t j = i * attention_width; j < i * attention_width + n; j += S::lanes)
+        S::at(x + j).v *= S::at(y + j).v;
     }
   }
 };
@@ -245,7 +250,8 @@ struct AttentionMultiply {
 /// Scores (m, n) where flags (rows `stride` apart) are not `allowed` become -inf.
 template <class T>
 struct AttentionFlags {
-  EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, const bool* flags, index_t stride, bool allowed) {
+  EIGENFORMER_ALWAYS_INLINE static void run(T* s, index_t m, index_t n, const bool* flags, index_t stride,
+                                            bool allowed) {
     for (index_t i = 0; i < m; ++i) {
       T* row = s + i * attention_width;
       const bool* f = flags + i * stride;
@@ -262,7 +268,8 @@ struct AttentionBias {
     for (index_t i = 0; i < m; ++i) {
       T* row = s + i * attention_width;
       const float* f = bias + i * stride;
-      for (index_t j = 0; j < n; ++j) row[j] = f[j] == forbidden ? static_cast<T>(forbidden) : row[j] + static_cast<T>(f[j]);
+      for (index_t j = 0; j < n; ++j)
+        row[j] = f[j] == forbidden ? static_cast<T>(forbidden) : row[j] + static_cast<T>(f[j]);
     }
   }
 };

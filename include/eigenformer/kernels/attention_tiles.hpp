@@ -4,26 +4,27 @@
 #include <memory>
 #include <new>
 
-#include "eigenformer/kernels/attention_dropout.hpp"
 #include "eigenformer/kernels/attention_blocks.hpp"
+#include "eigenformer/kernels/attention_dropout.hpp"
 #include "eigenformer/kernels/attention_product.hpp"
 #include "eigenformer/kernels/attention_softmax.hpp"
 
 namespace eigenformer::kernels::detail {
 
-/// A thread's buffer of at least n elements, 64-byte aligned; it grows and is kept, so that no call allocates twice.
-/// New memory is zeroed: rows beyond a tile's last are computed with, and stay finite.
+/// A thread's buffer of at least n elements, 64-byte aligned; it grows and is kept, so that no call allocates
+/// twice. New memory is zeroed: rows beyond a tile's last are computed with, and stay finite.
 template <class T>
 T* attention_scratch(index_t n) {
   struct Free {
-    void operator()(T* p) const { ::operator delete(static_cast<void*>(p), std::align_val_t{64}); }
+    void operator()(T* p) const { ::operator delete (static_cast<void*>(p), std::align_val_t{64}); }
   };
   thread_local std::unique_ptr<T, Free> buffer;
   thread_local index_t size = 0;
   if (size < n) {
     buffer.reset();
     size = 0;
-    buffer.reset(static_cast<T*>(::operator new(static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
+    buffer.reset(
+        static_cast<T*>(::operator new (static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
     std::fill_n(buffer.get(), n, T(0));
     size = n;
   }
@@ -37,8 +38,8 @@ struct AttentionPlace {
   index_t h = 0;
 };
 
-/// The buffers of one thread, and the operations on tiles that all passes use. A block of up to 128 queries and a tile
-/// of up to 64 keys are packed; score() then gives any 32 rows of that block against that tile.
+/// The buffers of one thread, and the operations on tiles that all passes use. A block of up to 128 queries
+/// and a tile of up to 64 keys are packed; score() then gives any 32 rows of that block against that tile.
 template <class T>
 class AttentionTiles {
  public:
@@ -47,9 +48,10 @@ class AttentionTiles {
   static constexpr index_t query_panel = attention_block * width;
   static constexpr index_t key_panel = width * width;
   static constexpr index_t tile_size = attention_rows * width;
-  // Between parts of the buffer: for short sentences and small heads only the first lines of each row are in use, and
-  // without it these would compete for the same sets of the first-level cache in all parts.
-  static constexpr index_t gap = 64 / static_cast<index_t>(sizeof(T)) < 16 ? 16 : 64 / static_cast<index_t>(sizeof(T));
+  // Between parts of the buffer: for short sentences and small heads only the first lines of each row are in
+  // use, and without it these would compete for the same sets of the first-level cache in all parts.
+  static constexpr index_t gap =
+      64 / static_cast<index_t>(sizeof(T)) < 16 ? 16 : 64 / static_cast<index_t>(sizeof(T));
 
   /// `extra`: elements that the pass will take() for itself.
   AttentionTiles(const AttentionProblem<T>& problem, index_t extra)
@@ -57,7 +59,8 @@ class AttentionTiles {
         head_panels(attention_panels(problem.head_dim)),
         value_panels(attention_panels(problem.value_dim)),
         plan_(problem.dropout_key, problem.dropout_rate) {
-    next_ = attention_scratch<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size + extra + 16 * gap);
+    next_ = attention_scratch<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size + extra +
+                                 16 * gap);
     queries = take(head_panels * query_panel);
     keys_transposed = take(head_panels * key_panel);
     scores = take(tile_size);
@@ -76,8 +79,8 @@ class AttentionTiles {
   void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
     bool finite = true;
     const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
-    dispatch_wide<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim, p.scale,
-                                    queries, query_panel, &finite);
+    dispatch_wide<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
+                                    p.scale, queries, query_panel, &finite);
   }
 
   /// Packs keys [first, first + count), transposed, into `keys_transposed`.
@@ -96,8 +99,9 @@ class AttentionTiles {
     return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
   }
 
-  /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the packed block,
-  /// with the packed keys [key, key + n). Returns false, doing nothing, where a rule forbids them all.
+  /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
+  /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where a rule forbids
+  /// them all.
   bool score(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
     index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
     bool limited = false;
@@ -127,28 +131,30 @@ class AttentionTiles {
   /// The multipliers (m, n) of dropout for the tile that score() takes; returns nullptr without dropout.
   const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
     if (!plan_.active()) return nullptr;
-    dispatch_wide<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b], static_cast<std::uint32_t>(at.h),
-                                       p.queries->positions()[at.b] + first, m, p.keys->positions()[at.kb] + key, n,
-                                       multipliers_);
+    dispatch_wide<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
+                                       static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first,
+                                       m, p.keys->positions()[at.kb] + key, n, multipliers_);
     return multipliers_;
   }
 
   /// c (m, n) = A B for A (m, k) in panels and B (k, n) transposed into rows of 64.
   template <bool Transposed>
-  static void product(const T* a, index_t a_panel, const T* b, index_t b_panel, index_t k, T* c, index_t m, index_t n) {
+  static void product(const T* a, index_t a_panel, const T* b, index_t b_panel, index_t k, T* c, index_t m,
+                      index_t n) {
     for (index_t done = 0; done < k; done += width) {
-      dispatch_wide<AttentionProduct<T, Transposed>>(a, b, c, m, n, std::min(width, k - done),
-                                                     static_cast<const T*>(nullptr),
-                                                     done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
+      dispatch_wide<AttentionProduct<T, Transposed>>(
+          a, b, c, m, n, std::min(width, k - done), static_cast<const T*>(nullptr),
+          done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
       a += a_panel;
       b += b_panel;
     }
   }
 
-  /// C (m, columns) = [row_scale *] C + weights B, for a tile of weights (m, n) and B (n, columns) in panels. Where B is
-  /// not all finite, its rows count as zero wherever a weight is zero: 0 * NaN is what masked keys must not give.
-  void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite, index_t columns, T* c, index_t c_panel,
-             const T* row_scale, ProductMode mode) {
+  /// C (m, columns) = [row_scale *] C + weights B, for a tile of weights (m, n) and B (n, columns) in panels.
+  /// Where B is not all finite, its rows count as zero wherever a weight is zero: 0 * NaN is what masked keys
+  /// must not give.
+  void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite, index_t columns, T* c,
+             index_t c_panel, const T* row_scale, ProductMode mode) {
     for (index_t done = 0; done < columns; done += width) {
       const index_t part = std::min(width, columns - done);
       if (finite) {
@@ -163,8 +169,9 @@ class AttentionTiles {
               std::copy_n(b + j * width, width, spare_ + j * width);
             }
           }
-          dispatch_wide<AttentionProduct<T, false>>(w, static_cast<const T*>(spare_), c + i * width, index_t{1}, part,
-                                                    n, row_scale + (row_scale != nullptr ? i : 0), mode);
+          dispatch_wide<AttentionProduct<T, false>>(w, static_cast<const T*>(spare_), c + i * width,
+                                                    index_t{1}, part, n,
+                                                    row_scale + (row_scale != nullptr ? i : 0), mode);
         }
       }
       b += key_panel;
@@ -172,8 +179,10 @@ class AttentionTiles {
     }
   }
 
-  /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not be packed.
-  void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c, T scale, ProductMode mode) {
+  /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not
+  /// be packed.
+  void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c, T scale,
+                         ProductMode mode) {
     const index_t* rows;
     const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
     for (index_t done = 0; done < p.value_dim; done += width) {
@@ -209,8 +218,8 @@ class AttentionTiles {
     return matrix + (rows != nullptr ? 0 : row * stride) + at.h * columns;
   }
 
-  bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first, index_t count,
-            T* to) {
+  bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
+            index_t count, T* to) {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
     bool finite = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 #include <vector>
@@ -225,8 +226,12 @@ EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std:
       }
       largest = std::max(largest, std::abs(row[p]));
     }
-    scale[j] = largest / 127.0f;
-    const float inverse = scale[j] > 0.0f ? 127.0f / largest : 0.0f;
+    // Below this the scale would lose its precision.
+    const bool zero = largest < 127.0f * std::numeric_limits<float>::min();
+    scale[j] = zero ? 0.0f : largest / 127.0f;
+    // One scale in 128 changes its last bit on the way to a float weight and back, and then never again.
+    scale[j] = 127.0f * scale[j] / 127.0f;
+    const float inverse = zero ? 0.0f : 127.0f / largest;
     for (index_t p = 0; p < k; ++p) {
       q[j * k + p] = static_cast<std::int8_t>(std::clamp(std::nearbyint(row[p] * inverse), -127.0f, 127.0f));
     }

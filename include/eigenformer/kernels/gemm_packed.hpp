@@ -66,7 +66,8 @@ void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, 
                  index_t ldc, const GemmEpilogue<float>& epilogue = {});
 
 /// Quantises each row of w (n, k) to int8, symmetrically: q = round(w / scale), |q| <= 127, scale = max |w| /
-/// 127. A row of zeros gets scale 0. Throws ValueError for values that are not finite.
+/// 127. A row of zeros (nothing above 1.5e-36) gets scale 0. The values q * scale, in float, quantise to the same q
+/// and scale, bit by bit. Throws ValueError for values that are not finite.
 void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale);
 
 }  // namespace eigenformer::kernels

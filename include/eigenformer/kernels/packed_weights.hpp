@@ -40,3 +40,10 @@ class PackedWeights {
 };
 
 }  // namespace eigenformer::kernels
+
+namespace eigenformer {
+
+/// The format of a model's weights, packed or in a file: float32, bf16 or int8.
+using WeightFormat = kernels::PackedMatrix::Format;
+
+}  // namespace eigenformer

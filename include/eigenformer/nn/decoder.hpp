@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -134,18 +133,19 @@ struct Decoder {
   using value_type = T;
 
   std::vector<DecoderLayer<T>> layers;
-  std::optional<LayerNorm<T>> norm;
+  OptionalModule<LayerNorm<T>> norm;
 
   /// Throws ValueError that names an impossible field.
   Decoder(const DecoderOptions& options, RandomGenerator& rng)
-      : Decoder(detail::make_layers<DecoderLayer<T>>("decoder", options, rng),
-                detail::make_norm<T>(options)) {}
+      : layers(detail::make_layers<DecoderLayer<T>>("decoder", options, rng)) {
+    if (options.final_norm) norm.emplace(detail::norm_options(options.layer));
+    finish();
+  }
 
   /// From given layers. Throws ValueError when there are none or their widths differ.
-  explicit Decoder(std::vector<DecoderLayer<T>> given, std::optional<LayerNorm<T>> final_norm = std::nullopt)
+  explicit Decoder(std::vector<DecoderLayer<T>> given, OptionalModule<LayerNorm<T>> final_norm = {})
       : layers(std::move(given)), norm(std::move(final_norm)) {
-    detail::check_stack("decoder", layers, norm);
-    name_parameters(*this);
+    finish();
   }
 
   /// x: (B, T, D), or (T, D) of one sequence. Returns the same shape.
@@ -174,6 +174,12 @@ struct Decoder {
   static void fields(auto& self, auto&& visit) {
     visit("layers", self.layers);
     visit("norm", self.norm);
+  }
+
+ private:
+  void finish() {
+    detail::check_stack("decoder", layers, norm);
+    name_parameters(*this);
   }
 };
 

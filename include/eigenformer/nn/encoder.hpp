@@ -1,12 +1,12 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/nn/attention.hpp"
 #include "eigenformer/nn/feed_forward.hpp"
+#include "eigenformer/nn/optional_module.hpp"
 #include "eigenformer/nn/residual.hpp"
 
 namespace eigenformer {
@@ -40,7 +40,7 @@ inline const LayerOptions& validated(const char* op, const LayerOptions& options
 
 // Layers that were not made together must at least have one width. Throws ValueError.
 template <class Layer, class Norm>
-void check_stack(const char* op, const std::vector<Layer>& layers, const std::optional<Norm>& norm) {
+void check_stack(const char* op, const std::vector<Layer>& layers, const OptionalModule<Norm>& norm) {
   if (layers.empty()) throw ValueError(op, "there are no layers, there must be at least one");
   const index_t d = layers.front().options.d_model;
   for (std::size_t i = 1; i < layers.size(); ++i) {
@@ -64,11 +64,6 @@ std::vector<Layer> make_layers(const char* op, const StackOptions& options, Rand
   layers.reserve(static_cast<std::size_t>(options.num_layers));
   for (index_t i = 0; i < options.num_layers; ++i) layers.emplace_back(options.layer, rng);
   return layers;
-}
-template <class T>
-std::optional<LayerNorm<T>> make_norm(const StackOptions& options) {
-  if (!options.final_norm) return std::nullopt;
-  return LayerNorm<T>(norm_options(options.layer));
 }
 
 }  // namespace detail
@@ -146,18 +141,19 @@ struct Encoder {
   using value_type = T;
 
   std::vector<EncoderLayer<T>> layers;
-  std::optional<LayerNorm<T>> norm;
+  OptionalModule<LayerNorm<T>> norm;
 
   /// Throws ValueError that names an impossible field.
   Encoder(const EncoderOptions& options, RandomGenerator& rng)
-      : Encoder(detail::make_layers<EncoderLayer<T>>("encoder", options, rng),
-                detail::make_norm<T>(options)) {}
+      : layers(detail::make_layers<EncoderLayer<T>>("encoder", options, rng)) {
+    if (options.final_norm) norm.emplace(detail::norm_options(options.layer));
+    finish();
+  }
 
   /// From given layers. Throws ValueError when there are none or their widths differ.
-  explicit Encoder(std::vector<EncoderLayer<T>> given, std::optional<LayerNorm<T>> final_norm = std::nullopt)
+  explicit Encoder(std::vector<EncoderLayer<T>> given, OptionalModule<LayerNorm<T>> final_norm = {})
       : layers(std::move(given)), norm(std::move(final_norm)) {
-    detail::check_stack("encoder", layers, norm);
-    name_parameters(*this);
+    finish();
   }
 
   /// x: (B, L, D), or (L, D) of one sequence. Returns the same shape.
@@ -184,6 +180,12 @@ struct Encoder {
   static void fields(auto& self, auto&& visit) {
     visit("layers", self.layers);
     visit("norm", self.norm);
+  }
+
+ private:
+  void finish() {
+    detail::check_stack("encoder", layers, norm);
+    name_parameters(*this);
   }
 };
 

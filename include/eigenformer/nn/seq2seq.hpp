@@ -2,13 +2,13 @@
 
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/loss.hpp"
 #include "eigenformer/autograd/ops/softmax.hpp"
+#include "eigenformer/nn/optional_module.hpp"
 #include "eigenformer/nn/seq2seq_options.hpp"
 #include "eigenformer/nn/transformer.hpp"
 
@@ -28,10 +28,10 @@ struct Seq2SeqTransformer {
   using Tokens = Tensor<std::int32_t>;
 
   Embedding<T> source_embedding;
-  std::optional<Embedding<T>> own_target_embedding;  ///< absent when all embeddings are tied
-  SinusoidalPositionalEncoding<T> sinusoids;         ///< unused with learned positions
-  std::optional<LearnedPositionalEmbedding<T>> source_positions;
-  std::optional<LearnedPositionalEmbedding<T>> target_positions;
+  OptionalModule<Embedding<T>> own_target_embedding;  ///< absent when all embeddings are tied
+  SinusoidalPositionalEncoding<T> sinusoids;          ///< unused with learned positions
+  OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
+  OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
   Transformer<T> transformer;
   Parameter<T> own_projection;   ///< (V, D); absent when tied
   Parameter<T> projection_bias;  ///< (V)
@@ -162,7 +162,7 @@ struct Seq2SeqTransformer {
   static constexpr const char* name = "seq2seq_transformer";
 
   Var<T> embed(const Context<T>& ctx, const char* what, const Embedding<T>& table,
-               const std::optional<LearnedPositionalEmbedding<T>>& learned, const Tokens& ids,
+               const OptionalModule<LearnedPositionalEmbedding<T>>& learned, const Tokens& ids,
                const SequenceLayout& layout) const {
     check_tokens(name, what, ids, layout);
     const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.d_model)) : 1.0;
@@ -175,13 +175,13 @@ struct Seq2SeqTransformer {
     options.validate(name);
     return options;
   }
-  static std::optional<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o, RandomGenerator& rng) {
-    if (o.tying == Tying::all) return std::nullopt;
+  static OptionalModule<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o, RandomGenerator& rng) {
+    if (o.tying == Tying::all) return {};
     return Embedding<T>({o.target_size(), o.d_model, o.padding_index}, rng);
   }
-  static std::optional<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o,
-                                                                     RandomGenerator& rng) {
-    if (o.positions == Positions::sinusoidal) return std::nullopt;
+  static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o,
+                                                                      RandomGenerator& rng) {
+    if (o.positions == Positions::sinusoidal) return {};
     return LearnedPositionalEmbedding<T>({o.max_length, o.d_model}, rng);
   }
 };

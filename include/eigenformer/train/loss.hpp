@@ -42,11 +42,12 @@ double accumulate_gradients(const Seq2SeqTransformer<T>& model, Tape<T>& tape, s
   return loss;
 }
 
-/// Mean loss of a corpus, without dropout and smoothing, in nats a target token. Throws ValueError for no pair.
+/// Mean loss of a corpus, without dropout and smoothing, in nats a target token; in an inference context, such as one with
+/// packed weights. Throws ValueError for no pair.
 template <class T>
-double corpus_loss(const Seq2SeqTransformer<T>& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048) {
+double corpus_loss(const Seq2SeqTransformer<T>& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048,
+                   const Context<T>& ctx = Context<T>::inference()) {
   Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false});
-  const Context<T> ctx = Context<T>::inference();
   double sum = 0;
   index_t tokens = 0;
   for (index_t k = 0; k < batcher.num_batches(0); ++k) {

@@ -56,6 +56,8 @@ template <class T>
                                          " must take its outputs",
                      {x.shape(), w1.shape(), w2.shape()});
   }
+  detail::require_memory("feed_forward", w1);
+  detail::require_memory("feed_forward", w2);
   const Var<T> v1 = ctx.use(w1), c1 = ctx.use(b1), v2 = ctx.use(w2), c2 = ctx.use(b2);
   detail::FeedForwardSaved<T> saved{x.value(), v1.value(), v2.value(), Tensor<T>(x.shape().with(-1, ff)), {}, activation,
                                     detail::RowDropoutSite<T>("feed_forward", ctx, dropout_rate, rows)};

@@ -73,9 +73,28 @@ struct LinearEpilogue {
   }
 };
 
-}  // namespace detail
+// Throws ValueError for a weight whose memory was given back when it was packed.
+template <class T>
+void require_memory(const char* op, const Parameter<T>& weight) {
+  if (weight.value().defined() || weight.value().numel() == 0) return;
+  throw ValueError(op, "the memory of '" + weight.name() + "' was given back; run with the packed weights that replace " +
+                           "it (they serve decoding, and neither training nor attention maps)");
+}
 
-namespace detail {
+// y = x W[first_row : first_row + out]^T + bias, with the packed rows if the context has them and nothing is recorded.
+template <class T>
+void weight_product(const char* op, const Context<T>& ctx, index_t rows, const T* x, const Parameter<T>& weight,
+                    index_t first_row, index_t out, bool recorded, T* y, const kernels::GemmEpilogue<T>& epilogue) {
+  const index_t in = weight.shape()[1];
+  if constexpr (std::is_same_v<T, float>) {
+    const kernels::PackedMatrix* packed = nullptr;
+    if (!recorded && ctx.packed_weights() != nullptr) packed = ctx.packed_weights()->find(weight.id(), first_row, out);
+    if (packed != nullptr) return kernels::gemm_packed(rows, x, in, *packed, 0, y, out, epilogue);
+  }
+  require_memory(op, weight);
+  kernels::gemm<T>(false, true, rows, out, in, T(1), x, in, weight.value().data() + first_row * in, in, T(0), y, out,
+                   epilogue, ctx.precision());
+}
 
 // linear() with rows [first_row, first_row + out) of the weight and the bias: how the fused in-projection of an attention serves
 // queries and memory apart.
@@ -116,18 +135,7 @@ template <class T>
     epilogue.apply = LinearEpilogue<T>::apply;
     epilogue.context = &tail;
   }
-  const kernels::PackedMatrix* packed = nullptr;
-  if constexpr (std::is_same_v<T, float>) {
-    if (!recorded && ctx.packed_weights() != nullptr) packed = ctx.packed_weights()->find(weight.id(), first_row, out);
-    if (packed != nullptr) kernels::gemm_packed(rows, x.value().data(), in, *packed, 0, y.data(), out, epilogue);
-  }
-  if (packed == nullptr) {
-    if (!weight.value().defined()) {
-      throw ValueError(op, "the memory of '" + weight.name() + "' was given back; run with the packed weights that replace it");
-    }
-    kernels::gemm<T>(false, true, rows, out, in, T(1), x.value().data(), in, weight.value().data() + first_row * in, in,
-                     T(0), y.data(), out, epilogue, ctx.precision());
-  }
+  weight_product<T>(op, ctx, rows, x.value().data(), weight, first_row, out, recorded, y.data(), epilogue);
   if (!recorded) return Var<T>(std::move(y));
 
   // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz.
@@ -210,8 +218,8 @@ template <class T>
                                   const Parameter<T>& bias, index_t begin, index_t count) {
   if (weight.shape().rank() != 2 || begin < 0 || count < 0 || begin > weight.shape()[0] ||
       count > weight.shape()[0] - begin) {
-    throw IndexError("linear_slice", "rows " + std::to_string(begin) + " to " + std::to_string(begin + count) +
-                                         " are not in '" + weight.name() + "' of shape " + weight.shape().str());
+    throw IndexError("linear_slice", std::to_string(count) + " rows from row " + std::to_string(begin) +
+                                         " on are not in '" + weight.name() + "' of shape " + weight.shape().str());
   }
   return detail::linear_rows("linear_slice", ctx, x, weight, bias, begin, count, Activation::none, 0);
 }

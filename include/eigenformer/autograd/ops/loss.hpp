@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "eigenformer/autograd/context.hpp"
+#include "eigenformer/autograd/ops/linear.hpp"
 #include "eigenformer/kernels/cross_entropy.hpp"
 #include "eigenformer/kernels/elementwise.hpp"
 #include "eigenformer/kernels/gemm.hpp"
@@ -100,6 +101,7 @@ template <class T>
   const Var<T> w = ctx.use(weight);
   const Var<T> b = ctx.use(bias);
   const bool wants_x = x.recorded(), wants_w = w.recorded(), wants_b = b.recorded();
+  const bool recorded = wants_x || wants_w || wants_b;
 
   // About 16 MB of logits at a time: enough rows for the products to run at full speed, little beside the model.
   const index_t block = std::clamp<index_t>((index_t{1} << 22) / std::max<index_t>(classes, 1), 64, 1024);
@@ -114,9 +116,8 @@ template <class T>
     const index_t n = std::min(block, rows - row);
     const T* xr = x.value().data() + row * d;
     const std::int32_t* target = targets.data() + row;
-    kernels::gemm<T>(false, true, n, classes, d, T(1), xr, d, weight.value().data(), d, T(0), logits.data(), classes,
-                     epilogue, ctx.precision());
-    if (!wants_x && !wants_w && !wants_b) {
+    detail::weight_product<T>("linear_cross_entropy", ctx, n, xr, weight, 0, classes, recorded, logits.data(), epilogue);
+    if (!recorded) {
       sum += kernels::cross_entropy_forward<T>(logits.data(), target, n, classes, kernel, nullptr, nullptr);
       continue;
     }

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "eigenformer/core/random.hpp"
+#include "eigenformer/core/runtime.hpp"
+#include "eigenformer/core/tensor.hpp"
+#include "eigenformer/kernels/simd.hpp"
+
+namespace eigenformer::bench {
+
+/// Peak resident memory of this process so far, in MiB.
+inline double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+/// Resident memory of this process now, in MiB; the peak where the system does not say.
+inline double resident_mib() {
+  std::ifstream pages("/proc/self/statm");
+  double total = 0, resident = 0;
+  if (!(pages >> total >> resident)) return peak_mib();
+  return resident * 4096.0 / (1024.0 * 1024.0);
+}
+
+/// Uniform numbers in [-1, 1), the same for every run.
+inline Tensor<float> random_tensor(const Shape& shape, std::uint64_t seed) {
+  Tensor<float> t(shape);
+  RandomGenerator rng(seed);
+  rng.fill_uniform(t.data(), t.numel(), -1, 1);
+  return t;
+}
+
+/// Token ids above the four special ones.
+inline Tensor<std::int32_t> random_ids(index_t n, index_t vocab, RandomGenerator& rng) {
+  Tensor<std::int32_t> ids(Shape{n});
+  for (index_t i = 0; i < n; ++i) ids.data()[i] = static_cast<std::int32_t>(4 + rng.uniform_int(vocab - 4));
+  return ids;
+}
+
+/// A counter of `amount` for each iteration, a second.
+inline benchmark::Counter rate(double amount) {
+  return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+/// Seconds for each unit of `amount`: inverse_rate(n * 1e-9) is nanoseconds for each of n elements.
+inline benchmark::Counter inverse_rate(double amount) {
+  return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+/// Sets the number of threads and says so, with the instruction set, in the benchmark's header.
+inline void use_threads(int threads) {
+  Runtime::instance().set_threads(threads);
+  benchmark::AddCustomContext("threads", std::to_string(threads));
+  benchmark::AddCustomContext("isa", kernels::isa_name(kernels::isa()));
+}
+
+/// EIGENFORMER_BENCH_THREADS, for the programs without flags of their own; 1 without it.
+inline int threads_from_environment() {
+  const char* wanted = std::getenv("EIGENFORMER_BENCH_THREADS");
+  return wanted != nullptr ? std::max(1, std::atoi(wanted)) : 1;
+}
+
+}  // namespace eigenformer::bench

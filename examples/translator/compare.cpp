@@ -1,0 +1,108 @@
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "decoding_model.hpp"
+#include "decoding_options.hpp"
+#include "eigenformer/data/corpus.hpp"
+#include "eigenformer/generation/forced_decoding.hpp"
+#include "eigenformer/metrics/accuracy.hpp"
+#include "eigenformer/metrics/bleu.hpp"
+
+namespace translator {
+
+namespace {
+
+struct CompareCommand : DecodingCommand {
+  std::string other, source, reference;
+};
+
+/// The sentence pairs as ids. Throws ValueError where the two models' ids differ.
+ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingModel& a,
+                                  const DecodingModel& b, const std::vector<std::string>& sources,
+                                  const std::vector<std::string>& references) {
+  ef::EncodedCorpus corpus;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto s = a.loaded.tokenizers.source->encode(sources[i]);
+    const auto t = a.loaded.tokenizers.target->encode(references[i]);
+    if (s != b.loaded.tokenizers.source->encode(sources[i]) ||
+        t != b.loaded.tokenizers.target->encode(references[i])) {
+      throw ef::ValueError("compare",
+                           "'" + command.folder + "' and '" + command.other +
+                               "' have different vocabularies; their choices of tokens cannot be compared");
+    }
+    if (s.empty() || t.empty()) continue;
+    corpus.source.push_back(s);
+    corpus.target.push_back(t);
+  }
+  if (corpus.size() == 0)
+    throw ef::IoError("compare", "'" + command.source + "' has no pair of sentences with words");
+  return corpus;
+}
+
+ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef::EncodedCorpus& corpus) {
+  constexpr std::int32_t forbidden[] = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id,
+                                        ef::Vocabulary::begin_id};
+  ef::Batcher batcher(corpus, {.shuffle = false});
+  ef::Accuracy equal;
+  for (ef::index_t k = 0; k < batcher.num_batches(0); ++k) {
+    const ef::Batch batch = batcher.batch(0, k);
+    const ef::Accuracy part = ef::exact_match(ef::forced_choices(a.loaded.model, a.ctx, batch, forbidden),
+                                              ef::forced_choices(b.loaded.model, b.ctx, batch, forbidden));
+    equal.correct += part.correct;
+    equal.total += part.total;
+  }
+  return equal;
+}
+
+int compare(const CompareCommand& command) {
+  command.set_threads();
+  const DecodingModel a(command.folder), b(command.other);
+  const std::vector<std::string> sources = ef::read_lines(command.source);
+  const std::vector<std::string> references = ef::read_lines(command.reference);
+  if (sources.size() != references.size()) {
+    throw ef::IoError("compare", "'" + command.source + "' has " + std::to_string(sources.size()) +
+                                     " lines and '" + command.reference + "' has " +
+                                     std::to_string(references.size()) + ", expected equal numbers");
+  }
+  const ef::Accuracy equal = agreement(a, b, encode_for_both(command, a, b, sources, references));
+  std::printf("next-token choices equal: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
+              static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
+  for (const DecodingModel* model : {&a, &b}) {
+    const SentenceTranslator translator(model->loaded.model, model->loaded.tokenizers,
+                                        model->loaded.description.model.max_length, command.decoding,
+                                        model->ctx);
+    const ef::BleuScore bleu = ef::corpus_bleu(translator(sources), references);
+    std::printf("%s %-8s %s\n", model == &a ? "A" : "B",
+                ef::weight_format_name(model->loaded.description.weights), bleu.str().c_str());
+  }
+  std::printf("%s\n", ef::bleu_signature().c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("compare",
+                                     "Tells how much two models differ, such as a model and its int8 copy: "
+                                     "equal choices of tokens, BLEU of both");
+  auto command = std::make_shared<CompareCommand>();
+  command->add_to(*sub);
+  sub->add_option("--with", command->other,
+                  "folder of the model to compare with; it needs the same vocabulary")
+      ->required();
+  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
+  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  sub->footer(
+      "Choices of tokens are compared under forced decoding: for each token of the reference, the end "
+      "included, both models\n"
+      "see the source and the reference's tokens before it, and say what comes next. A is --model, B is "
+      "--with.");
+  sub->callback([&run, command] { run = [command] { return compare(*command); }; });
+}
+
+}  // namespace translator

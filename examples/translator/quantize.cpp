@@ -1,0 +1,84 @@
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "commands.hpp"
+#include "eigenformer/io/translation_model.hpp"
+
+namespace translator {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace ef = eigenformer;
+
+struct QuantizeCommand {
+  std::string folder, output;
+  std::string format = "int8";
+  bool overwrite = false;
+};
+
+fs::path output_folder(const QuantizeCommand& command) {
+  if (!command.output.empty()) return command.output;
+  fs::path folder = fs::path(command.folder).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "model/"
+  return folder.string() + "-" + command.format;
+}
+
+void check_output(const QuantizeCommand& command, const fs::path& output) {
+  std::error_code ignored;
+  if (fs::equivalent(command.folder, output, ignored)) {
+    throw ef::ValueError("quantize",
+                         "'" + output.string() + "' is the model itself; give another folder as --output");
+  }
+  if (command.overwrite || !fs::exists(output, ignored)) return;
+  if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
+  throw ef::IoError("quantize", "'" + output.string() +
+                                    "' exists already; give --overwrite to replace the model in it, or " +
+                                    "another folder as --output");
+}
+
+double megabytes(const fs::path& folder) {
+  return static_cast<double>(fs::file_size(ef::folder_file(folder, "model.safetensors"))) / 1e6;
+}
+
+int quantize(const QuantizeCommand& command) {
+  ef::WeightFormat format{};
+  ef::detail::option_from_json("to", command.format, format);
+  const ef::WeightFormat before = ef::read_model_description(command.folder).weights;
+  if (before != ef::WeightFormat::float32) {
+    throw ef::ValueError("quantize", "'" + command.folder + "' has " + ef::weight_format_name(before) +
+                                         " weights already; give the float32 model that it was made of");
+  }
+  const fs::path output = output_folder(command);
+  check_output(command, output);
+  const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
+  ef::save_model_folder(output, loaded.model, loaded.tokenizers, loaded.description.training, format);
+  std::printf("%s: %s weights, %.3f MB; float32 is %.3f MB\n", output.c_str(), command.format.c_str(),
+              megabytes(output), megabytes(command.folder));
+  return 0;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Run& run) {
+  CLI::App* sub =
+      app.add_subcommand("quantize", "Writes a smaller and faster copy of a model: int8 or bf16 weights");
+  auto command = std::make_shared<QuantizeCommand>();
+  sub->add_option("--model", command->folder, "folder of the model")->required();
+  sub->add_option("--to", command->format, "int8: a quarter of the size; bf16: half of it")
+      ->required()
+      ->check(CLI::IsMember({"int8", "bf16"}));
+  sub->add_option("--output", command->output,
+                  "folder for the smaller model; else that of the model and -int8 or -bf16");
+  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the output folder");
+  sub->footer(
+      "The copy translates like any model; it cannot be trained on. What it costs in quality: translator "
+      "compare.");
+  sub->callback([&run, command] { run = [command] { return quantize(*command); }; });
+}
+
+}  // namespace translator

@@ -1,0 +1,4 @@
+#pragma once
+
+/// What needs SentencePiece (headers and the libraries sentencepiece and sentencepiece_train): subwords.
+#include "eigenformer/data/subword_tokenizer.hpp"

@@ -1,0 +1,73 @@
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "program.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer::testing;
+
+TEST_CASE("minimal: the example prints the sentence that it learned to copy") {
+  const Ended ended = run("minimal", {});
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "7 8 9 10 ");
+  CHECK(ended.err.empty());
+}
+
+TEST_CASE("minimal: the example is the first program of the README") {
+  const std::filesystem::path root = std::filesystem::path(EIGENFORMER_FIXTURES) / ".." / "..";
+  const std::string readme = read_file(root / "README.md"), example = read_file(root / "examples/minimal/main.cpp");
+  REQUIRE_FALSE(example.empty());
+  CHECK(contains(readme, "```cpp\n" + example + "```"));
+}
+
+TEST_CASE("copy_task: too few steps are not enough, and the exit code says so") {
+  const Ended ended = run("copy_task", {"3"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.out, "copy: "));
+  CHECK(contains(ended.out, "reverse: "));
+  CHECK(contains(ended.out, " of 200)"));
+}
+
+TEST_CASE("forecast: a short training prints both errors") {
+  const Ended ended = run("forecast", {"2"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.out, "of saying it stays: 0."));
+}
+
+TEST_CASE("custom_op: the gradients of the op and the module are right") {
+  const Ended ended = run("custom_op", {});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "gradients ok: worst error"));
+  CHECK(contains(ended.out, "gate.weight"));
+}
+
+TEST_CASE("demo: a small one shows sentences, scores and a map") {
+  const Ended ended = run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "1", "--show", "2"});
+  CHECK(ended.code == 0);
+  for (const char* part : {"English  ", "German  ", "reference  ", "(end)", "exact match: ", "BLEU = ", "tok:13a"}) {
+    CAPTURE(part);
+    CHECK(contains(ended.out, part));
+  }
+}
+
+TEST_SUITE("long") {
+  TEST_CASE("copy_task: all sequences come out right") {
+    const Ended ended = run("copy_task", {});
+    CHECK(ended.code == 0);
+    CHECK(contains(ended.out, "copy: 100.0 % exact (200 of 200)"));
+    CHECK(contains(ended.out, "reverse: 100.0 % exact (200 of 200)"));
+  }
+
+  TEST_CASE("forecast: the model is far better than the naive forecast") { CHECK(run("forecast", {}).code == 0); }
+
+  TEST_CASE("demo: at least 95 % of the sentences it has never seen come out exactly right") {
+    const Ended ended = run("translator", {"demo", "--max-seconds", "600"});
+    CHECK(ended.code == 0);
+    const std::string label = "exact match: ";
+    const std::size_t at = ended.out.find(label);
+    REQUIRE(at != std::string::npos);
+    CHECK(std::stod(ended.out.substr(at + label.size())) >= 95.0);
+  }
+}

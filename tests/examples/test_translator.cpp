@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "test_tools.hpp"
+#include "translator_corpus.hpp"
+
+using namespace eigenformer::testing;
+namespace fs = std::filesystem;
+
+TEST_CASE("train, translate, evaluate, inspect") {
+  const TinyCorpus corpus;
+  const Ended trained = run("translator", corpus.train({"--epochs", "120", "--dropout", "0", "--label-smoothing", "0", "--validate-every", "0"}));
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.err, "training data: 60 pairs read, 60 kept"));
+  CHECK(contains(trained.err, "too few pairs to hold any out"));
+  CHECK(contains(trained.err, "perplexity "));
+  CHECK(contains(trained.err, " tokens/s  lr "));
+  CHECK(contains(trained.err, "ETA "));
+  CHECK(contains(trained.err, "all epochs done after"));
+  CHECK_FALSE(contains(trained.err, "\r"));  // not a terminal: plain lines
+
+  // One line out for each line in: empty ones, odd ones, one without an end.
+  const Ended translated = run("translator", {"translate", "--model", corpus.model},
+                               "\xEF\xBB\xBFWe see the cat.\r\n\n   \t \nqwertz \x01 \xE2\x80\xA8 \xF0\x9F\x90\xB6\nI paint the lamp.");
+  CAPTURE(translated.err);
+  CHECK(translated.code == 0);
+  const std::vector<std::string> lines = lines_of(translated.out);
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0] == "Wir sehen die Katze.");
+  CHECK(lines[1].empty());
+  CHECK(lines[2].empty());
+  CHECK(lines[4] == "Ich male die Lampe.");
+
+  // Beams, batches and threads: the same translations.
+  const Ended one_by_one = run("translator", {"translate", "--model", corpus.model, "--batch-size", "1", "--threads", "1"}, corpus.english());
+  const Ended together = run("translator", {"translate", "--model", corpus.model, "--batch-size", "60", "--threads", "2"}, corpus.english());
+  CHECK(one_by_one.out == together.out);
+  CHECK(lines_of(together.out).size() == 60);
+
+  const std::string out = (corpus.folder.path() / "out.de").string();
+  const Ended file = run("translator", {"translate", "--model", corpus.model, "--input", corpus.source, "--output", out, "--beam", "1"});
+  CHECK(file.code == 0);
+  CHECK(file.out.empty());
+  CHECK(read_file(out) == corpus.german());
+
+  const Ended evaluated = run("translator", {"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", corpus.target});
+  CHECK(evaluated.code == 0);
+  CHECK(contains(evaluated.out, "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000"));
+  CHECK(contains(evaluated.out, "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"));
+  CHECK(contains(evaluated.out, "chrF2 = 100.00"));
+  CHECK(contains(evaluated.out, "exact match: 100.0 % (60 of 60)"));
+  CHECK(contains(evaluated.out, "perplexity of the references: 1."));
+
+  const Ended inspected = run("translator", {"inspect", "--model", corpus.model});
+  CHECK(inspected.code == 0);
+  for (const char* part : {"format version 1", "d_model                    16", "entries of kind word: <pad> <unk> <s> </s>",
+                           "encoder.layers.0", "decoder.layers.0", "total", "model.safetensors", " MB", "warmup                     20"}) {
+    CAPTURE(part);
+    CHECK(contains(inspected.out, part));
+  }
+}
+
+TEST_CASE("a line longer than the model was trained for is cut, and said so") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--max-length", "12"})).code == 0);
+  std::string line;
+  for (int i = 0; i < 3000; ++i) line += "dog ";
+  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--max-length", "5"}, "I see the dog.\n" + line + "\n\n");
+  CHECK(ended.code == 0);
+  CHECK(lines_of(ended.out).size() == 3);
+  CHECK(contains(ended.err, "line 2 has more than 12 tokens"));
+}
+
+TEST_CASE("the seed decides, and the number of threads does not") {
+  const TinyCorpus corpus;
+  const auto weights = [&](const std::string& seed, const std::string& threads) {
+    std::vector<std::string> arguments = corpus.train({"--max-steps", "8", "--overwrite", "--seed", seed});
+    *(std::find(arguments.begin(), arguments.end(), "--threads") + 1) = threads;
+    CHECK(run("translator", arguments).code == 0);
+    return read_file(fs::path(corpus.model) / "model.safetensors");
+  };
+  const std::string first = weights("7", "1");
+  CHECK(first == weights("7", "3"));
+  CHECK(first != weights("8", "1"));
+}
+
+TEST_CASE("validation: held out where none is given, and patience ends training") {
+  const TinyCorpus corpus;
+  std::string english, german;
+  for (int i = 0; i < 20; ++i) {
+    english += corpus.english();
+    german += corpus.german();
+  }
+  const std::string source = corpus.folder.write("many.en", english).string(), target = corpus.folder.write("many.de", german).string();
+  const auto with_files = [&](std::vector<std::string> arguments) {
+    arguments[2] = source;
+    arguments[4] = target;
+    return arguments;
+  };
+  const Ended held_out = run("translator", with_files(corpus.train({"--max-steps", "4", "--validate-every", "2"})));
+  CHECK(held_out.code == 0);
+  CHECK(contains(held_out.err, "12 pairs spread evenly over the training data are held out"));
+  CHECK(contains(held_out.err, "training on: 1188 pairs"));
+  CHECK(contains(held_out.err, "validation after step 2, epoch 1"));
+  CHECK(contains(held_out.err, "(best so far)"));
+
+  const Ended given = run("translator", corpus.train({"--overwrite", "--valid-source", corpus.source, "--valid-target", corpus.target, "--max-steps",
+                                                      "4", "--validate-every", "2", "--average-last", "2"}));
+  CHECK(given.code == 0);
+  CHECK(contains(given.err, "validation data: 60 pairs read"));
+  CHECK(contains(given.err, "the mean of the weights of the last 2 validations"));
+}
+
+TEST_CASE("one file of source, tab, target will do") {
+  const TinyCorpus corpus;
+  std::string both;
+  const auto english = lines_of(corpus.english()), german = lines_of(corpus.german());
+  for (std::size_t i = 0; i < english.size(); ++i) both += english[i] + "\t" + german[i] + "\n";
+  const std::string tsv = corpus.folder.write("both.tsv", both).string();
+  std::vector<std::string> arguments = corpus.train({"--max-steps", "1"});
+  arguments.erase(arguments.begin() + 1, arguments.begin() + 5);
+  arguments.insert(arguments.end(), {"--tsv", tsv});
+  const Ended ended = run("translator", arguments);
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.err, "60 pairs read, 60 kept"));
+}
+
+TEST_CASE("Ctrl-C saves and says how to go on; what is resumed ends with the bits of what was not interrupted") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> options = {"--epochs", "600", "--validate-every", "40", "--average-last", "3", "--clip", "0.5"};
+  Program interrupted("translator", corpus.train(options));
+  REQUIRE(interrupted.says("  step 20/"));
+  interrupted.signal(SIGINT);
+  const Ended stopped = interrupted.wait();
+  CAPTURE(stopped.err);
+  REQUIRE(stopped.code == 130);
+  CHECK(contains(stopped.err, "interrupted: finishing this update, then saving"));
+  CHECK(contains(stopped.err, "go on with: translator train --resume --model " + corpus.model));
+  CHECK(run("translator", {"translate", "--model", corpus.model, "--max-length", "3"}, "I see\n").code == 0);
+
+  const Ended resumed = run("translator", {"train", "--resume", "--model", corpus.model, "--threads", "2"});
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(contains(resumed.err, "going on after step "));
+  const std::string weights = read_file(fs::path(corpus.model) / "model.safetensors");
+  const std::string state = read_file(fs::path(corpus.model) / "training/last.safetensors");
+  REQUIRE(run("translator", corpus.train({"--epochs", "600", "--validate-every", "40", "--average-last", "3", "--clip", "0.5", "--overwrite"})).code == 0);
+  CHECK(weights == read_file(fs::path(corpus.model) / "model.safetensors"));
+  CHECK(state == read_file(fs::path(corpus.model) / "training/last.safetensors"));
+}
+
+TEST_CASE("SIGTERM saves too, and a second signal ends at once with the checkpoint unharmed") {
+  const TinyCorpus corpus;
+  {
+    Program program("translator", corpus.train({"--epochs", "100000"}));
+    REQUIRE(program.says("  step 20/"));
+    program.signal(SIGTERM);
+    CHECK(program.wait().code == 130);
+  }
+  Program program("translator", {"train", "--resume", "--model", corpus.model});
+  REQUIRE(program.says("going on after step"));
+  program.signal(SIGINT);
+  program.signal(SIGTERM);
+  CHECK(program.wait().code == 130);
+  const Ended ended = run("translator", {"train", "--resume", "--model", corpus.model, "--max-steps", "1"});
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+}
+
+TEST_CASE("the committed folder of format version 1 keeps translating") {
+  const std::string folder = std::string(EIGENFORMER_FIXTURES) + "/model_v1";
+  const Ended ended = run("translator", {"translate", "--model", folder}, "I see the dog.\n\nDo you see the house?\nThe cat sleeps.\n");
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "Ich sehe den Hund.\n\nSiehst du das Haus?\nDie Katze schläft.\n");
+  CHECK(run("translator", {"inspect", "--model", folder}).code == 0);
+}

@@ -1,0 +1,197 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "eigenformer/generation/packed_model.hpp"
+#include "generation/packed_test_tools.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+const std::vector<WeightFormat> formats = {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8};
+
+using Ids = Tensor<std::int32_t>;
+const Ids source_ids = Ids::from({2, 7}, {4, 17, 52, 9, 30, 11, 3, 5, 21, 8, 3, 0, 0, 0});
+const Ids target_ids = Ids::from({2, 5}, {2, 9, 41, 33, 12, 2, 50, 6, 0, 0});
+const Ids target_out = Ids::from({2, 5}, {9, 41, 33, 12, 3, 50, 6, 3, -100, -100});
+
+Tensor<float> logits(const Seq2SeqTransformer<float>& model, const Context<float>& ctx) {
+  return model(ctx, source_ids, target_ids).value();
+}
+
+/// The largest difference between two models' logits, over the standard deviation of the first's.
+double difference(const Tensor<float>& a, const Tensor<float>& b) {
+  double worst = 0, sum = 0, squares = 0;
+  for (index_t i = 0; i < a.numel(); ++i) {
+    const auto x = static_cast<double>(a.data()[i]);
+    worst = std::max(worst, std::abs(x - static_cast<double>(b.data()[i])));
+    sum += x;
+    squares += x * x;
+  }
+  const auto n = static_cast<double>(a.numel());
+  return worst / std::sqrt(squares / n - sum / n * (sum / n));
+}
+
+std::size_t bytes_in_use() { return Runtime::instance().pool().statistics().bytes_in_use; }
+
+/// Bytes of all linear weights that are no embedding.
+std::size_t linear_bytes(const Seq2SeqTransformer<float>& model, const kernels::PackedWeights& packed) {
+  std::size_t bytes = 0;
+  for_each_parameter(model, [&](const std::string&, const Parameter<float>& p) {
+    if (packed.contains(p.id()) && !detail::is_embedding(model, p)) {
+      bytes += static_cast<std::size_t>(p.value().numel()) * sizeof(float);
+    }
+  });
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("packed float32 weights translate with the same bits as the parameters") {
+  for (const Tying tying : {Tying::none, Tying::target, Tying::all}) {
+    const auto model = float_model(tying, tying == Tying::all);
+    const auto plain = Context<float>::inference();
+    const auto ctx = packed_context(pack_weights(model));
+    CHECK(values(logits(model, ctx)) == values(logits(model, plain)));
+    CHECK(translate(model, ctx, float_model_sources()) == translate(model, plain, float_model_sources()));
+    CHECK(model.loss(ctx, source_ids, target_ids, target_out).value().item() ==
+          model.loss(plain, source_ids, target_ids, target_out).value().item());
+  }
+}
+
+TEST_CASE("bf16 and int8 weights are used, and stay close to float32") {
+  const auto model = float_model();
+  const Tensor<float> exact = logits(model, Context<float>::inference());
+  const double loss =
+      model.loss(Context<float>::inference(), source_ids, target_ids, target_out).value().item();
+  for (const auto& [format, tolerance] : {std::pair{WeightFormat::bf16, 0.04}, {WeightFormat::int8, 0.1}}) {
+    const auto ctx = packed_context(pack_weights(model, format));
+    const double error = difference(exact, logits(model, ctx));
+    CAPTURE(static_cast<int>(format));
+    CAPTURE(error);
+    CHECK(error > 1e-4);
+    CHECK(error < tolerance);
+    const double loss_error =
+        std::abs(model.loss(ctx, source_ids, target_ids, target_out).value().item() - loss);
+    CHECK(loss_error > 0);
+    CHECK(loss_error < tolerance / 2);
+  }
+}
+
+TEST_CASE("a model without its weights' memory decodes with packed ones and says so without") {
+  for (const Tying tying : {Tying::none, Tying::all}) {
+    for (const WeightFormat format : formats) {
+      auto model = float_model(tying);
+      const auto packed = pack_weights(model, format);
+      const auto ctx = packed_context(packed);
+      const Tensor<float> before = logits(model, ctx);
+      const auto translations = translate(model, ctx, float_model_sources());
+      const float loss = model.loss(ctx, source_ids, target_ids, target_out).value().item();
+      release_packed_weights(model, *packed);
+      CHECK(values(logits(model, ctx)) == values(before));
+      CHECK(translate(model, ctx, float_model_sources()) == translations);
+      CHECK(model.loss(ctx, source_ids, target_ids, target_out).value().item() == loss);
+      const std::string message = message_of<ValueError>([&] { logits(model, Context<float>::inference()); });
+      CHECK_MESSAGE(contains(message, "memory of 'encoder.layers.0.self_attn.in_proj_weight' was given back"),
+                    message);
+    }
+  }
+}
+
+TEST_CASE(
+    "a model without its weights' memory cannot be trained, copied, packed again or show attention maps") {
+  auto model = float_model();
+  const auto packed = pack_weights(model, WeightFormat::int8);
+  release_packed_weights(model, *packed);
+  const auto ctx = packed_context(packed);
+  const auto gone = [](auto&& f) { return contains(message_of<ValueError>(f), "was given back"); };
+  Tape<float> tape;
+  CHECK(gone([&] { (void)model.loss(Context<float>::checking(tape), source_ids, target_ids, target_out); }));
+  CHECK(gone([&] {
+    (void)model.transformer.encoder.layers[0].feed_forward(Context<float>::checking(tape),
+                                                           Tensor<float>::zeros({2, 36}));
+  }));
+  CHECK(gone([&] {
+    (void)linear_cross_entropy(Context<float>::inference(), Var<float>(Tensor<float>::zeros({2, 36})),
+                               model.projection_weight(), model.projection_bias, Ids::from({2}, {4, 5}));
+  }));
+  CHECK(gone([&] { const Seq2SeqTransformer<float> copy(model); }));
+  CHECK(gone([&] { pack_weights(model, WeightFormat::int8); }));
+  CHECK(gone([&] { load_state_dict(model, state_dict(float_model())); }));
+  CHECK(gone([&] {
+    std::vector<Var<float>> maps;
+    (void)model.encode(ctx, source_ids, SequenceLayout::padded({7, 4}, 7), {}, &maps);
+  }));
+}
+
+TEST_CASE("giving back weights frees their memory, but not that of embeddings") {
+  for (const Tying tying : {Tying::none, Tying::target, Tying::all}) {
+    for (const bool in_place : {false, true}) {
+      auto model = float_model(tying);
+      const std::size_t expected = linear_bytes(model, *pack_weights(model));
+      REQUIRE(expected > 0);
+      const std::size_t before = bytes_in_use();
+      auto packed = in_place ? pack_weights_in_place(model, WeightFormat::int8)
+                             : pack_weights(model, WeightFormat::int8);
+      if (!in_place) {
+        CHECK(bytes_in_use() == before);
+        release_packed_weights(model, *packed);
+      }
+      CHECK(before - bytes_in_use() >= expected);
+      CHECK(packed->bytes() < expected);
+      CHECK(model.source_embedding.weight.value().defined());
+      CHECK(model.target_embedding().weight.value().defined());
+      CHECK(model.own_projection.defined() == (tying == Tying::none));
+      CHECK((!model.own_projection.defined() || !model.own_projection.value().defined()));
+      const auto other = float_model(tying);
+      CHECK(translate(model, packed_context(packed), float_model_sources()) ==
+            translate(other, packed_context(pack_weights(other, WeightFormat::int8)), float_model_sources()));
+    }
+  }
+  auto model = float_model();
+  (void)pack_weights_in_place(model);
+  CHECK(Runtime::instance().pool().statistics().bytes_cached == 0);
+}
+
+TEST_CASE("a sentence gets the same bits alone, in any batch and with any number of threads") {
+  const int threads = Runtime::instance().threads();
+  const auto sources = float_model_sources();
+  const auto model = float_model();
+  for (const WeightFormat format : formats) {
+    CAPTURE(static_cast<int>(format));
+    const auto ctx = packed_context(pack_weights(model, format));
+    Runtime::instance().set_threads(1);
+    const auto together = translate(model, ctx, sources);
+    const Tensor<float> one = logits(model, ctx);
+    std::vector<Found> alone;
+    for (const auto& source : sources) {
+      for (auto& found : translate(model, ctx, {source})) alone.push_back(found);
+    }
+    CHECK(alone == together);
+    for (const int n : {2, 3}) {
+      Runtime::instance().set_threads(n);
+      CHECK(translate(model, ctx, sources) == together);
+      CHECK(translate(model, ctx, sources, 1) == together);
+      CHECK(values(logits(model, ctx)) == values(one));
+    }
+  }
+  Runtime::instance().set_threads(threads);
+}
+
+TEST_CASE("a weight that is not finite is named") {
+  auto model = float_model();
+  model.transformer.decoder.layers[1].multihead_attn.in_proj_weight.value().at({36 + 5, 7}) =
+      std::numeric_limits<float>::quiet_NaN();
+  const std::string message = message_of<ValueError>([&] { pack_weights(model, WeightFormat::int8); });
+  CHECK_MESSAGE(contains(message, "'decoder.layers.1.multihead_attn.in_proj_weight' from row 36 on"),
+                message);
+  CHECK_MESSAGE(contains(message, "(5, 7) is "), message);
+  CHECK_NOTHROW(pack_weights(model, WeightFormat::bf16));
+}

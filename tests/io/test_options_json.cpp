@@ -1,0 +1,80 @@
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "eigenformer/io/options_json.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using testing::contains;
+using testing::message_of;
+
+TEST_CASE("options come back from JSON as they were, every field") {
+  const Seq2SeqOptions given = {.source_vocab_size = 23,
+                                .target_vocab_size = 29,
+                                .d_model = 12,
+                                .num_heads = 3,
+                                .num_encoder_layers = 2,
+                                .num_decoder_layers = 4,
+                                .dim_feedforward = 20,
+                                .dropout = 0.25,
+                                .embedding_dropout = 0.125,
+                                .residual_dropout = 0.0,
+                                .activation = Activation::gelu_tanh,
+                                .norm_first = true,
+                                .final_norm = false,
+                                .layer_norm_eps = 1e-6,
+                                .layer_norm_formula = LayerNormFormula::teaching,
+                                .layer_norm_scalar_gain = true,
+                                .bias = false,
+                                .projection_bias = false,
+                                .tying = Tying::target,
+                                .scale_embedding = false,
+                                .causal = false,
+                                .positions = Positions::learned,
+                                .sinusoid = {.base = 500, .order = SinusoidOrder::concatenated,
+                                             .exponent = SinusoidExponent::tensor2tensor, .first_position = 1},
+                                .max_length = 77,
+                                .padding_index = 0};
+  const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
+  const auto back = options_from_json<Seq2SeqOptions>(json);
+  CHECK(options_to_json(back) == json);
+  CHECK(back.target_vocab_size == 29);
+  CHECK(back.num_decoder_layers == 4);
+  CHECK(back.embedding_dropout == 0.125);
+  CHECK_FALSE(back.attention_dropout.has_value());
+  CHECK(back.residual_dropout == 0.0);
+  CHECK(back.activation == Activation::gelu_tanh);
+  CHECK(back.layer_norm_formula == LayerNormFormula::teaching);
+  CHECK(back.tying == Tying::target);
+  CHECK(back.positions == Positions::learned);
+  CHECK(back.sinusoid.base == 500);
+  CHECK(back.sinusoid.first_position == 1);
+  CHECK_FALSE(back.causal);
+  // No field is forgotten: each of them differs from its default here, but for the one that was left out.
+  const nlohmann::json defaults = options_to_json(Seq2SeqOptions{});
+  for (const auto& [name, value] : json.items()) {
+    CAPTURE(name);
+    CHECK((value == defaults.at(name)) == (name == "feed_forward_dropout" || name == "attention_dropout"));
+  }
+}
+
+TEST_CASE("fields that are left out keep their defaults") {
+  const auto o = options_from_json<Seq2SeqOptions>({{"source_vocab_size", 23}});
+  CHECK(o.source_vocab_size == 23);
+  CHECK(o.d_model == 512);
+  CHECK(o.causal);
+}
+
+TEST_CASE("foreign names and values of the wrong kind are refused by name") {
+  const auto refusal = [](const nlohmann::json& json) {
+    return message_of<ValueError>([&] { (void)options_from_json<Seq2SeqOptions>(json); });
+  };
+  CHECK(contains(refusal({{"n_embd", 768}}), "'n_embd' is not an option"));
+  CHECK(contains(refusal({{"d_model", "wide"}}), "d_model is \"wide\", expected a whole number"));
+  CHECK(contains(refusal({{"d_model", 12.5}}), "expected a whole number"));
+  CHECK(contains(refusal({{"dropout", true}}), "dropout is true, expected a number"));
+  CHECK(contains(refusal({{"causal", 1}}), "causal is 1, expected true or false"));
+  CHECK(contains(refusal({{"tying", "some"}}), "tying is \"some\", expected one of none, target, all"));
+  CHECK(contains(refusal(nlohmann::json::array()), "expected an object"));
+}
