@@ -1,11 +1,10 @@
-// Decodes with a random encoder-decoder Transformer, as bench/peers/decode.py: every hypothesis has exactly --target tokens.
+// Decodes with a random encoder-decoder Transformer, as bench/peers/decode.py: every hypothesis has exactly --target
+// tokens, and the rate is that of the fastest of --repeats passes over all sentences.
+#include <chrono>
 #include <map>
 #include <span>
-#include <string>
 
 #include "bench_options.hpp"
-#include "eigenformer/generation/generate.hpp"
-#include "eigenformer/generation/packed_model.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;
@@ -19,6 +18,7 @@ struct Flags {
   index_t target = 16;
   index_t beam = 4;
   index_t batch = 32;
+  index_t repeats = 3;
   ef::WeightFormat format = ef::WeightFormat::float32;
 };
 
@@ -38,13 +38,17 @@ void decode(benchmark::State& state, const Flags& f) {
                                                {.batch_size = f.batch})) {
       tokens += static_cast<index_t>(hypotheses.front().ids.size());
     }
-    return tokens;
+    return static_cast<double>(tokens);
   };
-  run();
-  index_t tokens = 0;
-  for (auto _ : state) tokens += run();
-  state.counters["target tokens/s"] = benchmark::Counter(static_cast<double>(tokens), benchmark::Counter::kIsRate);
-  state.counters["tokens"] = static_cast<double>(tokens) / static_cast<double>(state.iterations());
+  double tokens = run(), fastest = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    tokens = run();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    fastest = std::max(fastest, tokens / elapsed.count());
+  }
+  state.counters["target tokens/s"] = fastest;
+  state.counters["tokens"] = tokens;
   state.counters["peak MiB"] = ef::bench::peak_mib();
 }
 
@@ -54,26 +58,25 @@ int main(int argc, char** argv) {
   Flags f;
   CLI::App app{"Decoding speed of the encoder-decoder Transformer"};
   f.model.add_to(app);
-  app.add_option("--sentences", f.sentences, "source sentences")->capture_default_str();
-  app.add_option("--source", f.source, "source tokens of each")->capture_default_str();
-  app.add_option("--target,--length", f.target, "target tokens of each")->capture_default_str();
-  app.add_option("--beam", f.beam, "beam size; 1 is greedy")->capture_default_str();
-  app.add_option("--batch", f.batch, "sentences decoded together")->capture_default_str();
+  const auto add = [&](const char* name, index_t& value, const char* what) {
+    app.add_option(name, value, what)->check(ef::bench::ModelFlags::minimum(1))->capture_default_str();
+  };
+  add("--sentences", f.sentences, "source sentences");
+  add("--source", f.source, "source tokens of each");
+  add("--target,--length", f.target, "target tokens of each");
+  add("--beam", f.beam, "beam size; 1 is greedy");
+  add("--batch", f.batch, "sentences decoded together");
+  add("--repeats", f.repeats, "passes over all sentences that are measured, after one that is not");
   const std::map<std::string, ef::WeightFormat> formats = {{"float32", ef::WeightFormat::float32},
                                                            {"bf16", ef::WeightFormat::bf16},
                                                            {"int8", ef::WeightFormat::int8}};
   app.add_option("--format", f.format, "float32, bf16 or int8 weights")->transform(CLI::CheckedTransformer(formats));
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
-  try {
-    ef::Runtime::instance().set_threads(f.model.threads);
+  return ef::bench::run("bench_decoding", [&] {
+    ef::bench::use_threads(f.model.threads);
     benchmark::RegisterBenchmark("decoding", [&](benchmark::State& s) { decode(s, f); })
-        ->Iterations(3)
+        ->Iterations(f.repeats)
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
-    benchmark::RunSpecifiedBenchmarks();
-  } catch (const ef::Error& error) {
-    std::fprintf(stderr, "bench_decoding: error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  });
 }

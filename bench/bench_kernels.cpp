@@ -32,17 +32,14 @@ constexpr index_t tokens = 2048;
 constexpr index_t vocab = 8000;
 constexpr ef::DropoutKey key{1, 2, 3};
 
-// Times f, which works on `elements` numbers and passes over `arrays` arrays of them.
+// Times f, which works on `elements` numbers and passes over `arrays` arrays of them. Returns the seconds of a call.
 template <class F>
-void run(benchmark::State& state, index_t elements, double arrays, F&& f) {
-  f();
-  for (auto _ : state) {
-    f();
-    benchmark::ClobberMemory();
-  }
+double run(benchmark::State& state, index_t elements, double arrays, F&& f) {
+  const double seconds = ef::bench::seconds_per_call(state, f);
   const auto n = static_cast<double>(elements);
-  state.counters["GB/s"] = ef::bench::rate(n * arrays * sizeof(float) * 1e-9);
-  state.counters["ns/element"] = ef::bench::inverse_rate(n * 1e-9);
+  state.counters["GB/s"] = n * arrays * sizeof(float) * 1e-9 / seconds;
+  state.counters["ns/element"] = seconds * 1e9 / n;
+  return seconds;
 }
 
 template <class F>
@@ -229,9 +226,9 @@ void add_attention(const AttentionCase& c) {
     problem.dropout_rate = c.dropout;
     problem.dropout_key = key;
     kernels::attention_forward<float>(problem, out.data(), c.d, log_sum_exp.data());
-    run(s, tokens * c.d, arrays, [&] { f(problem, out, log_sum_exp); });
+    const double seconds = run(s, tokens * c.d, arrays, [&] { f(problem, out, log_sum_exp); });
     const double keys = c.causal ? 0.5 * static_cast<double>(c.length + 1) : static_cast<double>(c.length);
-    s.counters["GFLOP/s"] = ef::bench::rate(2 * products * keys * static_cast<double>(tokens * c.d) * 1e-9);
+    s.counters["GFLOP/s"] = 2 * products * keys * static_cast<double>(tokens * c.d) * 1e-9 / seconds;
   };
   add("attention/forward/" + c.name(), [=](benchmark::State& s) {
     with_problem(s, 2, 4, [&](const auto& problem, Tensor& out, Tensor& log_sum_exp) {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -47,14 +48,17 @@ inline Tensor<std::int32_t> random_ids(index_t n, index_t vocab, RandomGenerator
   return ids;
 }
 
-/// A counter of `amount` for each iteration, a second.
-inline benchmark::Counter rate(double amount) {
-  return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate);
-}
-
-/// Seconds for each unit of `amount`: inverse_rate(n * 1e-9) is nanoseconds for each of n elements.
-inline benchmark::Counter inverse_rate(double amount) {
-  return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+/// Runs f once, then as often as the benchmark wants. Returns the mean seconds of a call.
+template <class F>
+double seconds_per_call(benchmark::State& state, F&& f) {
+  f();
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    f();
+    benchmark::ClobberMemory();
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / static_cast<double>(state.iterations());
 }
 
 /// Sets the number of threads and says so, with the instruction set, in the benchmark's header.

@@ -2,8 +2,7 @@
 #include <chrono>
 
 #include "bench_options.hpp"
-#include "eigenformer/optim/adam.hpp"
-#include "eigenformer/optim/clip.hpp"
+#include "bench_profile.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;
@@ -16,6 +15,7 @@ struct Flags {
   index_t length = 16;
   index_t steps = 12;
   double dropout = 0.1;
+  bool same_length = false;
   bool bf16 = false;
   bool profile = false;
 };
@@ -25,9 +25,13 @@ struct TrainingBatch {
   ef::SequenceLayout source_layout, target_layout;
 };
 
-// Lengths as in the peer: L sentences' common bucket, each at most three tokens shorter, so that there is little padding.
+// As in the peer: a bucket's length for the batch, and sentences at most three tokens shorter, so that there is little
+// padding (and here none: rows are packed).
 TrainingBatch make_batch(const Flags& f, ef::RandomGenerator& rng) {
-  const index_t bucket = std::max<index_t>(4, f.length / 2 + rng.uniform_int(2 * f.length - f.length / 2));
+  const index_t shortest_bucket = f.length / 2;
+  const index_t bucket =
+      f.same_length ? f.length
+                    : std::max<index_t>(4, shortest_bucket + rng.uniform_int(2 * f.length - shortest_bucket));
   const index_t sentences = std::max<index_t>(1, f.tokens / bucket);
   const auto lengths = [&](index_t less) {
     std::vector<index_t> n;
@@ -40,59 +44,84 @@ TrainingBatch make_batch(const Flags& f, ef::RandomGenerator& rng) {
   TrainingBatch b;
   b.source_layout = ef::SequenceLayout::packed(lengths(0));
   b.target_layout = ef::SequenceLayout::packed(lengths(1));
-  const auto tokens = [&](const ef::SequenceLayout& layout) {
-    return ef::Tensor<std::int32_t>::from(ef::Shape{layout.rows()},
-                                          ef::bench::random_tokens(rng, layout.rows(), f.model.vocab));
-  };
-  b.source = tokens(b.source_layout);
-  b.target_input = tokens(b.target_layout);
-  b.target_output = tokens(b.target_layout);
+  b.source = ef::bench::random_ids(b.source_layout.rows(), f.model.vocab, rng);
+  b.target_input = ef::bench::random_ids(b.target_layout.rows(), f.model.vocab, rng);
+  b.target_output = ef::bench::random_ids(b.target_layout.rows(), f.model.vocab, rng);
   return b;
 }
 
-void train(benchmark::State& state, const Flags& f) {
-  ef::RandomGenerator rng(1);
-  ef::Seq2SeqTransformer<float> model(f.model.model(f.dropout, false), rng);
-  const auto parameters = ef::parameters(model);
-  ef::Adam<float> adam(parameters, {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9});
-  ef::Gradients<float> gradients(parameters);
-  ef::Tape<float> tape;
-  float loss_value = 0;
-  const auto step = [&](const TrainingBatch& b) {
-    const auto ctx = ef::Context<float>::training(tape, rng).with_precision(f.bf16 ? ef::kernels::GemmPrecision::bf16
-                                                                                   : ef::kernels::GemmPrecision::full);
-    const auto loss = model.loss(ctx, b.source, b.source_layout, b.target_input, b.target_layout, b.target_output,
-                                 {.label_smoothing = 0.1});
-    loss_value = loss.item();
-    gradients.zero();
-    tape.backward(loss, gradients);
-    const auto clip = ef::clip_global_norm(gradients, 1.0);
-    adam.step(gradients, 1e-4, clip.factor);
-  };
-  std::vector<TrainingBatch> batches;
-  for (index_t i = 0; i < f.steps + 3; ++i) batches.push_back(make_batch(f, rng));
-  for (std::size_t i = 0; i < 3; ++i) step(batches[i]);
-
-  ef::Profiler& profiler = ef::Runtime::instance().profiler();
-  if (f.profile) profiler.start();
-  const auto allocations = ef::Runtime::instance().pool().statistics().system_allocations;
-  const auto start = std::chrono::steady_clock::now();
-  std::size_t next = 3;
-  index_t tokens = 0;
-  for (auto _ : state) {
-    const TrainingBatch& b = batches[next];
-    next = next + 1 == batches.size() ? 3 : next + 1;
-    step(b);
-    tokens += b.target_output.numel();
+class Training {
+ public:
+  explicit Training(const Flags& f)
+      : model_(f.model.model(f.dropout, false), rng_),
+        adam_(ef::parameters(model_), {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9}),
+        gradients_(ef::parameters(model_)),
+        precision_(f.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full) {
+    for (index_t i = 0; i < f.steps + warm_up; ++i) batches_.push_back(make_batch(f, rng_));
+    for (index_t i = 0; i < warm_up; ++i) step();
   }
+
+  /// One update on the next batch. Returns its target tokens.
+  index_t step() {
+    const TrainingBatch& b = batches_[next_];
+    next_ = next_ + 1 == batches_.size() ? static_cast<std::size_t>(warm_up) : next_ + 1;
+    const auto ctx = ef::Context<float>::training(tape_, rng_).with_precision(precision_);
+    const auto loss = model_.loss(ctx, b.source, b.source_layout, b.target_input, b.target_layout, b.target_output,
+                                  {.label_smoothing = 0.1});
+    loss_ = static_cast<double>(loss.item());
+    gradients_.zero();
+    tape_.backward(loss, gradients_);
+    ef::Profiler& profiler = ef::Runtime::instance().profiler();
+    ef::ClippedNorm clip;
+    {
+      const ef::OpScope scope(profiler, "clip_global_norm", true);
+      clip = ef::clip_global_norm(gradients_, 1.0);
+    }
+    {
+      const ef::OpScope scope(profiler, "adam", true);
+      adam_.step(gradients_, 1e-4, clip.factor);
+    }
+    return b.target_output.numel();
+  }
+
+  double loss() const { return loss_; }
+
+ private:
+  static constexpr index_t warm_up = 3;
+
+  ef::RandomGenerator rng_{1};
+  ef::Seq2SeqTransformer<float> model_;
+  ef::Adam<float> adam_;
+  ef::Gradients<float> gradients_;
+  ef::Tape<float> tape_;
+  ef::kernels::GemmPrecision precision_;
+  std::vector<TrainingBatch> batches_;
+  std::size_t next_ = 0;
+  double loss_ = 0;
+};
+
+void train(benchmark::State& state, const Flags& f, std::FILE* profile_output) {
+  Training training(f);
+  ef::Profiler& profiler = ef::Runtime::instance().profiler();
+  const auto allocations = ef::Runtime::instance().pool().statistics().system_allocations;
+  if (f.profile) profiler.start();
+  const auto start = std::chrono::steady_clock::now();
+  index_t tokens = 0;
+  for (auto _ : state) tokens += training.step();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   profiler.stop();
-  state.counters["target tokens/s"] = benchmark::Counter(static_cast<double>(tokens), benchmark::Counter::kIsRate);
+  const auto steps = static_cast<double>(state.iterations());
+  state.counters["target tokens/s"] = static_cast<double>(tokens) / elapsed.count();
   state.counters["peak MiB"] = ef::bench::peak_mib();
-  state.counters["loss"] = static_cast<double>(loss_value);
+  state.counters["loss"] = training.loss();
   state.counters["allocations"] =
       static_cast<double>(ef::Runtime::instance().pool().statistics().system_allocations - allocations);
-  if (f.profile) ef::bench::print_profile(profiler, elapsed.count());
+  if (f.profile) {
+    double flops = 0;
+    for (const ef::OpProfile& p : profiler.report()) flops += p.flops;
+    state.counters["GFLOP/step"] = flops * 1e-9 / steps;
+    ef::bench::print_profile(profile_output, profiler, elapsed.count(), steps);
+  }
 }
 
 }  // namespace
@@ -101,23 +130,29 @@ int main(int argc, char** argv) {
   Flags f;
   CLI::App app{"Training speed of the encoder-decoder Transformer"};
   f.model.add_to(app);
-  app.add_option("--tokens", f.tokens, "target tokens of a batch, with padding to the bucket's length")->capture_default_str();
-  app.add_option("--length", f.length, "mean sentence length")->capture_default_str();
-  app.add_option("--steps", f.steps, "updates measured, after three that are not")->capture_default_str();
+  const auto positive = ef::bench::ModelFlags::minimum(1);
+  app.add_option("--tokens", f.tokens, "target tokens of a batch, with padding to the bucket's length")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--length", f.length, "mean length of the buckets")->check(positive)->capture_default_str();
+  app.add_flag("--same_length", f.same_length, "every bucket has exactly this length");
+  app.add_option("--steps", f.steps, "updates measured, after three that are not")
+      ->check(positive)
+      ->capture_default_str();
   app.add_option("--dropout", f.dropout, "all dropout rates")->capture_default_str();
   app.add_flag("--bf16", f.bf16, "products with inputs rounded to bfloat16");
   app.add_flag("--profile", f.profile, "print time, FLOP/s and bytes of each op");
+  // The profile must not end up inside the JSON.
+  std::FILE* profile_output = stdout;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with("--benchmark_format=")) profile_output = stderr;
+  }
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
-  try {
-    ef::Runtime::instance().set_threads(f.model.threads);
-    benchmark::RegisterBenchmark("training", [&](benchmark::State& s) { train(s, f); })
+  return ef::bench::run("bench_training", [&] {
+    ef::bench::use_threads(f.model.threads);
+    benchmark::RegisterBenchmark("training", [&](benchmark::State& s) { train(s, f, profile_output); })
         ->Iterations(f.steps)
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
-    benchmark::RunSpecifiedBenchmarks();
-  } catch (const ef::Error& error) {
-    std::fprintf(stderr, "bench_training: error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  });
 }

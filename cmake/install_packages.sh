@@ -4,7 +4,7 @@
 set -euo pipefail
 list=$(dirname "${BASH_SOURCE[0]}")/packages.txt
 
-is_there() {  # is_there command:NAME | header:PATH
+is_there() {  # is_there command:NAME | header:PATH | sanitizer:COMPILER
   case $1 in
     command:*) command -v "${1#command:}" >/dev/null ;;
     header:*)
@@ -12,6 +12,7 @@ is_there() {  # is_there command:NAME | header:PATH
         echo "#include <${1#header:}>" |
         g++ -std=c++20 -I/usr/include/eigen3 -I/usr/local/include/eigen3 -x c++ -M - >/dev/null 2>&1
       ;;
+    sanitizer:*) echo 'int main() {}' | "${1#sanitizer:}" -fsanitize=address -x c++ - -o /dev/null 2>/dev/null ;;
   esac
 }
 

@@ -5,6 +5,7 @@ endif()
 
 add_library(eigenformer_warnings INTERFACE)
 target_compile_options(eigenformer_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Werror)
+target_link_libraries(eigenformer_compiled PRIVATE eigenformer_warnings)
 
 find_package(CLI11 CONFIG QUIET)
 if(NOT TARGET CLI11::CLI11)

@@ -171,9 +171,9 @@ TEST_CASE("truncated and foreign model folders are refused by translate, evaluat
   write("options.json", "{\"architectures\": [\"MarianMTModel\"], \"d_model\": 512}");
   all_refuse({"options.json", "not that of a model folder"});
   std::string newer = options;
-  newer.replace(newer.find("\"format_version\": 1"), 19, "\"format_version\": 2");
+  newer.replace(newer.find("\"format_version\": 1"), 19, "\"format_version\": 99");
   write("options.json", newer);
-  all_refuse({"format_version 2"});
+  all_refuse({"format_version 99"});
   write("options.json", options);
   // More words than the model has embeddings for: ids out of range.
   write("tokenizer.vocab", vocabulary + "zebra\n");

@@ -1,10 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <string>
 #include <vector>
 

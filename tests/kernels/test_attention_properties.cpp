@@ -201,36 +201,40 @@ TEST_CASE("attention: the backward in one task a head or in blocks, the same bit
 
 TEST_CASE("attention: decoding with a cache gives the same bits as the whole sequence at once") {
   on_every_isa([] {
-    AttentionCase whole;
-    const std::vector<index_t> lengths{70, 131};
-    whole.queries = whole.keys = SequenceLayout::packed(lengths);
-    whole.mask = AttentionMask::causal();
-    const auto n = random_numbers<float>(whole);
-    const auto expected = run_kernel(whole, n);
+    for (const AttentionMask& mask : {AttentionMask::causal(), AttentionMask::window(40, 0)}) {
+      AttentionCase whole;
+      const std::vector<index_t> lengths{70, 131};
+      whole.queries = whole.keys = SequenceLayout::packed(lengths);
+      whole.mask = mask;
+      const auto n = random_numbers<float>(whole);
+      const auto expected = run_kernel(whole, n);
 
-    const index_t capacity = 192;
-    AttentionCase room = whole;
-    room.keys = SequenceLayout::cached(lengths, capacity);
-    const auto cache = moved(n, whole, room);
-    // One token at a time, and in chunks.
-    for (const index_t chunk : {1, 3, 40}) {
-      CAPTURE(chunk);
-      for (index_t first = 0; first + chunk <= 70; first += chunk == 1 ? 7 : chunk) {
-        AttentionCase step = whole;
-        step.queries = SequenceLayout::packed({chunk, chunk}).with_first_position(first);
-        step.keys = SequenceLayout::cached({first + chunk, first + chunk}, capacity);
-        if (chunk == 1) step.mask = AttentionMask::none();
-        AttentionNumbers<float> own = cache;
-        own.q = rows_of(n.q, whole.q_stride(), whole.queries.offset(0) + first, chunk);
-        const auto second = rows_of(n.q, whole.q_stride(), whole.queries.offset(1) + first, chunk);
-        own.q.insert(own.q.end(), second.begin(), second.end());
-        own.dout.resize(static_cast<std::size_t>(2 * chunk * whole.out_stride()));
-        AttentionResult<float> r(step);
-        ef::kernels::attention_forward(problem_of(step, own), r.out.data(), step.out_stride(),
-                                       r.log_sum_exp.data());
-        for (index_t b = 0; b < 2; ++b) {
-          CHECK(same_bits(rows_of(r.out, step.out_stride(), b * chunk, chunk),
+      const index_t capacity = 192;
+      AttentionCase room = whole;
+      room.keys = SequenceLayout::cached(lengths, capacity);
+      const auto cache = moved(n, whole, room);
+      // One token at a time, and in chunks.
+      for (const index_t chunk : {1, 3, 40}) {
+        CAPTURE(chunk);
+        for (index_t first = 0; first + chunk <= 70; first += chunk == 1 ? 7 : chunk) {
+          AttentionCase step = whole;
+          step.queries = SequenceLayout::packed({chunk, chunk}).with_first_position(first);
+          step.keys = SequenceLayout::cached({first + chunk, first + chunk}, capacity);
+          // The last token reaches all that is cached, without a rule too.
+          if (chunk == 1 && mask.left() == AttentionMask::unlimited) step.mask = AttentionMask::none();
+          AttentionNumbers<float> own = cache;
+          own.q = rows_of(n.q, whole.q_stride(), whole.queries.offset(0) + first, chunk);
+          const auto second = rows_of(n.q, whole.q_stride(), whole.queries.offset(1) + first, chunk);
+          own.q.insert(own.q.end(), second.begin(), second.end());
+          own.dout.resize(static_cast<std::size_t>(2 * chunk * whole.out_stride()));
+          AttentionResult<float> r(step);
+          ef::kernels::attention_forward(problem_of(step, own), r.out.data(), step.out_stride(),
+                                         r.log_sum_exp.data());
+          for (index_t b = 0; b < 2; ++b) {
+            CHECK(
+                same_bits(rows_of(r.out, step.out_stride(), b * chunk, chunk),
                           rows_of(expected.out, whole.out_stride(), whole.queries.offset(b) + first, chunk)));
+          }
         }
       }
     }
@@ -239,7 +243,6 @@ TEST_CASE("attention: decoding with a cache gives the same bits as the whole seq
 
 TEST_CASE("attention: what a masked key holds changes nothing, bit by bit") {
   AttentionCase c;
-  c.queries = SequenceLayout::packed({37, 70});
   c.keys = SequenceLayout::packed({69, 70});
   // Keys 3 and 66 of sequence 0 and 68 of sequence 1 are masked, for all or for some queries.
   Tensor<bool> padding = Tensor<bool>::zeros(Shape{2, 70});
@@ -253,24 +256,27 @@ TEST_CASE("attention: what a masked key holds changes nothing, bit by bit") {
   const AttentionMask masks[] = {AttentionMask::key_padding(padding), AttentionMask::allow(kept),
                                  AttentionMask::additive(bias),
                                  AttentionMask::key_padding(padding) & AttentionMask::causal()};
-  on_every_isa([&] {
-    for (const AttentionMask& mask : masks) {
-      c.mask = mask;
-      const auto n = random_numbers<float>(c);
-      const auto expected = run_kernel(c, n);
-      for (const float poison :
-           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-            -std::numeric_limits<float>::infinity(), 1e30F}) {
-        CAPTURE(poison);
-        auto poisoned = n;
-        for (const index_t row : {index_t{3}, index_t{66}, 69 + index_t{68}}) {
-          std::fill_n(poisoned.k.begin() + row * c.k_stride(), c.k_stride(), poison);
-          std::fill_n(poisoned.v.begin() + row * c.v_stride(), c.v_stride(), poison);
+  // Also with one query alone, which takes another way through the values.
+  for (const index_t queries : {37, 1})
+    on_every_isa([&] {
+      c.queries = SequenceLayout::packed({queries, 70});
+      for (const AttentionMask& mask : masks) {
+        c.mask = mask;
+        const auto n = random_numbers<float>(c);
+        const auto expected = run_kernel(c, n);
+        for (const float poison :
+             {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+              -std::numeric_limits<float>::infinity(), 1e30F}) {
+          CAPTURE(poison);
+          auto poisoned = n;
+          for (const index_t row : {index_t{3}, index_t{66}, 69 + index_t{68}}) {
+            std::fill_n(poisoned.k.begin() + row * c.k_stride(), c.k_stride(), poison);
+            std::fill_n(poisoned.v.begin() + row * c.v_stride(), c.v_stride(), poison);
+          }
+          CHECK(same_bits(run_kernel(c, poisoned), expected));
         }
-        CHECK(same_bits(run_kernel(c, poisoned), expected));
       }
-    }
-  });
+    });
 }
 
 TEST_CASE("attention: a key that only later queries reach does not touch the earlier ones") {

@@ -25,8 +25,7 @@ struct SimdMath {
     reduced_expm1(x, q, n);
     // 2^n (1 + q), by adding n to the exponent: in range where the result is, and replaced elsewhere.
     const V one = T(1) + q;
-    V y = reinterpret_cast<V>(reinterpret_cast<I>(one) +
-                              reinterpret_cast<I>(reinterpret_cast<U>(n) << mantissa));
+    V y = reinterpret_cast<V>(reinterpret_cast<U>(one) + (reinterpret_cast<U>(n) << mantissa));
     y = x < low ? V{} : y;
     y = x > high ? std::numeric_limits<T>::infinity() - V{} : y;
     x = x == x ? y : x;
