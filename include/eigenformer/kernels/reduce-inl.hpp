@@ -137,14 +137,14 @@ struct ReduceColumns {
     T* out = y + outer * plan->kept.inner_size();
     for (index_t column = first; column < last; column += columns) {
       const index_t count = last - column;
-      V total[4]{};
-      for (V& t : total) W::set(t, Op::template identity<T>);
+      V start;
+      W::set(start, Op::template identity<T>);
+      V total[4] = {start, start, start, start};
       for (index_t round = 0; round < rounds; ++round) {
         const T* from = base + plan->reduced.offsets(round)[0] + column;
         for (index_t begin = 0; begin < n; begin += reduce_row_chunk) {
           const index_t end = begin + reduce_row_chunk < n ? begin + reduce_row_chunk : n;
-          V sums[4]{};
-          for (V& s : sums) W::set(s, Op::template identity<T>);
+          V sums[4] = {start, start, start, start};
           for (index_t r = begin; r < end; ++r) {
             for (index_t c = 0; c < 4; ++c) {
               V v;
