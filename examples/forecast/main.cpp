@@ -1,6 +1,7 @@
 /// Forecasting a real-valued sequence: from 24 values of a damped oscillation, whose amplitude, decay, frequency and phase are
 /// all unknown, a Transformer goes on for 12 more. Prints its error beside that of saying "it stays as it is".
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -59,6 +60,7 @@ double rms(const ef::Tensor<float>& a, const ef::Tensor<float>& b) {
 
 int main(int argc, char** argv) {
   const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 600;
+  const ef::index_t warmup = std::min<ef::index_t>(50, steps / 2);
   ef::RandomGenerator rng(1);
   ef::SequenceRegressor<float> model({.d_model = 48, .num_heads = 4, .num_encoder_layers = 2, .num_decoder_layers = 2,
                                       .dim_feedforward = 96, .dropout = 0, .norm_first = true},
@@ -72,7 +74,7 @@ int main(int argc, char** argv) {
     const auto loss = ef::mean(ef::square(predicted - columns(series, seen, ahead)));
     gradients.zero();
     tape.backward(loss, gradients);
-    optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, 50, steps + 1), ef::clip_global_norm(gradients, 1.0).factor);
+    optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, warmup, steps + 1), ef::clip_global_norm(gradients, 1.0).factor);
     if (step % 100 == 0) std::printf("step %lld  loss %.5f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }
 

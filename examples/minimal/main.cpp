@@ -19,5 +19,6 @@ int main() {
     adam.step(gradients, 3e-3);
   }
   std::vector<std::vector<std::int32_t>> sentences = {{7, 8, 9, 10, 3}};
-  for (auto id : ef::generate(model, ef::Context<float>::inference(), sentences)[0][0].ids) std::cout << id << ' ';
+  auto found = ef::generate(model, ef::Context<float>::inference(), sentences);
+  for (auto id : found[0][0].ids) std::cout << id << ' ';
 }

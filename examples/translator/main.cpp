@@ -1,5 +1,6 @@
 /// Trains Transformers on pairs of sentences and translates with them.
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -42,6 +43,11 @@ int main(int argc, char** argv) {
     } catch (const CLI::Success& request) {  // --help, --version
       return app.exit(request);
     } catch (const CLI::ParseError& error) {
+      const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
+      const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+      if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
+        return fail((std::string("there is no command '") + argv[1] + "'; see translator --help").c_str());
+      }
       return fail((error.what() + std::string("; see translator --help")).c_str());
     }
     return run();

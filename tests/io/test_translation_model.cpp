@@ -94,7 +94,7 @@ TEST_CASE("a model folder comes back with the same bits, options and words") {
     CHECK(loaded.tokenizers.joint() == joint);
     CHECK(loaded.tokenizers.source->encode("the cat sleeps") == tokenizers.source->encode("the cat sleeps"));
     CHECK(loaded.tokenizers.target->encode("der Hund") == tokenizers.target->encode("der Hund"));
-    CHECK(loaded.description.format_version == model_format_version);
+    CHECK(loaded.description.format_version == 1);  // what any version of the library reads
     CHECK(loaded.description.library_version == version_string());
     CHECK(loaded.description.training == nlohmann::json{{"epochs", 3}});
     CHECK(is_model_folder(scratch.path() / "a/model"));
@@ -139,7 +139,7 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
   };
   CHECK(contains(message_of<IoError>([&] { (void)load_model_folder(saved.folder / "no"); }), "does not exist"));
   CHECK(contains(message_of<IoError>([&] { (void)load_model_folder(saved.scratch.path()); }), "is not a model folder"));
-  CHECK(contains(with_options([](auto& j) { j["format_version"] = 2; }), "has format_version 2, this version of the library"));
+  CHECK(contains(with_options([](auto& j) { j["format_version"] = 99; }), "has format_version 99, this version of the library"));
   CHECK(contains(with_options([](auto& j) { j["format_version"] = 0; }), "format_version 0"));
   CHECK(contains(with_options([](auto& j) { j.erase("format_version"); }), "expected format_version"));
   CHECK(contains(with_options([](auto& j) { j["model"]["rotary"] = true; }), "'rotary' is not an option"));
