@@ -1,8 +1,8 @@
-// Memory and time of self-attention, forward and backward, against the length of one sequence; the same in PyTorch is
-// bench/peers/attention_memory.py. "attention" is the op on a given projection (q, k, v), "module" the whole
-// MultiHeadAttention. "peak MiB" is the tensors' pool: inputs, gradients and what is saved between the two passes. "grown
-// MiB" is what the process took from the system beyond its code and parameters, scratch memory included: give one length
-// a process for it to mean anything.
+// Memory and time of self-attention, forward and backward, against the length of one sequence; the same in
+// PyTorch is bench/peers/attention_memory.py. "attention" is the op on a given projection (q, k, v), "module"
+// the whole MultiHeadAttention. "peak MiB" is the tensors' pool: inputs, gradients and what is saved between
+// the two passes. "grown MiB" is what the process took from the system beyond its code and parameters,
+// scratch memory included: give one length a process for it to mean anything.
 #include <chrono>
 
 #include "bench_options.hpp"
@@ -23,10 +23,11 @@ struct Flags {
   std::vector<std::string> parts = {"attention", "module"};
 };
 
-// Times forward (an output of d_model features) and backward of f(ctx, x), which has inputs of `width` features.
+// Times forward (an output of d_model features) and backward of f(ctx, x), which has inputs of `width`
+// features.
 template <class F>
-void measure(benchmark::State& state, const Flags& flags, index_t length, index_t width, ef::Gradients<float>& gradients,
-             F&& f) {
+void measure(benchmark::State& state, const Flags& flags, index_t length, index_t width,
+             ef::Gradients<float>& gradients, F&& f) {
   using Clock = std::chrono::steady_clock;
   auto& pool = ef::Runtime::instance().pool();
   pool.trim();
@@ -45,7 +46,9 @@ void measure(benchmark::State& state, const Flags& flags, index_t length, index_
     tape.backward(y, dy, gradients);
     const auto end = Clock::now();
     // The fastest pass, as in the peer.
-    const auto shorter = [](double best, double seconds) { return best == 0 ? seconds : std::min(best, seconds); };
+    const auto shorter = [](double best, double seconds) {
+      return best == 0 ? seconds : std::min(best, seconds);
+    };
     forward = shorter(forward, std::chrono::duration<double>(middle - start).count());
     backward = shorter(backward, std::chrono::duration<double>(end - middle).count());
   }
@@ -89,7 +92,9 @@ int main(int argc, char** argv) {
   app.add_option("--parts", f.parts, "attention, module or both")
       ->check(CLI::IsMember({"attention", "module"}))
       ->delimiter(',');
-  app.add_option("--repeats", f.repeats, "passes, of which the fastest counts")->check(positive)->capture_default_str();
+  app.add_option("--repeats", f.repeats, "passes, of which the fastest counts")
+      ->check(positive)
+      ->capture_default_str();
   app.add_flag("--causal", f.causal, "each token attends to itself and what came before");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_attention_memory", [&] {
@@ -98,7 +103,8 @@ int main(int argc, char** argv) {
       for (const index_t length : f.lengths) {
         benchmark::RegisterBenchmark((part + "/" + std::to_string(length)).c_str(),
                                      [&f, part, length](benchmark::State& s) {
-                                       part == "module" ? measure_module(s, f, length) : measure_attention(s, f, length);
+                                       part == "module" ? measure_module(s, f, length)
+                                                        : measure_attention(s, f, length);
                                      })
             ->Iterations(f.repeats)
             ->UseRealTime()

@@ -1,5 +1,5 @@
-// Decodes with a random encoder-decoder Transformer, as bench/peers/decode.py: every hypothesis has exactly --target
-// tokens, and the rate is that of the fastest of --repeats passes over all sentences.
+// Decodes with a random encoder-decoder Transformer, as bench/peers/decode.py: every hypothesis has exactly
+// --target tokens, and the rate is that of the fastest of --repeats passes over all sentences.
 #include <chrono>
 #include <map>
 #include <span>
@@ -26,7 +26,8 @@ void decode(benchmark::State& state, const Flags& f) {
   ef::RandomGenerator rng(1);
   ef::Seq2SeqTransformer<float> model(f.model.model(0, true), rng);
   std::vector<std::vector<std::int32_t>> sources;
-  for (index_t i = 0; i < f.sentences; ++i) sources.push_back(ef::bench::random_tokens(rng, f.source, f.model.vocab));
+  for (index_t i = 0; i < f.sentences; ++i)
+    sources.push_back(ef::bench::random_tokens(rng, f.source, f.model.vocab));
   const ef::GenerationOptions options{
       .beam_size = f.beam, .max_length = f.target, .min_length = f.target, .length_penalty = 0};
   const auto packed = ef::pack_weights(model, f.format);
@@ -34,8 +35,9 @@ void decode(benchmark::State& state, const Flags& f) {
   const auto ctx = ef::Context<float>::inference().with_packed_weights(packed);
   const auto run = [&] {
     index_t tokens = 0;
-    for (const auto& hypotheses : ef::generate(model, ctx, std::span<const std::vector<std::int32_t>>(sources), options,
-                                               {.batch_size = f.batch})) {
+    for (const auto& hypotheses :
+         ef::generate(model, ctx, std::span<const std::vector<std::int32_t>>(sources), options,
+                      {.batch_size = f.batch})) {
       tokens += static_cast<index_t>(hypotheses.front().ids.size());
     }
     return static_cast<double>(tokens);
@@ -70,7 +72,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, ef::WeightFormat> formats = {{"float32", ef::WeightFormat::float32},
                                                            {"bf16", ef::WeightFormat::bf16},
                                                            {"int8", ef::WeightFormat::int8}};
-  app.add_option("--format", f.format, "float32, bf16 or int8 weights")->transform(CLI::CheckedTransformer(formats));
+  app.add_option("--format", f.format, "float32, bf16 or int8 weights")
+      ->transform(CLI::CheckedTransformer(formats));
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_decoding", [&] {
     ef::bench::use_threads(f.model.threads);

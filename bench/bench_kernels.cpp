@@ -1,6 +1,6 @@
-// The kernels beside the matrix products (those are in bench_gemm), forward and backward, at the shapes of a training
-// step with 2048 tokens. GB/s counts every array once for each time it must be read or written. Threads:
-// EIGENFORMER_BENCH_THREADS (default 1).
+// The kernels beside the matrix products (those are in bench_gemm), forward and backward, at the shapes of a
+// training step with 2048 tokens. GB/s counts every array once for each time it must be read or written.
+// Threads: EIGENFORMER_BENCH_THREADS (default 1).
 
 #include <functional>
 #include <string>
@@ -32,7 +32,8 @@ constexpr index_t tokens = 2048;
 constexpr index_t vocab = 8000;
 constexpr ef::DropoutKey key{1, 2, 3};
 
-// Times f, which works on `elements` numbers and passes over `arrays` arrays of them. Returns the seconds of a call.
+// Times f, which works on `elements` numbers and passes over `arrays` arrays of them. Returns the seconds of
+// a call.
 template <class F>
 double run(benchmark::State& state, index_t elements, double arrays, F&& f) {
   const double seconds = ef::bench::seconds_per_call(state, f);
@@ -58,7 +59,8 @@ void add_softmax(index_t rows, index_t n) {
   add("softmax/backward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor y = random_tensor({rows, n}, 1), dy = random_tensor({rows, n}, 2);
     Tensor dx = Tensor::zeros({rows, n});
-    run(s, rows * n, 3, [&] { kernels::softmax_backward<float>(y.data(), dy.data(), dx.data(), 0, rows, n); });
+    run(s, rows * n, 3,
+        [&] { kernels::softmax_backward<float>(y.data(), dy.data(), dx.data(), 0, rows, n); });
   });
 }
 
@@ -73,23 +75,27 @@ void add_layer_norm(index_t rows, index_t n) {
     });
   });
   add("layer_norm/backward/" + size(rows, n), [=](benchmark::State& s) {
-    const Tensor x = random_tensor({rows, n}, 1), gamma = random_tensor({n}, 2), dy = random_tensor({rows, n}, 3);
+    const Tensor x = random_tensor({rows, n}, 1), gamma = random_tensor({n}, 2),
+                 dy = random_tensor({rows, n}, 3);
     const Tensor mean = Tensor::zeros({rows}), rstd = Tensor::ones({rows});
     Tensor dx = Tensor::zeros({rows, n}), dgamma(Shape{n}), dbeta(Shape{n});
     run(s, rows * n, 3, [&] {
-      kernels::layer_norm_backward<float>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), 1e-5f, formula,
-                                          false, dx.data(), 0, dgamma.data(), dbeta.data(), 0, rows, n);
+      kernels::layer_norm_backward<float>(x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), 1e-5f,
+                                          formula, false, dx.data(), 0, dgamma.data(), dbeta.data(), 0, rows,
+                                          n);
     });
   });
   // The "add and norm" of a post-norm sub-layer: reads x and r, writes their sum and its norm.
   for (const double rate : {0.0, 0.1}) {
     add("add_layer_norm/forward/" + size(rows, n) + (rate > 0 ? "/dropout" : ""), [=](benchmark::State& s) {
-      const Tensor x = random_tensor({rows, n}, 1), r = random_tensor({rows, n}, 2), gamma = random_tensor({n}, 3);
-      Tensor sum = Tensor::zeros({rows, n}), y = Tensor::zeros({rows, n}), mean(Shape{rows}), rstd(Shape{rows});
+      const Tensor x = random_tensor({rows, n}, 1), r = random_tensor({rows, n}, 2),
+                   gamma = random_tensor({n}, 3);
+      Tensor sum = Tensor::zeros({rows, n}), y = Tensor::zeros({rows, n}), mean(Shape{rows}),
+             rstd(Shape{rows});
       run(s, rows * n, 4, [&] {
         kernels::add_layer_norm_forward<float>(x.data(), r.data(), {.rate = rate, .key = key}, gamma.data(),
-                                               gamma.data(), 1e-5f, formula, false, sum.data(), y.data(), mean.data(),
-                                               rstd.data(), rows, n);
+                                               gamma.data(), 1e-5f, formula, false, sum.data(), y.data(),
+                                               mean.data(), rstd.data(), rows, n);
       });
     });
   }
@@ -99,7 +105,8 @@ void add_dropout(index_t rows, index_t n) {
   add("dropout/forward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor x = random_tensor({rows, n}, 1);
     Tensor y = Tensor::zeros({rows, n});
-    run(s, rows * n, 2, [&] { kernels::dropout_rows<float>(x.data(), y.data(), nullptr, rows, n, n, 0.1, key); });
+    run(s, rows * n, 2,
+        [&] { kernels::dropout_rows<float>(x.data(), y.data(), nullptr, rows, n, n, 0.1, key); });
   });
   add("dropout/backward/" + size(rows, n), [=](benchmark::State& s) {
     const Tensor dy = random_tensor({rows, n}, 1);
@@ -113,13 +120,15 @@ void add_activation(const std::string& name, kernels::Activation activation, ind
   add(name + "/forward/" + size(tokens, n), [=](benchmark::State& s) {
     const Tensor x = random_tensor({tokens, n}, 1);
     Tensor y = Tensor::zeros({tokens, n});
-    run(s, tokens * n, 2, [&] { kernels::activation_forward<float>(activation, x.data(), y.data(), tokens * n); });
+    run(s, tokens * n, 2,
+        [&] { kernels::activation_forward<float>(activation, x.data(), y.data(), tokens * n); });
   });
   add(name + "/backward/" + size(tokens, n), [=](benchmark::State& s) {
     const Tensor x = random_tensor({tokens, n}, 1), dy = random_tensor({tokens, n}, 2);
     Tensor dx = Tensor::zeros({tokens, n});
-    run(s, tokens * n, 3,
-        [&] { kernels::activation_backward<float>(activation, x.data(), dy.data(), dx.data(), 0, tokens * n); });
+    run(s, tokens * n, 3, [&] {
+      kernels::activation_backward<float>(activation, x.data(), dy.data(), dx.data(), 0, tokens * n);
+    });
   });
 }
 
@@ -132,8 +141,8 @@ void add_cross_entropy(index_t rows, index_t classes) {
     const Tensor logits = random_tensor({rows, classes}, 1);
     Tensor log_sum_exp(Shape{rows});
     run(s, rows * classes, 1, [&] {
-      benchmark::DoNotOptimize(kernels::cross_entropy_forward<float>(logits.data(), targets.data(), rows, classes,
-                                                                     options, nullptr, log_sum_exp.data()));
+      benchmark::DoNotOptimize(kernels::cross_entropy_forward<float>(
+          logits.data(), targets.data(), rows, classes, options, nullptr, log_sum_exp.data()));
     });
   });
   add("cross_entropy/backward/" + size(rows, classes), [=](benchmark::State& s) {
@@ -142,8 +151,8 @@ void add_cross_entropy(index_t rows, index_t classes) {
     const Tensor logits = random_tensor({rows, classes}, 1), log_sum_exp = Tensor::full({rows}, 9);
     Tensor d = Tensor::zeros({rows, classes});
     run(s, rows * classes, 2, [&] {
-      kernels::cross_entropy_backward<float>(logits.data(), targets.data(), log_sum_exp.data(), rows, classes, options,
-                                             1.0f / tokens, nullptr, d.data(), 0);
+      kernels::cross_entropy_backward<float>(logits.data(), targets.data(), log_sum_exp.data(), rows, classes,
+                                             options, 1.0f / tokens, nullptr, d.data(), 0);
     });
   });
   // In place, so each pass takes the last one's gradients as logits: the same work.
@@ -152,8 +161,8 @@ void add_cross_entropy(index_t rows, index_t classes) {
     const auto targets = ef::bench::random_ids(rows, classes, rng);
     Tensor logits = random_tensor({rows, classes}, 1);
     run(s, rows * classes, 2, [&] {
-      benchmark::DoNotOptimize(kernels::cross_entropy_forward_backward<float>(logits.data(), targets.data(), rows,
-                                                                              classes, options, 1.0f, nullptr));
+      benchmark::DoNotOptimize(kernels::cross_entropy_forward_backward<float>(
+          logits.data(), targets.data(), rows, classes, options, 1.0f, nullptr));
     });
   });
 }
@@ -164,8 +173,9 @@ void add_embedding(index_t d) {
     const auto ids = ef::bench::random_ids(tokens, vocab, rng);
     const Tensor table = random_tensor({vocab, d}, 1);
     Tensor y = Tensor::zeros({tokens, d});
-    run(s, tokens * d, 2,
-        [&] { kernels::embedding_forward<float>(table.data(), vocab, d, ids.data(), tokens, 16.0f, y.data()); });
+    run(s, tokens * d, 2, [&] {
+      kernels::embedding_forward<float>(table.data(), vocab, d, ids.data(), tokens, 16.0f, y.data());
+    });
   });
   // The first gradient of a step writes the whole table, and that is most of the work.
   add("embedding/backward/" + size(tokens, d), [=](benchmark::State& s) {
@@ -185,7 +195,8 @@ void add_optimizer(index_t n) {
     const Tensor g = random_tensor({n}, 2);
     index_t step = 0;
     run(s, n, 7, [&] {
-      kernels::adam_step<float>(p.data(), g.data(), m.data(), v.data(), n, 1e-4, 0.9, 0.98, 1e-9, 0, false, ++step, 1);
+      kernels::adam_step<float>(p.data(), g.data(), m.data(), v.data(), n, 1e-4, 0.9, 0.98, 1e-9, 0, false,
+                                ++step, 1);
     });
   });
   add("sum_of_squares/" + std::to_string(n), [=](benchmark::State& s) {
@@ -199,13 +210,13 @@ struct AttentionCase {
   bool causal;
   double dropout;
   std::string name() const {
-    return std::to_string(tokens / length) + "x" + std::to_string(length) + "/d" + std::to_string(d) + "/heads" +
-           std::to_string(heads) + (causal ? "/causal" : "") + (dropout > 0 ? "/dropout" : "");
+    return std::to_string(tokens / length) + "x" + std::to_string(length) + "/d" + std::to_string(d) +
+           "/heads" + std::to_string(heads) + (causal ? "/causal" : "") + (dropout > 0 ? "/dropout" : "");
   }
 };
 
-// Self-attention of 2048 tokens on a fused projection. Elements are those of q; GFLOP/s counts the products with keys
-// and values that the mask leaves, backward those of the gradients and the scores made again.
+// Self-attention of 2048 tokens on a fused projection. Elements are those of q; GFLOP/s counts the products
+// with keys and values that the mask leaves, backward those of the gradients and the scores made again.
 void add_attention(const AttentionCase& c) {
   const auto with_problem = [c](benchmark::State& s, double products, double arrays, auto&& f) {
     const auto layout = ef::SequenceLayout::packed(
@@ -238,11 +249,18 @@ void add_attention(const AttentionCase& c) {
   add("attention/backward/" + c.name(), [=](benchmark::State& s) {
     const Tensor dout = random_tensor({tokens, c.d}, 2);
     Tensor d = Tensor::zeros({tokens, 3 * c.d});
-    const kernels::AttentionGradients<float> gradients{.dq = d.data(), .dq_stride = 3 * c.d, .dq_beta = 0,
-                                                       .dk = d.data() + c.d, .dk_stride = 3 * c.d, .dk_beta = 0,
-                                                       .dv = d.data() + 2 * c.d, .dv_stride = 3 * c.d, .dv_beta = 0};
+    const kernels::AttentionGradients<float> gradients{.dq = d.data(),
+                                                       .dq_stride = 3 * c.d,
+                                                       .dq_beta = 0,
+                                                       .dk = d.data() + c.d,
+                                                       .dk_stride = 3 * c.d,
+                                                       .dk_beta = 0,
+                                                       .dv = d.data() + 2 * c.d,
+                                                       .dv_stride = 3 * c.d,
+                                                       .dv_beta = 0};
     with_problem(s, 5, 8, [&](const auto& problem, Tensor& out, Tensor& log_sum_exp) {
-      kernels::attention_backward<float>(problem, out.data(), c.d, dout.data(), c.d, log_sum_exp.data(), gradients);
+      kernels::attention_backward<float>(problem, out.data(), c.d, dout.data(), c.d, log_sum_exp.data(),
+                                         gradients);
     });
   });
 }
@@ -261,9 +279,10 @@ void add_all() {
   add_cross_entropy(512, vocab);
   add_optimizer(256 * 1024);
   add_optimizer(vocab * 256);
-  for (const AttentionCase& c : {AttentionCase{16, 256, 8, false, 0}, AttentionCase{16, 256, 8, true, 0.1},
-                                 AttentionCase{64, 256, 8, true, 0.1}, AttentionCase{512, 256, 8, true, 0},
-                                 AttentionCase{16, 512, 8, true, 0.1}, AttentionCase{2048, 512, 8, false, 0}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{16, 256, 8, false, 0}, AttentionCase{16, 256, 8, true, 0.1},
+        AttentionCase{64, 256, 8, true, 0.1}, AttentionCase{512, 256, 8, true, 0},
+        AttentionCase{16, 512, 8, true, 0.1}, AttentionCase{2048, 512, 8, false, 0}}) {
     add_attention(c);
   }
 }

@@ -1,5 +1,5 @@
-// The layers of a Transformer, forward alone (inference) and forward with backward (training, with dropout), on packed
-// sentences that all have --length tokens.
+// The layers of a Transformer, forward alone (inference) and forward with backward (training, with dropout),
+// on packed sentences that all have --length tokens.
 #include "bench_options.hpp"
 
 namespace ef = eigenformer;
@@ -80,14 +80,17 @@ void add_all(const Flags& flags) {
                               .dim_feedforward = options.dim_feedforward,
                               .dropout = options.dropout},
                              rng),
-      [](const auto& layer, const Context& ctx, const Layout&, const Var& x, const Var&) { return layer(ctx, x); });
+      [](const auto& layer, const Context& ctx, const Layout&, const Var& x, const Var&) {
+        return layer(ctx, x);
+      });
   add("encoder_layer", flags, ef::EncoderLayer<float>(options, rng),
       [](const auto& layer, const Context& ctx, const Layout& layout, const Var& x, const Var&) {
         return layer(ctx, x, layout);
       });
   add("decoder_layer", flags, ef::DecoderLayer<float>(options, rng),
       [](const auto& layer, const Context& ctx, const Layout& layout, const Var& x, const Var& memory) {
-        return layer(ctx, x, layout, ef::Memory<float>(memory, layout), {.target = ef::AttentionMask::causal()});
+        return layer(ctx, x, layout, ef::Memory<float>(memory, layout),
+                     {.target = ef::AttentionMask::causal()});
       });
 }
 

@@ -25,7 +25,9 @@ struct ModelFlags {
   void add_to(CLI::App& app) {
     app.add_option("--d_model", d_model, "model width")->capture_default_str();
     app.add_option("--layers", layers, "encoder layers, and as many decoder layers")->capture_default_str();
-    app.add_option("--vocab", vocab, "vocabulary size of either side")->check(minimum(5))->capture_default_str();
+    app.add_option("--vocab", vocab, "vocabulary size of either side")
+        ->check(minimum(5))
+        ->capture_default_str();
     add_layer_to(app);
   }
   void add_layer_to(CLI::App& app) {
@@ -58,7 +60,8 @@ inline std::vector<std::int32_t> random_tokens(RandomGenerator& rng, index_t n, 
   return {ids.span().begin(), ids.span().end()};
 }
 
-/// Parses our own flags and hands the rest (--benchmark_...) to Google Benchmark. Returns an exit code, or -1 to go on.
+/// Parses our own flags and hands the rest (--benchmark_...) to Google Benchmark. Returns an exit code, or -1
+/// to go on.
 inline int parse(CLI::App& app, int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   try {

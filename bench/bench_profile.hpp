@@ -21,8 +21,8 @@ inline std::string cell(double value, int width, int decimals) {
   return text;
 }
 
-inline void print_row(std::FILE* out, const std::string& op, const char* pass, double calls, const OpProfile& p,
-                      double steps, double wall_seconds) {
+inline void print_row(std::FILE* out, const std::string& op, const char* pass, double calls,
+                      const OpProfile& p, double steps, double wall_seconds) {
   std::fprintf(out, "%-26s %-9s%s%s %6.1f%%%s%s%s\n", op.c_str(), pass, cell(calls / steps, 7, 0).c_str(),
                cell(p.seconds / steps * 1e3, 10, 2).c_str(), 100 * p.seconds / wall_seconds,
                cell(p.flops / p.seconds * 1e-9, 9, 0).c_str(), cell(p.bytes / steps * 1e-6, 9, 1).c_str(),
@@ -31,11 +31,11 @@ inline void print_row(std::FILE* out, const std::string& op, const char* pass, d
 
 }  // namespace detail
 
-/// Prints what the profiler saw, the dearest op first: calls and milliseconds a step, share of the wall time, rate of
-/// the products, megabytes a step and gigabytes a second; then forward and backward in all.
+/// Prints what the profiler saw, the dearest op first: calls and milliseconds a step, share of the wall time,
+/// rate of the products, megabytes a step and gigabytes a second; then forward and backward in all.
 inline void print_profile(std::FILE* out, const Profiler& profiler, double wall_seconds, double steps) {
-  std::fprintf(out, "\n%-26s %-9s%7s%10s %7s%9s%9s%8s\n", "op", "pass", "calls", "ms/step", "share", "GFLOP/s",
-               "MB/step", "GB/s");
+  std::fprintf(out, "\n%-26s %-9s%7s%10s %7s%9s%9s%8s\n", "op", "pass", "calls", "ms/step", "share",
+               "GFLOP/s", "MB/step", "GB/s");
   OpProfile sums[2], all;
   const auto add = [](OpProfile& sum, const OpProfile& p) {
     sum.calls += p.calls;

@@ -1,4 +1,5 @@
-// Trains the same encoder-decoder Transformer as bench/peers/torch_train.py, on random batches of like length.
+// Trains the same encoder-decoder Transformer as bench/peers/torch_train.py, on random batches of like
+// length.
 #include <chrono>
 
 #include "bench_options.hpp"
@@ -25,8 +26,8 @@ struct TrainingBatch {
   ef::SequenceLayout source_layout, target_layout;
 };
 
-// As in the peer: a bucket's length for the batch, and sentences at most three tokens shorter, so that there is little
-// padding (and here none: rows are packed).
+// As in the peer: a bucket's length for the batch, and sentences at most three tokens shorter, so that there
+// is little padding (and here none: rows are packed).
 TrainingBatch make_batch(const Flags& f, ef::RandomGenerator& rng) {
   const index_t shortest_bucket = f.length / 2;
   const index_t bucket =
@@ -66,8 +67,8 @@ class Training {
     const TrainingBatch& b = batches_[next_];
     next_ = next_ + 1 == batches_.size() ? static_cast<std::size_t>(warm_up) : next_ + 1;
     const auto ctx = ef::Context<float>::training(tape_, rng_).with_precision(precision_);
-    const auto loss = model_.loss(ctx, b.source, b.source_layout, b.target_input, b.target_layout, b.target_output,
-                                  {.label_smoothing = 0.1});
+    const auto loss = model_.loss(ctx, b.source, b.source_layout, b.target_input, b.target_layout,
+                                  b.target_output, {.label_smoothing = 0.1});
     loss_ = static_cast<double>(loss.item());
     gradients_.zero();
     tape_.backward(loss, gradients_);

@@ -177,7 +177,7 @@ void add_demo(CLI::App& app, Run& run) {
   sub->add_option("--epochs", command->epochs, "passes over them at most")->capture_default_str();
   sub->add_option("--max-seconds", command->max_seconds, "seconds until training ends at the latest")->capture_default_str();
   sub->add_option("--show", command->shown, "translations to show")->capture_default_str();
-  sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
+  sub->add_option("--seed", command->seed, "seed of sentences and weights")->check(CLI::NonNegativeNumber)->capture_default_str();
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")->capture_default_str();
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }

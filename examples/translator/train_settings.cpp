@@ -1,6 +1,9 @@
 #include "train_settings.hpp"
 
 #include <algorithm>
+#include <concepts>
+#include <string>
+#include <type_traits>
 
 namespace translator {
 

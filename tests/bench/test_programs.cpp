@@ -37,8 +37,8 @@ Ended run_json(const std::string& name, std::vector<std::string> flags) {
   return ended;
 }
 
-const std::vector<std::string> tiny = {"--d_model", "12", "--layers", "2", "--ff", "20", "--heads", "3",
-                                       "--vocab",   "23", "--threads", "2"};
+const std::vector<std::string> tiny = {"--d_model", "12", "--layers", "2",  "--ff",      "20",
+                                       "--heads",   "3",  "--vocab",  "23", "--threads", "2"};
 
 std::vector<std::string> with_tiny(const std::vector<std::string>& flags) {
   std::vector<std::string> all = tiny;
@@ -46,10 +46,13 @@ std::vector<std::string> with_tiny(const std::vector<std::string>& flags) {
   return all;
 }
 
-fs::path script(const std::string& name) { return fs::path(EIGENFORMER_FIXTURES) / ".." / ".." / "bench" / name; }
+fs::path script(const std::string& name) {
+  return fs::path(EIGENFORMER_FIXTURES) / ".." / ".." / "bench" / name;
+}
 
 bool has_python() {
-  if (run("/usr/bin/env", {"python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))"}).code == 0) return true;
+  if (run("/usr/bin/env", {"python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))"}).code == 0)
+    return true;
   MESSAGE("there is no python3");
   return false;
 }
@@ -66,7 +69,8 @@ std::string build_folder() { return fs::path(EIGENFORMER_PROGRAMS).parent_path()
 TEST_CASE("bench_training: counters, and a profile that keeps forward and backward apart") {
   if (!built("bench_training")) return;
   for (const char* precision : {"", "--bf16"}) {
-    std::vector<std::string> flags = with_tiny({"--tokens", "64", "--length", "7", "--steps", "3", "--profile"});
+    std::vector<std::string> flags =
+        with_tiny({"--tokens", "64", "--length", "7", "--steps", "3", "--profile"});
     if (*precision != 0) flags.push_back(precision);
     const Ended ended = run_json("bench_training", flags);
     for (const char* counter : {"target tokens/s", "peak MiB", "loss", "GFLOP/step"}) {
@@ -74,7 +78,8 @@ TEST_CASE("bench_training: counters, and a profile that keeps forward and backwa
       CHECK(value(ended.out, counter) > 0);
     }
     CHECK(value(ended.out, "allocations") >= 0);
-    for (const char* word : {"linear_cross_entropy", "self_attention", "adam", " forward ", " backward ", "GFLOP/s"}) {
+    for (const char* word :
+         {"linear_cross_entropy", "self_attention", "adam", " forward ", " backward ", "GFLOP/s"}) {
       INFO(word);
       CHECK(contains(ended.err, word));
     }
@@ -83,7 +88,8 @@ TEST_CASE("bench_training: counters, and a profile that keeps forward and backwa
 
 TEST_CASE("bench_training: plain output for a reader, with batches of one length") {
   if (!built("bench_training")) return;
-  const Ended ended = run("bench_training", with_tiny({"--tokens", "64", "--length", "8", "--same_length", "--steps", "2"}));
+  const Ended ended =
+      run("bench_training", with_tiny({"--tokens", "64", "--length", "8", "--same_length", "--steps", "2"}));
   CHECK(ended.code == 0);
   CHECK(contains(ended.out, "target tokens/s="));
   CHECK(ended.err.find("error") == std::string::npos);
@@ -93,8 +99,9 @@ TEST_CASE("bench_decoding: every sentence gets exactly the tokens asked for, in 
   if (!built("bench_decoding")) return;
   for (const char* format : {"float32", "bf16", "int8"}) {
     for (const char* beam : {"1", "3"}) {
-      const Ended ended = run_json("bench_decoding", with_tiny({"--sentences", "5", "--source", "7", "--target", "6", "--beam",
-                                                                beam, "--batch", "2", "--repeats", "1", "--format", format}));
+      const Ended ended = run_json(
+          "bench_decoding", with_tiny({"--sentences", "5", "--source", "7", "--target", "6", "--beam", beam,
+                                       "--batch", "2", "--repeats", "1", "--format", format}));
       INFO(format << ", beam " << beam);
       CHECK(value(ended.out, "tokens") == 30);
       CHECK(value(ended.out, "target tokens/s") > 0);
@@ -105,21 +112,22 @@ TEST_CASE("bench_decoding: every sentence gets exactly the tokens asked for, in 
 
 TEST_CASE("bench_layers: forward and forward with backward of every layer") {
   if (!built("bench_layers")) return;
-  const Ended ended = run_json("bench_layers", {"--d_model", "12", "--heads", "3", "--ff", "20", "--tokens", "30", "--length",
-                                                "5", "--benchmark_min_time=0.001"});
+  const Ended ended = run_json("bench_layers", {"--d_model", "12", "--heads", "3", "--ff", "20", "--tokens",
+                                                "30", "--length", "5", "--benchmark_min_time=0.001"});
   for (const char* layer : {"multi_head_attention", "feed_forward", "encoder_layer", "decoder_layer"}) {
     for (const char* pass : {"/forward", "/forward+backward"}) {
       const std::string name = "\"" + std::string(layer) + pass + "/real_time\"";
       INFO(name);
-      for (const char* counter : {"tokens/s", "GFLOP/s", "work MiB"}) CHECK(value(ended.out, counter, name) > 0);
+      for (const char* counter : {"tokens/s", "GFLOP/s", "work MiB"})
+        CHECK(value(ended.out, counter, name) > 0);
     }
   }
 }
 
 TEST_CASE("bench_attention_memory: eight times the length takes about eight times the memory") {
   if (!built("bench_attention_memory")) return;
-  const Ended ended = run_json("bench_attention_memory", {"--d_model", "12", "--heads", "3", "--lengths", "512,4096", "--repeats",
-                                                          "1", "--threads", "2"});
+  const Ended ended = run_json("bench_attention_memory", {"--d_model", "12", "--heads", "3", "--lengths",
+                                                          "512,4096", "--repeats", "1", "--threads", "2"});
   for (const std::string part : {"attention", "module"}) {
     const auto counter = [&](const char* name, const char* length) {
       return value(ended.out, name, "\"" + part + "/" + length + "/");
@@ -134,12 +142,28 @@ TEST_CASE("bench_attention_memory: eight times the length takes about eight time
 
 TEST_CASE("bench_kernels: every kernel runs and says its rate") {
   if (!built("bench_kernels")) return;
-  const Ended ended = run_json("bench_kernels", {"--benchmark_min_time=0.001", "--benchmark_filter=-2048x8000|2048/d512"});
-  for (const char* kernel :
-       {"softmax/forward", "softmax/backward", "layer_norm/forward", "layer_norm/backward", "add_layer_norm/forward",
-        "dropout/forward", "dropout/backward", "relu/forward", "gelu/forward", "gelu/backward", "gelu_tanh/backward",
-        "cross_entropy/forward/", "cross_entropy/backward/", "cross_entropy/forward_backward", "embedding/forward",
-        "embedding/backward", "adam/", "sum_of_squares/", "attention/forward", "attention/backward"}) {
+  const Ended ended =
+      run_json("bench_kernels", {"--benchmark_min_time=0.001", "--benchmark_filter=-2048x8000|2048/d512"});
+  for (const char* kernel : {"softmax/forward",
+                             "softmax/backward",
+                             "layer_norm/forward",
+                             "layer_norm/backward",
+                             "add_layer_norm/forward",
+                             "dropout/forward",
+                             "dropout/backward",
+                             "relu/forward",
+                             "gelu/forward",
+                             "gelu/backward",
+                             "gelu_tanh/backward",
+                             "cross_entropy/forward/",
+                             "cross_entropy/backward/",
+                             "cross_entropy/forward_backward",
+                             "embedding/forward",
+                             "embedding/backward",
+                             "adam/",
+                             "sum_of_squares/",
+                             "attention/forward",
+                             "attention/backward"}) {
     INFO(kernel);
     CHECK(value(ended.out, "GB/s", "\"name\": \"" + std::string(kernel)) > 0);
     CHECK(value(ended.out, "ns/element", "\"name\": \"" + std::string(kernel)) > 0);
@@ -148,12 +172,14 @@ TEST_CASE("bench_kernels: every kernel runs and says its rate") {
 
 TEST_CASE("bench_gemm: ours and packed weights") {
   if (!built("bench_gemm")) return;
-  const Ended ended =
-      run_json("bench_gemm", {"--benchmark_min_time=0.001", "--benchmark_filter=/512x512x512/eigenformer|/1x256x256/packed"});
+  const Ended ended = run_json(
+      "bench_gemm",
+      {"--benchmark_min_time=0.001", "--benchmark_filter=/512x512x512/eigenformer|/1x256x256/packed"});
   for (const char* name : {"NN/512x512x512/eigenformer/", "TN/512x512x512/eigenformer_bf16/"}) {
     CHECK(value(ended.out, "GFLOP/s", "\"name\": \"" + std::string(name)) > 0);
   }
-  for (const char* name : {"NT/1x256x256/packed_float32", "NT/1x256x256/packed_bf16", "NT/1x256x256/packed_int8"}) {
+  for (const char* name :
+       {"NT/1x256x256/packed_float32", "NT/1x256x256/packed_bf16", "NT/1x256x256/packed_int8"}) {
     CHECK(value(ended.out, "GB/s", "\"name\": \"" + std::string(name)) > 0);
   }
 }
@@ -177,9 +203,9 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
   const Ended curves = run_script("curves", {"--quick", "--build", build_folder(), "--out", figures});
   INFO(curves.err);
   REQUIRE(curves.code == 0);
-  for (const char* name : {"training-d_model", "training-layers", "training-length", "training-vocab", "training-tokens",
-                           "training-threads", "decoding-d_model", "decoding-batch", "decoding-beam", "decoding-threads",
-                           "attention-memory", "attention-time"}) {
+  for (const char* name : {"training-d_model", "training-layers", "training-length", "training-vocab",
+                           "training-tokens", "training-threads", "decoding-d_model", "decoding-batch",
+                           "decoding-beam", "decoding-threads", "attention-memory", "attention-time"}) {
     INFO(name);
     const std::string svg = read_file(fs::path(figures) / (std::string(name) + ".svg"));
     CHECK(svg.starts_with("<svg "));
@@ -188,8 +214,11 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
     CHECK_FALSE(contains(svg, "nan"));
     CHECK(contains(read_file(fs::path(figures) / (std::string(name) + ".json")), "\"series\""));
   }
-  const std::string page = folder.write("page.md", "before\n<!-- measured: training -->\nold\n<!-- end -->\nbetween\n"
-                                                   "<!-- measured: compare -->\nkept\n<!-- end -->\nafter\n").string();
+  const std::string page = folder
+                               .write("page.md",
+                                      "before\n<!-- measured: training -->\nold\n<!-- end -->\nbetween\n"
+                                      "<!-- measured: compare -->\nkept\n<!-- end -->\nafter\n")
+                               .string();
   REQUIRE(run_script("page", {"--figures", figures, "--page", page}).code == 0);
   const std::string once = read_file(page);
   CHECK(once.starts_with("before\n<!-- measured: training -->"));
@@ -204,8 +233,8 @@ TEST_CASE("compare: a row of our own, as text, Markdown and JSON") {
   if (!built("bench_training") || !has_python()) return;
   const TextFolder folder;
   const std::string json = (folder.path() / "figures" / "compare.json").string();
-  const Ended ended = run_script("compare", {"--build", build_folder(), "--rounds", "1", "--markdown", "--json", json,
-                                             "own-bf16-d64"});
+  const Ended ended = run_script(
+      "compare", {"--build", build_folder(), "--rounds", "1", "--markdown", "--json", json, "own-bf16-d64"});
   INFO(ended.err);
   REQUIRE(ended.code == 0);
   CHECK(contains(ended.out, "| own-bf16-d64 | "));

@@ -53,9 +53,10 @@ TEST_CASE("options come back from JSON as they were, every field") {
   CHECK_FALSE(back.causal);
   // No field is forgotten: each of them differs from its default here, but for the one that was left out.
   const nlohmann::json defaults = options_to_json(Seq2SeqOptions{});
-  for (const auto& [name, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string name = item.key();
     CAPTURE(name);
-    CHECK((value == defaults.at(name)) == (name == "feed_forward_dropout" || name == "attention_dropout"));
+    CHECK((item.value() == defaults.at(name)) == (name == "feed_forward_dropout" || name == "attention_dropout"));
   }
 }
 
