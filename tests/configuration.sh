@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=$1
 build=build/tests-$preset
 jobs=$(nproc)
-options=(-DEIGENFORMER_TEST_OPTIMIZATION=-O0)
+options=()
 run=()
 
 # GCC's sanitizers take several times longer to compile; but clang's may not be installed.

@@ -40,7 +40,7 @@ std::vector<std::string> replaced(std::vector<std::string> arguments, const std:
 
 TEST_CASE("calls that make no sense are refused") {
   refused({}, {"subcommand"});
-  refused({"sing"}, {"subcommand"});
+  refused({"sing"}, {"there is no command 'sing'"});
   refused({"train"}, {"--model"});
   refused({"translate", "--model"}, {"--model"});
   refused({"translate", "--model", "m", "--beams", "4"}, {"--beams"});
