@@ -31,10 +31,11 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
   std::fill_n(denominator, attention_padded(count), T(0));
   bool started[attention_block / attention_rows] = {};
   t.pack_queries(at, first, count);
+  t.keys_in_place = count == 1 && p.key_rows != nullptr;
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
-    t.pack_keys_transposed(at, key, n);
+    if (!t.keys_in_place) t.pack_keys_transposed(at, key, n);
     const bool finite = count == 1 || t.pack_values(at, key, n, values);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);

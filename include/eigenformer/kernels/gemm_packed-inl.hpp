@@ -131,7 +131,6 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
                                                index_t ldc, const GemmEpilogue<float>& epilogue) const {
   using detail::Int8Four;
   constexpr index_t columns = detail::int8_columns;
-  constexpr index_t row_block = 9 * detail::gemm_max_rows;
   constexpr index_t epilogue_columns = 256;
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   // Rows are quantised once, by the caller's threads, and read by all ranges.
@@ -149,6 +148,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
       detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), kernels.rows, columns);
   grid.run(m, n_, kernels.rows, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
     if (beta != 0.0f && beta != 1.0f) detail::scale_rows(scaled, i0, i1, j0, j1);
+    const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
     const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
     // Fours of bytes move like floats.
     Int8Four* const packed = detail::GemmScratch::of_thread(0).reserve<Int8Four>(rows_packed * steps_ + 16);
