@@ -58,6 +58,18 @@ class IncrementalDecoder {
         SequenceLayout::packed(std::vector<index_t>(static_cast<std::size_t>(count), n)).with_first_position(length_);
     const SequenceLayout keys = SequenceLayout::cached(
         std::vector<index_t>(static_cast<std::size_t>(count), length_ + n), capacity_);
+    // Hypotheses side by side that look at one sentence are one sequence of queries to its memory, whose keys are then
+    // made ready once for all of them; their order does not matter there.
+    std::vector<index_t> memory_lengths;
+    std::vector<std::int32_t> memory_sequence;
+    for (const std::int32_t sequence : sequence_) {
+      if (memory_sequence.empty() || memory_sequence.back() != sequence) {
+        memory_sequence.push_back(sequence);
+        memory_lengths.push_back(0);
+      }
+      memory_lengths.back() += n;
+    }
+    const SequenceLayout memory_queries = SequenceLayout::packed(memory_lengths);
     const AttentionMask causal = n == 1 ? AttentionMask::none() : AttentionMask::causal();
 
     Var<T> h = model_.embed_target(ctx_, ids.reshape(Shape{count * n}), queries);
@@ -70,8 +82,8 @@ class IncrementalDecoder {
           [&](const Context<T>& c, const Var<T>& x) {
             const auto& attention = layer.multihead_attn;
             return attention.out_proj(
-                c, cross_attention(c, attention.project_query(c, x), Var<T>(memory_[i]), queries, memory_layout_, {},
-                                   attention.attention_op(sequence_)));
+                c, cross_attention(c, attention.project_query(c, x), Var<T>(memory_[i]), memory_queries, memory_layout_, {},
+                                   attention.attention_op(memory_sequence)));
           });
     }
     length_ += n;

@@ -140,7 +140,11 @@ class AttentionTiles {
       limited = low + m - 1 > 0 || high < n;
       if (!admits(at, first, m, key, n)) return false;
     }
-    product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, m, n);
+    if (keys_in_place) {
+      score_once(at, key, n);
+    } else {
+      product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, m, n);
+    }
     if (p.distances.any()) add_distances(at, first, m, key, n);
     if (p.mask == nullptr) return true;
     if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
@@ -239,6 +243,8 @@ class AttentionTiles {
   T* queries;          // (head_panels, 128, 64)
   T* keys_transposed;  // (head_dim, 64)
   T* scores;           // (32, 64)
+  /// Set for a block of one query that looks back through a cache: score() reads the keys where they lie, unpacked.
+  bool keys_in_place = false;
 
  private:
   /// Where the rows of keys begin: the pointer, and the list of row numbers if there is one.
@@ -273,6 +279,16 @@ class AttentionTiles {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
     dispatch_wide<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
+  }
+
+  /// scores (1, n) of the first packed query.
+  void score_once(const AttentionPlace& at, index_t first, index_t n) {
+    const index_t* rows;
+    const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
+    for (index_t done = 0; done < p.head_dim; done += width) {
+      dispatch_wide<AttentionRowScores<T>>(static_cast<const T*>(queries + done / width * query_panel), n, from + done,
+                                           p.k_stride, rows, std::min(width, p.head_dim - done), scores, done > 0);
+    }
   }
 
   const index_t shared_;  // heads of queries for one of keys
