@@ -46,6 +46,13 @@ void check_attention(const AttentionProblem<T>& p) {
   if (!(p.dropout_rate >= 0 && p.dropout_rate < 1)) {
     refuse("dropout rate is " + std::to_string(p.dropout_rate) + ", must be in [0, 1)");
   }
+  if (p.key_value_heads < 0 || p.heads % p.kv_heads() != 0) {
+    refuse("heads is " + std::to_string(p.heads) + ", must be divisible by key_value_heads, which is " +
+           std::to_string(p.key_value_heads));
+  }
+  if (p.distances.bias != nullptr && p.distances.reach < 1) {
+    refuse("reach of the bias is " + std::to_string(p.distances.reach) + ", must be at least 1");
+  }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
     if (batch != key_batch) {
@@ -183,6 +190,8 @@ index_t attention_task_grain(const AttentionProblem<T>& p, index_t units) {
 /// Sets the rows of padding in a matrix of a layout's rows to zero, in its first `columns` columns.
 template <class T>
 void zero_padding(const SequenceLayout& layout, T* matrix, index_t stride, index_t columns) {
+  if (layout.tokens() == layout.rows()) return;
+  for (index_t row = 0; row < layout.offsets()[0]; ++row) std::fill_n(matrix + row * stride, columns, T(0));
   for (index_t b = 0; b < layout.batch(); ++b) {
     for (index_t row = layout.offsets()[b] + layout.lengths()[b]; row < layout.offsets()[b + 1]; ++row) {
       std::fill_n(matrix + row * stride, columns, T(0));
