@@ -29,8 +29,8 @@ void for_each_packed_weight(const Seq2SeqTransformer<float>& model, WeightFormat
     whole(layer.self_attn.in_proj_weight);
     whole(layer.self_attn.out_proj.weight);
     // Queries come from the target, keys and values from the memory: two products.
-    const index_t d = layer.multihead_attn.options.d_model;
-    f(layer.multihead_attn.in_proj_weight, {d, 2 * d});
+    const MultiHeadAttentionOptions& memory = layer.multihead_attn.options;
+    f(layer.multihead_attn.in_proj_weight, {memory.query_width(), 2 * memory.key_width()});
     whole(layer.multihead_attn.out_proj.weight);
     feed_forward(layer.feed_forward);
   }
