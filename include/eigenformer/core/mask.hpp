@@ -105,6 +105,8 @@ class AttentionMask {
 
   /// Whether this is none(): nothing is forbidden and nothing added.
   bool is_none() const noexcept { return left_ == unlimited && right_ == unlimited && dense_.empty(); }
+  /// Whether this is causal() and nothing else.
+  bool is_causal() const noexcept { return left_ == unlimited && right_ == 0 && dense_.empty(); }
   /// Keys further to the left or right of the query than these are forbidden; `unlimited` where there is no
   /// rule.
   index_t left() const noexcept { return left_; }

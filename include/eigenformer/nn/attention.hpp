@@ -7,6 +7,7 @@
 
 #include "eigenformer/autograd/ops/arithmetic.hpp"
 #include "eigenformer/autograd/ops/attention.hpp"
+#include "eigenformer/autograd/ops/linear_attention.hpp"
 #include "eigenformer/autograd/ops/reduce.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
 #include "eigenformer/nn/linear.hpp"
@@ -19,6 +20,8 @@ struct MultiHeadAttentionOptions {
   index_t num_heads = defaults::num_heads;
   double dropout = 0;  ///< on the attention weights; 0 as in PyTorch
   bool bias = true;
+  /// linear: no mask but causal(), no dropout of weights, and no weights to show.
+  AttentionKind kind = AttentionKind::softmax;
   index_t kdim = 0;  ///< features of the keys; 0: d_model
   index_t vdim = 0;  ///< features of the values; 0: d_model
 
@@ -80,6 +83,7 @@ struct MultiHeadAttention {
                                   std::vector<std::int32_t> key_sequence = {}) const {
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
+    if (linear_kind()) return attend_linear(ctx, query, queries, key, value, keys, mask, op);
     if (fused() && same(key, value)) {
       if (same(query, key) && op.key_sequence.empty() && queries == keys) {
         return out_proj(ctx, self_attention(ctx, project_query_key_value(ctx, query), queries, mask, op));
@@ -105,6 +109,7 @@ struct MultiHeadAttention {
                                                 const AttentionMask& mask,
                                                 HeadWeights heads = HeadWeights::averaged,
                                                 std::vector<std::int32_t> key_sequence = {}) const {
+    if (linear_kind()) throw ValueError(name, "linear attention has no weights to show");
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
     const Var<T> q = project_query(ctx, query), k = project_key(ctx, key), v = project_value(ctx, value);
@@ -112,6 +117,8 @@ struct MultiHeadAttention {
     return {out_proj(ctx, attention(ctx, q, k, v, queries, keys, mask, op)),
             heads == HeadWeights::averaged ? mean(weights, {1}) : weights};
   }
+
+  bool linear_kind() const noexcept { return options.kind == AttentionKind::linear; }
 
   /// Whether queries, keys and values have one weight (kdim and vdim are d_model).
   bool fused() const noexcept { return in_proj_weight.defined(); }
@@ -208,6 +215,28 @@ struct MultiHeadAttention {
     const Var<T> projected = linear(ctx, x, own, Parameter<T>());
     if (!in_proj_bias.defined()) return projected;
     return add(projected, slice(ctx.use(in_proj_bias), 0, first * d, (first + 1) * d));
+  }
+
+  Var<T> attend_linear(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+                       const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
+                       const AttentionMask& mask, const AttentionOp& op) const {
+    const LinearAttentionOp linear{op.heads, !mask.is_none(), op.key_sequence};
+    if (linear.causal && !mask.is_causal()) {
+      throw ValueError(name,
+                       "linear attention takes no mask but causal(); what is padding, the layouts say");
+    }
+    const index_t d = options.d_model;
+    Var<T> q, k, v;
+    if (fused() && same(key, value) && same(query, key)) {
+      const Var<T> all = project_query_key_value(ctx, query);
+      q = slice(all, -1, 0, d), k = slice(all, -1, d, 2 * d), v = slice(all, -1, 2 * d, 3 * d);
+    } else if (fused() && same(key, value)) {
+      const Var<T> both = project_key_value(ctx, key);
+      q = project_query(ctx, query), k = slice(both, -1, 0, d), v = slice(both, -1, d, 2 * d);
+    } else {
+      q = project_query(ctx, query), k = project_key(ctx, key), v = project_value(ctx, value);
+    }
+    return out_proj(ctx, linear_attention(q, k, v, queries, keys, linear));
   }
 
   void require_fused() const {
