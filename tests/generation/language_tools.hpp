@@ -17,12 +17,21 @@ inline std::vector<LanguageModelOptions> language_models() {
   modern.layer.activation = Activation::silu;
   modern.layer.bias = false;
   LanguageModelOptions learned = plain;
-  learned.positions = Positions::learned;
+  learned.layer.positions = Positions::learned;
   learned.embedding_norm = true;
   learned.tied = true;
   learned.logit_scale = 0.5;
   learned.layer.sandwich_norm = true;
-  return {plain, modern, learned};
+  LanguageModelOptions linear = modern;
+  linear.layer.attention = AttentionKind::linear;
+  LanguageModelOptions relative = plain;
+  relative.layer.positions = Positions::relative_bias;
+  relative.layer.relative_bias = {.buckets = 8, .max_distance = 9};
+  relative.layer.num_key_value_heads = 1;
+  LanguageModelOptions rotary = modern;
+  rotary.layer.positions = Positions::rotary;
+  rotary.layer.query_key_norm = true;
+  return {plain, modern, learned, linear, relative, rotary};
 }
 
 /// With larger logits than an untrained model has, so that texts differ in how likely they are.

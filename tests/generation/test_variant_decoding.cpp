@@ -34,6 +34,7 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
     o.norm = NormKind::rms_norm, o.norm_first = true, o.gated = true, o.activation = Activation::silu;
   });
   add("sandwich, relu squared", [](auto& o) { o.sandwich_norm = true, o.activation = Activation::relu_squared; });
+  add("linear attention", [](auto& o) { o.attention = AttentionKind::linear; });
   add("embedding norm, scaled logits, glu", [](auto& o) {
     o.embedding_norm = true, o.logit_scale = 0.5, o.gated = true, o.activation = Activation::sigmoid;
   });

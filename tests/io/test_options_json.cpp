@@ -22,6 +22,7 @@ TEST_CASE("options come back from JSON as they were, every field") {
                                 .residual_dropout = 0.0,
                                 .layer_drop = 0.25,
                                 .activation = Activation::gelu_tanh,
+                                .attention = AttentionKind::linear,
                                 .gated = true,
                                 .norm_first = true,
                                 .norm = NormKind::rms_norm,
@@ -41,7 +42,16 @@ TEST_CASE("options come back from JSON as they were, every field") {
                                 .sinusoid = {.base = 500, .order = SinusoidOrder::concatenated,
                                              .exponent = SinusoidExponent::tensor2tensor, .first_position = 1},
                                 .max_length = 77,
-                                .padding_index = 0};
+                                .padding_index = 0,
+                                .rotary = {.base = 500, .dim = 2, .pairing = RotaryPairing::halves},
+                                .relative_bias = {.buckets = 8, .max_distance = 9, .bidirectional = true},
+                                .shaw_max_distance = 5,
+                                .num_key_value_heads = 1,
+                                .head_dim = 6,
+                                .attention_scale = 0.5,
+                                .attention_window = 7,
+                                .query_key_norm = true,
+                                .learned_position_offset = 2};
   const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
   const auto back = options_from_json<Seq2SeqOptions>(json);
   CHECK(options_to_json(back) == json);
@@ -96,7 +106,8 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   model.layer.gated = true;
   model.layer.activation = Activation::relu_squared;
   model.tied = true;
-  model.positions = Positions::learned;
+  model.layer.positions = Positions::rotary;
+  model.layer.attention = AttentionKind::linear;
   const nlohmann::json json = options_to_json(model);
   CHECK(json.at("norm") == "rms_norm");
   CHECK(json.at("activation") == "relu_squared");
@@ -105,6 +116,8 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   CHECK(back.layer.d_model == 12);
   CHECK(back.layer.gated);
   CHECK(back.tied);
+  CHECK(back.layer.positions == Positions::rotary);
+  CHECK(back.layer.attention == AttentionKind::linear);
 
   TextEncoderOptions encoder;
   encoder.vocab_size = 29;

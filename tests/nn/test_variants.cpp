@@ -29,6 +29,9 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
     o.sandwich_norm = true, o.norm = NormKind::rms_norm, o.activation = Activation::relu_squared;
   });
   add("glu", [](auto& o) { o.gated = true, o.activation = Activation::sigmoid; });
+  add("linear attention, silu", [](auto& o) {
+    o.attention = AttentionKind::linear, o.activation = Activation::silu;
+  });
   add("geglu, embedding norm, scaled logits, tied", [](auto& o) {
     o.gated = true, o.activation = Activation::gelu_tanh, o.embedding_norm = true, o.logit_scale = 0.25;
     o.target_vocab_size = 0, o.tying = Tying::all;
@@ -115,6 +118,35 @@ TEST_CASE("embedding_norm normalises embedding + position, and logit_scale the d
   check_close(model.logits(ctx, decoded).value(), expected.value(), 1e-12);
   options.logit_scale = std::numeric_limits<double>::infinity();
   CHECK(contains(message_of<ValueError>([&] { make_seq2seq<float>(options); }), "logit_scale is inf, must be finite"));
+}
+
+TEST_CASE("linear attention is linear_attention between the projections, and refuses what it has no form of") {
+  RandomGenerator rng(1);
+  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .kind = AttentionKind::linear}, rng);
+  randomise(attention, 2);
+  const auto ctx = Context<double>::inference();
+  const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
+  const auto layout = SequenceLayout::padded(B, L), keys = SequenceLayout::padded(B, S);
+  const auto expected = [&](const Var<double>& y, const SequenceLayout& of_y, bool causal) {
+    return attention.out_proj(
+        ctx, linear_attention(attention.project_query(ctx, x), attention.project_key(ctx, y),
+                              attention.project_value(ctx, y), layout, of_y, {.heads = H, .causal = causal}));
+  };
+  check_close(attention(ctx, x, x, x).value(), expected(x, layout, false).value(), 1e-12);
+  check_close(attention(ctx, x, x, x, AttentionMask::causal()).value(), expected(x, layout, true).value(), 1e-12);
+  check_close(attention(ctx, x, memory, memory).value(), expected(memory, keys, false).value(), 1e-12);
+  const auto refusal = [](auto&& f) { return message_of<ValueError>(f); };
+  CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, AttentionMask::window(2, 0)); }), "no mask but causal()"));
+  CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }), "no weights to show"));
+  CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }), "one layout"));
+  const auto layer = [&](auto&& change) {
+    LayerOptions o{.d_model = D, .num_heads = 4, .attention = AttentionKind::linear};
+    change(o);
+    return refusal([&] { EncoderLayer<double>(o, rng); });
+  };
+  CHECK(layer([](auto& o) { o.attention_window = 3; }) == "[encoder_layer] linear attention has no attention_window");
+  CHECK(contains(layer([](auto& o) { o.positions = Positions::alibi; }), "positions that act on scores"));
+  CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }), "num_key_value_heads other than num_heads"));
 }
 
 TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers out, and only in training") {

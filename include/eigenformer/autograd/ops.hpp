@@ -17,6 +17,7 @@
 #include "eigenformer/autograd/ops/pool.hpp"
 #include "eigenformer/autograd/ops/reduce.hpp"
 #include "eigenformer/autograd/ops/rms_norm.hpp"
+#include "eigenformer/autograd/ops/rotary.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
 #include "eigenformer/autograd/ops/softmax.hpp"
 #include "eigenformer/autograd/ops/stochastic_depth.hpp"

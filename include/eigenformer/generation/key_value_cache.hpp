@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -46,36 +45,44 @@ class KeyValueCache {
     return queries_;
   }
 
-  /// A layer's causal self-attention for the new rows x: (rows, D). Returns (rows, D).
-  Var<T> attend(const Context<T>& ctx, std::size_t layer, const MultiHeadAttention<T>& attention, const Var<T>& x) {
-    const Var<T> qkv = attention.project_query_key_value(ctx, x);
-    const index_t rows = qkv.dim(0), d = qkv.dim(1) / 3;
-    if (attention.linear_kind()) return attend_linear(ctx, states_[layer], attention, qkv.value());
+  /// A layer's causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the scores by
+  /// distance. weights, when given, receives the attention's weights (sequences, heads, n, longest sequence). Returns
+  /// (rows, D).
+  Var<T> attend(const Context<T>& ctx, std::size_t layer, const MultiHeadAttention<T>& attention, const Var<T>& x,
+                const Var<T>& bias = {}, Var<T>* weights = nullptr) {
+    const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
+    if (attention.linear_kind()) {
+      if (weights != nullptr) throw ValueError("key_value_cache", "linear attention has no weights to show");
+      return attend_linear(ctx, states_[layer], attention, p);
+    }
+    const index_t rows = x.shape().rows(), wide = attention.options.query_width(), side = attention.options.key_width();
     Tensor<T>& cache = cache_[layer];
     if (!cache.defined() || rows_ + rows > cache.dim(0)) {
-      Tensor<T> larger(Shape{std::max(rows_ + rows, 2 * rows_ + 8 * rows), 2 * d});
-      if (cache.defined()) std::copy_n(cache.data(), rows_ * 2 * d, larger.data());
+      Tensor<T> larger(Shape{std::max(rows_ + rows, 2 * rows_ + 8 * rows), 2 * side});
+      if (cache.defined()) std::copy_n(cache.data(), rows_ * 2 * side, larger.data());
       cache = std::move(larger);
     }
     for (index_t r = 0; r < rows; ++r) {
-      std::copy_n(qkv.value().data() + r * 3 * d + d, 2 * d, cache.data() + (rows_ + r) * 2 * d);
+      T* const to = cache.data() + (rows_ + r) * 2 * side;
+      if (p.fused.defined()) {
+        std::copy_n(p.fused.value().data() + r * (wide + 2 * side) + wide, 2 * side, to);
+      } else {
+        std::copy_n(p.k.value().data() + r * side, side, to);
+        std::copy_n(p.v.value().data() + r * side, side, to + side);
+      }
     }
-    kernels::AttentionProblem<T> p;
-    p.q = qkv.value().data();
-    p.q_stride = 3 * d;
-    p.k = cache.data();
-    p.v = cache.data() + d;
-    p.k_stride = p.v_stride = 2 * d;
-    p.heads = attention.options.num_heads;
-    p.head_dim = p.value_dim = d / p.heads;
-    p.queries = &queries_;
-    p.keys = &keys_;
-    p.key_rows = table_.data();
-    p.mask = &mask_;
-    p.scale = static_cast<T>(1 / std::sqrt(static_cast<double>(p.head_dim)));
-    Tensor<T> out(Shape{rows, d});
-    kernels::attention_forward<T>(p, out.data(), d, nullptr);
-    return attention.out_proj(ctx, Var<T>(std::move(out)));
+    AttentionOp op = attention.attention_op();
+    op.key_rows = table_.data();
+    const Tensor<T>& q = p.fused.defined() ? p.fused.value() : p.q.value();
+    detail::AttentionSaved<T> saved("key_value_cache", ctx, {q, 0, wide}, {cache, 0, side}, {cache, side, side}, queries_,
+                                    keys_, attention.windowed(mask_), op, attention.relative_positions(ctx, bias));
+    saved.forward();
+    if (weights != nullptr) {
+      Tensor<T> w(Shape{queries_.batch(), op.heads, queries_.max_length(), keys_.max_length()});
+      kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), w.data());
+      *weights = Var<T>(std::move(w));
+    }
+    return attention.out_proj(ctx, Var<T>(saved.out.reshape(Shape{rows, wide})));
   }
 
   /// Ends a step: the new tokens belong to their sequences.
@@ -113,26 +120,34 @@ class KeyValueCache {
   }
 
  private:
-  // qkv: (rows, 3 D). The state goes on by these rows.
+  // The state goes on by the new rows.
   Var<T> attend_linear(const Context<T>& ctx, Tensor<T>& state, const MultiHeadAttention<T>& attention,
-                       const Tensor<T>& qkv) const {
-    const index_t rows = qkv.dim(0), d = qkv.dim(1) / 3, heads = attention.options.num_heads;
-    Tensor<T> features(Shape{rows, 2 * d});
-    kernels::activation_tile<T>(Activation::elu_plus_one, qkv.data(), 3 * d, nullptr, nullptr, features.data(), 2 * d,
-                                rows, 2 * d);
+                       const ProjectedHeads<T>& heads) const {
+    const index_t rows = queries_.rows(), width = attention.options.query_width();
+    // Queries, keys and values where they are: side by side, or in matrices of their own.
+    const Tensor<T>& first = heads.fused.defined() ? heads.fused.value() : heads.q.value();
+    const index_t stride = first.dim(-1);
+    const T* const k = heads.fused.defined() ? first.data() + width : heads.k.value().data();
+    const T* const v = heads.fused.defined() ? first.data() + 2 * width : heads.v.value().data();
+    const T* const none = nullptr;
+    Tensor<T> features(Shape{2, rows, width});
+    T* const key_features = features.data() + rows * width;
+    kernels::activation_tile<T>(Activation::elu_plus_one, first.data(), stride, none, nullptr, features.data(), width,
+                                rows, width);
+    kernels::activation_tile<T>(Activation::elu_plus_one, k, stride, none, nullptr, key_features, width, rows, width);
     kernels::AttentionProblem<T> p;
     p.q = features.data();
-    p.k = features.data() + d;
-    p.v = qkv.data() + 2 * d;
-    p.q_stride = p.k_stride = 2 * d;
-    p.v_stride = 3 * d;
-    p.heads = heads;
-    p.head_dim = p.value_dim = d / heads;
+    p.k = key_features;
+    p.v = v;
+    p.q_stride = p.k_stride = width;
+    p.v_stride = stride;
+    p.heads = attention.options.num_heads;
+    p.head_dim = p.value_dim = width / p.heads;
     p.queries = p.keys = &queries_;
-    const index_t size = heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim);
+    const index_t size = p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim);
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), size});
-    Tensor<T> out(Shape{rows, d});
-    kernels::linear_attention_causal<T>(p, state.data(), out.data(), d);
+    Tensor<T> out(Shape{rows, width});
+    kernels::linear_attention_causal<T>(p, state.data(), out.data(), width);
     return attention.out_proj(ctx, Var<T>(std::move(out)));
   }
 

@@ -19,6 +19,7 @@ class LanguageModelDecoder {
   LanguageModelDecoder(const LanguageModel<T>& model, const Context<T>& ctx, index_t sequences)
       : model_(model), ctx_(ctx), cache_(model.decoder.layers.size(), sequences) {
     if (ctx.records()) throw ValueError("language_model_decoder", "decoding needs an inference context");
+    if (model.decoder.relative_bias) bias_ = (*model.decoder.relative_bias)(ctx);
   }
 
   index_t sequences() const noexcept { return cache_.sequences(); }
@@ -43,7 +44,7 @@ class LanguageModelDecoder {
     const auto& stack = model_.decoder;
     for (std::size_t i = 0; i < stack.layers.size(); ++i) {
       h = stack.layers[i].with_attention(ctx_, h, [&](const Context<T>& c, const Var<T>& x) {
-        return cache_.attend(c, i, stack.layers[i].self_attn, x);
+        return cache_.attend(c, i, stack.layers[i].self_attn, x, bias_);
       });
     }
     cache_.commit();
@@ -62,6 +63,7 @@ class LanguageModelDecoder {
  private:
   const LanguageModel<T>& model_;
   Context<T> ctx_;
+  Var<T> bias_;  // of the self-attentions, by distance
   KeyValueCache<T> cache_;
 };
 

@@ -27,9 +27,9 @@ struct LanguageModelOptions {
   double logit_scale = 1;                     ///< the last layer's output times this is projected
   bool tied = false;                          ///< embedding and projection are one matrix (Press and Wolf 2017)
   bool projection_bias = true;
-  Positions positions = Positions::sinusoidal;
-  SinusoidOptions sinusoid{};
+  SinusoidOptions sinusoid{};  ///< of sinusoidal layer.positions
   index_t max_length = 1024;   ///< tokens; of learned positions, which end there
+  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
   index_t padding_index = -1;  ///< trailing ones are padding where no layout is given; -1: none
 
   TextEmbeddingOptions embedding() const {
@@ -37,12 +37,17 @@ struct LanguageModelOptions {
             .d_model = layer.d_model,
             .dropout = embedding_dropout.value_or(layer.dropout),
             .scale = scale_embedding,
-            .positions = positions,
+            .positions = layer.positions,
             .sinusoid = sinusoid,
             .max_length = max_length,
+            .learned_position_offset = learned_position_offset,
             .padding_index = padding_index};
   }
-  StackOptions stack() const { return {num_layers, final_norm, layer}; }
+  StackOptions stack() const {
+    StackOptions options{num_layers, final_norm, layer};
+    options.layer.relative_bias.bidirectional = layer.relative_bias.bidirectional.value_or(false);
+    return options;
+  }
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {

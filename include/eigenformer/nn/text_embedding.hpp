@@ -9,7 +9,7 @@
 #include "eigenformer/nn/norm.hpp"
 #include "eigenformer/nn/optional_module.hpp"
 #include "eigenformer/nn/positional.hpp"
-#include "eigenformer/nn/seq2seq_options.hpp"
+#include "eigenformer/nn/options.hpp"
 
 namespace eigenformer {
 
@@ -22,6 +22,7 @@ struct TextEmbeddingOptions {
   Positions positions = Positions::sinusoidal;
   SinusoidOptions sinusoid{};
   index_t max_length = 1024;   ///< tokens; of learned positions
+  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
   index_t padding_index = -1;  ///< its vector is zero; -1: none
 
   /// Throws ValueError, as `op`, that names an impossible field.
@@ -32,7 +33,10 @@ struct TextEmbeddingOptions {
     if (num_token_types < 0) {
       throw ValueError(op, "num_token_types is " + std::to_string(num_token_types) + ", must not be negative");
     }
-    if (positions == Positions::learned) detail::require_positive(op, "max_length", max_length);
+    if (positions == Positions::learned) {
+      detail::require_positive(op, "max_length", max_length);
+      detail::require_not_negative(op, "learned_position_offset", learned_position_offset);
+    }
     if (positions == Positions::sinusoidal) sinusoid.validate(op, d_model);
     if (padding_index < -1 || padding_index >= vocab_size) {
       throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
@@ -63,7 +67,8 @@ struct TextEmbedding {
         embedding_norm(std::move(norm)),
         options(given) {
     if (options.positions == Positions::learned) {
-      positions.emplace(LearnedPositionalOptions{options.max_length, options.d_model}, rng);
+      positions.emplace(
+          LearnedPositionalOptions{options.max_length, options.d_model, options.learned_position_offset}, rng);
     }
     if (options.num_token_types > 0) {
       token_types.emplace(EmbeddingOptions{options.num_token_types, options.d_model}, rng);

@@ -21,9 +21,9 @@ struct TextEncoderOptions {
   std::optional<double> embedding_dropout{};  ///< on the sum of embeddings; left out: layer.dropout
   bool embedding_norm = false;                ///< a norm of that sum, before its dropout
   bool scale_embedding = true;                ///< token vectors times sqrt(d_model)
-  Positions positions = Positions::sinusoidal;
-  SinusoidOptions sinusoid{};
+  SinusoidOptions sinusoid{};  ///< of sinusoidal layer.positions
   index_t max_length = 1024;  ///< tokens; of learned positions
+  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
   Pooling pooling = Pooling::mean;
   index_t padding_index = -1;  ///< trailing ones are padding where no layout is given; -1: none
 
@@ -33,9 +33,10 @@ struct TextEncoderOptions {
             .num_token_types = num_token_types,
             .dropout = embedding_dropout.value_or(layer.dropout),
             .scale = scale_embedding,
-            .positions = positions,
+            .positions = layer.positions,
             .sinusoid = sinusoid,
             .max_length = max_length,
+            .learned_position_offset = learned_position_offset,
             .padding_index = padding_index};
   }
   EncoderOptions stack() const { return {num_layers, final_norm, layer}; }
