@@ -35,7 +35,16 @@ TEST_CASE("options come back from JSON as they were, every field") {
                                 .sinusoid = {.base = 500, .order = SinusoidOrder::concatenated,
                                              .exponent = SinusoidExponent::tensor2tensor, .first_position = 1},
                                 .max_length = 77,
-                                .padding_index = 0};
+                                .padding_index = 0,
+                                .rotary = {.base = 77, .dim = 4, .pairing = RotaryPairing::halves},
+                                .relative_bias = {.buckets = 16, .max_distance = 40, .bidirectional = false},
+                                .shaw_max_distance = 5,
+                                .num_key_value_heads = 1,
+                                .head_dim = 6,
+                                .attention_scale = 1,
+                                .attention_window = 9,
+                                .query_key_norm = true,
+                                .learned_position_offset = 2};
   const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
   const auto back = options_from_json<Seq2SeqOptions>(json);
   CHECK(options_to_json(back) == json);
@@ -50,6 +59,9 @@ TEST_CASE("options come back from JSON as they were, every field") {
   CHECK(back.positions == Positions::learned);
   CHECK(back.sinusoid.base == 500);
   CHECK(back.sinusoid.first_position == 1);
+  CHECK(back.rotary.pairing == RotaryPairing::halves);
+  CHECK(back.relative_bias.bidirectional == false);
+  CHECK(back.attention_window == 9);
   CHECK_FALSE(back.causal);
   // No field is forgotten: each of them differs from its default here, but for the one that was left out.
   const nlohmann::json defaults = options_to_json(Seq2SeqOptions{});
