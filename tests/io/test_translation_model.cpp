@@ -238,7 +238,7 @@ TEST_CASE("a model of every variant of positions and heads saves, loads, packs a
     options.source_vocab_size = tokenizers.source->vocabulary_size();
     options.target_vocab_size = tokenizers.target->vocabulary_size();
     RandomGenerator rng(3);
-    TranslationModel<float> made{{options, rng}, tokenizers, {}};
+    TranslationModel<float> made{{}, tokenizers, {options, rng}};
     rng.fill_normal(made.model.projection_bias.value().data(), options.target_vocab_size, 0, 0.5);
     TextFolder scratch;
     save_model_folder(scratch.path() / "model", made.model, tokenizers);
