@@ -188,3 +188,11 @@ TEST_CASE("RandomGenerator: different seeds give different streams") {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) seen.insert(RandomGenerator(seed).next_u64());
   CHECK(seen.size() == 1000);
 }
+
+TEST_CASE("an idle generator leaves the memory that it should fill as it is") {
+  RandomGenerator rng = RandomGenerator::idle();
+  std::vector<float> numbers = {1, 2, 3};
+  rng.fill_uniform(numbers.data(), 3, -1, 1);
+  rng.fill_normal(numbers.data(), 3, 0, 1);
+  CHECK(numbers == std::vector<float>{1, 2, 3});
+}

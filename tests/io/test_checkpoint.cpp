@@ -52,6 +52,15 @@ struct Model {
   }
 };
 
+struct Two {
+  using value_type = float;
+  Parameter<float> a{Tensor<float>::zeros({2, 3})}, b{Tensor<float>::zeros({2, 3})};
+  static void fields(auto& self, auto&& visit) {
+    visit("a", self.a);
+    visit("b", self.b);
+  }
+};
+
 /// The message of the IoError that loading throws.
 template <class M>
 std::string load_failure(const std::filesystem::path& path, M& model) {
@@ -78,11 +87,9 @@ TEST_CASE("a model comes back with the same bits, tied tensors stored once") {
   CHECK(file.names() == std::vector<std::string>{"layers.0.bias", "layers.0.scale", "layers.0.weight",
                                                  "layers.1.bias", "layers.1.scale", "layers.1.weight"});
   Model<float> loaded(3.0F);
-  const float* storage = loaded.layers[0].weight.value().data();
   const auto metadata = load_model(folder / "m", loaded);
   CHECK(metadata.at("note") == "hello");
   CHECK(metadata.at("format") == "pt");
-  CHECK(loaded.layers[0].weight.value().data() == storage);
   const auto expected = state_dict(saved);
   const auto actual = state_dict(loaded);
   REQUIRE(actual.size() == expected.size());
@@ -91,6 +98,83 @@ TEST_CASE("a model comes back with the same bits, tied tensors stored once") {
     CHECK(std::memcmp(actual[i].value.data(), expected[i].value.data(),
                       static_cast<std::size_t>(actual[i].value.numel()) * sizeof(float)) == 0);
   }
+}
+
+TEST_CASE("parameters become the mapped file, or are filled where they are; either way no module shares with another") {
+  const TemporaryFolder folder;
+  save_model(folder / "m", Model<float>(0.5F));
+  const auto file = SafetensorsFile::open(folder / "m");
+  Model<float> mapped(3.0F), other(4.0F), copied(5.0F);
+  const float* own = mapped.layers[0].weight.value().data();
+  const float* kept = copied.layers[0].weight.value().data();
+  const auto id = mapped.layers[0].weight.id();
+  load_state_dict(mapped, file);
+  load_state_dict(other, file);
+  load_state_dict(copied, file, {.map = false});
+  CHECK(mapped.layers[0].weight.value().data() != own);
+  CHECK(mapped.layers[0].weight.id() == id);
+  CHECK(copied.layers[0].weight.value().data() == kept);
+  mapped.layers[0].weight.value().fill(9.0F);
+  for (auto* model : {&other, &copied}) CHECK(model->layers[0].weight.value().at({1, 2}) == 0.5F);
+  CHECK(file.tensor<float>("layers.0.weight").at({1, 2}) == 0.5F);
+
+  // Another element type is converted into the memory that is there.
+  Model<double> wide(7.0);
+  const double* before = wide.layers[1].weight.value().data();
+  load_state_dict(wide, file);
+  CHECK(wide.layers[1].weight.value().data() == before);
+  CHECK(wide.layers[1].weight.value().at({4, 6}) == 10.5);
+}
+
+TEST_CASE("names are changed on the way, tensors left out, and gaps reported where that is asked for") {
+  const TemporaryFolder folder;
+  std::vector<std::pair<std::string, Tensor<float>>> tensors;
+  for (const auto& entry : state_dict(Model<float>(0.5F))) {
+    if (entry.name != "tied") tensors.emplace_back("model." + entry.name, entry.value);
+  }
+  tensors.emplace_back("head.weight", Tensor<float>::ones({2}));
+  save_safetensors(folder / "m", tensors);
+  const auto file = SafetensorsFile::open(folder / "m");
+  const auto rename = [](const std::string& name) { return name.starts_with("model.") ? name.substr(6) : ""; };
+  Model<float> model(3.0F);
+  const auto none = load_state_dict(model, file, {.rename = rename});
+  CHECK(none.missing.empty());
+  CHECK(none.unexpected.empty());
+  CHECK(model.layers[0].weight.value().at({1, 2}) == 0.5F);
+
+  Model<float> part(3.0F);
+  const auto layer_one = [](const std::string& name) {
+    return name.starts_with("model.layers.1.") ? name.substr(6) : name;
+  };
+  const auto report = load_state_dict(part, file, {.strict = false, .rename = layer_one});
+  CHECK(report.missing == std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.0.scale"});
+  CHECK(report.unexpected == std::vector<std::string>{"head.weight", "model.layers.0.bias", "model.layers.0.scale",
+                                                      "model.layers.0.weight"});
+  CHECK(part.layers[0].weight.value().at({0, 0}) == 3.0F);
+  CHECK(part.layers[1].weight.value().at({0, 0}) == 10.5F);
+
+  const auto all_alike = [](const std::string&) { return std::string("layers.0.bias"); };
+  CHECK_THROWS_WITH_AS(load_state_dict(part, file, {.strict = false, .rename = all_alike}),
+                       doctest::Contains("given twice: layers.0.bias (by head.weight and model.layers.0.bias)"),
+                       IoError);
+}
+
+TEST_CASE("a tensor stored once loads into two parameters, and integers are no weights") {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer;
+  const auto shared = Tensor<float>::full({2, 3}, 1.5F);
+  writer.add("weight", shared).add("bias", Tensor<std::int32_t>::zeros({2})).add("scale", Tensor<float>::ones({2}));
+  writer.save(folder / "m");
+  Dense<float> dense(2, 3, 0.0F);
+  CHECK_THROWS_WITH_AS(load_model(folder / "m", dense),
+                       doctest::Contains("wrong type: bias is I32, must be floating-point."), IoError);
+  CHECK(dense.weight.value().at({0, 0}) == 0.0F);
+
+  Two two;
+  SafetensorsWriter().add("a", shared).add("b", shared).save(folder / "two");
+  load_model(folder / "two", two);
+  CHECK(two.a.value().at({1, 2}) == 1.5F);
+  CHECK(two.b.value().at({1, 2}) == 1.5F);
 }
 
 TEST_CASE("a tied parameter loads from either of its names, and other float types convert") {

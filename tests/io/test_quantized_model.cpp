@@ -308,7 +308,7 @@ TEST_CASE("a model folder whose options and weights do not fit, or of a newer ve
     CHECK_MESSAGE(contains(message, part), message);
     write_file(folder / "m" / "options.json", good.dump());
   };
-  refused_with("weights", "float32", "has dtype I8");
+  refused_with("weights", "float32", "is I8, must be floating-point");
   refused_with("weights", "bf16", "is I8, expected BF16");
   refused_with("weights", "int4", "weights is \"int4\", expected one of float32, bf16, int8");
   refused_with("weights", 8, "expected one of float32, bf16, int8");

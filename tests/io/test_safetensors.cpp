@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,8 @@ Tensor<T> numbers(const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("every element type comes back with the same bits", T, double, float, bfloat16,
-                   std::int8_t, std::int32_t, std::int64_t) {
+TEST_CASE_TEMPLATE("every element type comes back with the same bits", T, double, float, bfloat16, float16,
+                   std::int8_t, std::int16_t, std::int32_t, std::int64_t) {
   const TemporaryFolder folder;
   const Tensor<T> x = numbers<T>({2, 3, 5});
   save_safetensors<T>(folder / "x",
@@ -148,6 +149,8 @@ TEST_CASE("the reference implementation's files: every type and its conversions"
   const auto f64 = fixture.get<double>("f64");
   const auto f16 = fixture.get<float>("f16");
   const auto bf16 = fixture.get<bfloat16>("bf16");
+  const auto halves = fixture.get<float16>("f16");
+  const auto halved = fixture.get<float16>("f32");
   const auto narrowed = fixture.get<float>("f64");
   const auto rounded = fixture.get<bfloat16>("f32");
   const auto widened = fixture.get<double>("f32");
@@ -158,11 +161,13 @@ TEST_CASE("the reference implementation's files: every type and its conversions"
       CHECK(std::isnan(f16.data()[i]));
       CHECK(std::isnan(static_cast<float>(bf16.data()[i])));
       CHECK(std::isnan(static_cast<float>(rounded.data()[i])));
+      CHECK(std::isnan(static_cast<float>(halved.data()[i])));
       continue;
     }
     CHECK(widened.data()[i] == static_cast<double>(x));
     CHECK(narrowed.data()[i] == static_cast<float>(f64.data()[i]));
     CHECK(static_cast<float>(rounded.data()[i]) == static_cast<float>(bf16.data()[i]));
+    CHECK(halved.data()[i].bits == halves.data()[i].bits);
     // Half precision: 11 bits from 2^-14 to 65504, steps of 2^-24 below, infinity above.
     const double exact = std::abs(static_cast<double>(x));
     if (exact >= 65520.0) {
@@ -191,21 +196,60 @@ TEST_CASE("the reference implementation's files: every type and its conversions"
   CHECK_THROWS_AS(fixture.get<float>("none"), IoError);
 }
 
-TEST_CASE("every half-precision number is exact") {
-  for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
-    const int exponent = static_cast<int>(bits >> 10U & 31U);
-    const auto fraction = static_cast<double>(bits & 1023U);
-    const float value = detail::half_to_float(static_cast<std::uint16_t>(bits));
-    const bool negative = (bits & 0x8000U) != 0;
-    REQUIRE(std::signbit(value) == negative);
-    if (exponent == 31) {
-      REQUIRE((fraction == 0 ? std::isinf(value) : std::isnan(value)));
-      continue;
-    }
-    const double magnitude =
-        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-    REQUIRE(static_cast<double>(value) == (negative ? -magnitude : magnitude));
-  }
+TEST_CASE("integers of every width convert where they fit, and the message says which does not") {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer;
+  writer.add("u16", Tensor<std::uint16_t>::from({2}, {std::uint16_t{7}, std::uint16_t{65535}}));
+  writer.add("u32", Tensor<std::uint32_t>::from({2}, {8U, 4294967295U}));
+  writer.add("u64", Tensor<std::uint64_t>::from({1}, {std::uint64_t{18446744073709551615U}}));
+  writer.save(folder / "x");
+  const auto file = SafetensorsFile::open(folder / "x");
+  CHECK(file.info("u32").dtype == Dtype::u32);
+  CHECK(same_bits(file.tensor<std::int32_t>("u16"), Tensor<std::int32_t>::from({2}, {7, 65535})));
+  CHECK(file.tensor<std::int64_t>("u32").at({1}) == 4294967295);
+  CHECK(file.tensor<std::uint64_t>("u64").item() == 18446744073709551615U);
+  CHECK_THROWS_WITH_AS((void)file.tensor<std::int16_t>("u16"), doctest::Contains("'u16'"), IoError);
+  CHECK_THROWS_WITH_AS((void)file.tensor<std::int32_t>("u32"), doctest::Contains("holds 4294967295"), IoError);
+  CHECK_THROWS_WITH_AS((void)file.tensor<std::int64_t>("u64"),
+                       doctest::Contains("holds 18446744073709551615, which does not fit I64"), IoError);
+}
+
+TEST_CASE("tensors that share their memory are stored once and read under either name") {
+  const TemporaryFolder folder;
+  const auto shared = numbers<float>({3, 5});
+  SafetensorsWriter writer;
+  writer.add("embedding.weight", shared).add("b", numbers<float>({5})).add("projection.weight", shared);
+  writer.add("row", shared.rows(0, 1)).add("empty", Tensor<float>(Shape{0})).add("none", Tensor<float>(Shape{0}));
+  writer.set_metadata("format", "pt").save(folder / "x");
+  const auto file = SafetensorsFile::open(folder / "x");
+  CHECK(file.names() == std::vector<std::string>{"b", "embedding.weight", "empty", "none", "row"});
+  CHECK(file.aliases() == std::map<std::string, std::string>{{"projection.weight", "embedding.weight"}});
+  CHECK(file.metadata().at("projection.weight") == "embedding.weight");
+  CHECK(file.contains("projection.weight"));
+  CHECK(file.tensor<float>("projection.weight").data() == file.tensor<float>("embedding.weight").data());
+  CHECK(same_bits(file.tensor<float>("projection.weight"), shared));
+  CHECK(same_bits(file.tensor<float>("row"), numbers<float>({1, 5})));
+
+  writer.set_metadata("projection.weight", "something else");
+  CHECK_THROWS_WITH_AS(writer.save(folder / "x"), doctest::Contains("projection.weight"), ValueError);
+}
+
+TEST_CASE("a second mapping of the same file does not see what was written to the first") {
+  const TemporaryFolder folder;
+  save_safetensors<float>(folder / "x", {{"x", numbers<float>({4})}});
+  const auto file = SafetensorsFile::open(folder / "x");
+  file.tensor<float>("x").fill(9.0F);
+  std::filesystem::remove(folder / "x");
+  const auto other = file.again();
+  CHECK(file.tensor<float>("x").at({0}) == 9.0F);
+  CHECK(same_bits(other.tensor<float>("x"), numbers<float>({4})));
+  CHECK(file.is_mapped<float>("x"));
+  CHECK_FALSE(file.is_mapped<double>("x"));
+
+  write_file(folder / "y", file_of("{}"));
+  const auto cut = SafetensorsFile::open(folder / "y");
+  std::filesystem::resize_file(folder / "y", 9);
+  CHECK_THROWS_WITH_AS((void)cut.again(), doctest::Contains("has changed since it was opened"), IoError);
 }
 
 TEST_CASE("read_into copies into existing storage and names both shapes when they differ") {

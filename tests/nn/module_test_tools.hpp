@@ -56,19 +56,19 @@ constexpr double gradient_tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-10;
 template <class T, class M, class Function>
 void check_parity(const Fixture& fixture, M& module, const std::vector<std::string>& inputs,
                   const std::vector<index_t>& output_lengths, Function&& f) {
-  load_parameters(fixture, module);
-  Tape<T> tape;
-  std::vector<Var<T>> vars;
-  for (const auto& name : inputs) vars.push_back(tape.variable(fixture.get<T>("in." + name)));
-  const Var<T> y = f(Context<T>::checking(tape), vars);
-  check_rows_close(y.value(), fixture.get<T>("out.y"), output_lengths, output_tolerance<T>, "y");
-  Gradients<T> gradients(parameters(module));
-  tape.backward(y, fixture.get<T>("in.cotangent"), gradients);
-  check_gradients(fixture, module, gradients, gradient_tolerance<T>);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_close(tape.gradient(vars[i]), fixture.get<T>("grad_in." + inputs[i]), gradient_tolerance<T>,
-                inputs[i]);
-  }
+  const auto run = [&](const Context<T>& ctx, ParityInputs<T>& in) {
+    std::vector<Var<T>> vars;
+    for (const auto& name : inputs) vars.push_back(in[name]);
+    return f(ctx, vars);
+  };
+  const auto report = eigenformer::check_parity(fixture, module, run,
+                                                {.output_tolerance = output_tolerance<T>,
+                                                 .gradient_tolerance = gradient_tolerance<T>,
+                                                 .lengths = {{"y", output_lengths}}});
+  check_report(report);
+  std::size_t gradients = 0;
+  for_each_parameter(module, [&](const std::string&, const auto&) { ++gradients; });
+  CHECK(report.tensors.size() == 1 + gradients + inputs.size());
 }
 
 template <class M>

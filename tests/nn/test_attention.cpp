@@ -92,18 +92,19 @@ TEST_CASE_TEMPLATE("gradients through the weights agree with PyTorch", T, float,
   const Fixture fixture("multi_head_attention_self_weights");
   const auto lengths = fixture.lengths("in.key_lengths");
   auto attention = make_attention<T>();
-  load_parameters(fixture, attention);
-  Tape<T> tape;
-  const auto x = tape.variable(fixture.get<T>("in.x"));
   const auto layout = SequenceLayout::padded(lengths, L);
-  const auto result = attention.with_weights(Context<T>::checking(tape), x, layout, x, x, layout,
-                                             fixture_mask<T>(fixture), HeadWeights::per_head);
-  const auto loss = add(sum(multiply(result.output, fixture.get<T>("in.cotangent"))),
-                        sum(multiply(result.weights, fixture.get<T>("in.cotangent_weights"))));
-  Gradients<T> gradients(parameters(attention));
-  tape.backward(loss, gradients);
-  check_gradients(fixture, attention, gradients, gradient_tolerance<T>);
-  check_close(tape.gradient(x), fixture.get<T>("grad_in.x"), gradient_tolerance<T>, "x");
+  const auto run = [&](const Context<T>& ctx, ParityInputs<T>& in) {
+    const auto x = in["x"];
+    const auto result =
+        attention.with_weights(ctx, x, layout, x, x, layout, fixture_mask<T>(fixture), HeadWeights::per_head);
+    const auto loss = add(sum(multiply(result.output, fixture.get<T>("in.cotangent"))),
+                          sum(multiply(result.weights, fixture.get<T>("in.cotangent_weights"))));
+    return ParityOutputs<T>({{"y", result.output}}, loss);
+  };
+  check_report(eigenformer::check_parity(fixture, attention, run,
+                                         {.output_tolerance = output_tolerance<T>,
+                                          .gradient_tolerance = gradient_tolerance<T>,
+                                          .lengths = {{"y", lengths}}}));
 }
 
 TEST_CASE("attention has PyTorch's names and shapes, fused or with keys and values of other widths") {

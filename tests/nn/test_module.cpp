@@ -88,6 +88,27 @@ TEST_CASE(
   CHECK(values(pair.left.weight.value()) == before);
 }
 
+TEST_CASE("loading reports what is missing and unexpected instead of refusing it, but never takes a wrong shape") {
+  RandomGenerator rng(1);
+  Pair pair(rng);
+  const auto bias = values(pair.left.bias.value());
+  std::vector<StateEntry<float>> entries = {{"l.weight", Tensor<float>::ones({2, 3}), {}},
+                                            {"r.weight", Tensor<float>::ones({2, 3}), {}},
+                                            {"other", Tensor<float>::ones({1}), {}}};
+  const LoadOptions options{.strict = false, .rename = [](const std::string& name) {
+                              return name[0] == 'l' ? "left" + name.substr(1)
+                                                    : name[0] == 'r' ? "right" + name.substr(1) : name;
+                            }};
+  CHECK(message_of<ValueError>([&] { load_state_dict(pair, entries, options); }) ==
+        "[load_state_dict] wrong shape: left.weight is (2, 3), must be (3, 2).");
+  entries[0].value = Tensor<float>::ones({3, 2});
+  const auto report = load_state_dict(pair, entries, options);
+  CHECK(report.missing == std::vector<std::string>{"left.bias", "scale"});
+  CHECK(report.unexpected == std::vector<std::string>{"other"});
+  CHECK(values(pair.left.weight.value()) == std::vector<float>(6, 1.0F));
+  CHECK(values(pair.left.bias.value()) == bias);
+}
+
 TEST_CASE("the summary is a table of names, shapes and numbers") {
   RandomGenerator rng(1);
   const Pair pair(rng);

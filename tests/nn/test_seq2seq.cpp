@@ -24,7 +24,6 @@ TEST_CASE_TEMPLATE("the model agrees with PyTorch from tokens to loss, padded an
   for (const std::string order : {"post", "pre"}) {
     const Fixture fixture("seq2seq_" + order);
     auto model = make_seq2seq<T>(fixture_options(order == "pre"));
-    load_parameters(fixture, model);
     const auto source = fixture.get<std::int32_t>("in.source"),
                target = fixture.get<std::int32_t>("in.target_input");
     const auto expected = fixture.get<std::int32_t>("in.target_output");
@@ -33,22 +32,25 @@ TEST_CASE_TEMPLATE("the model agrees with PyTorch from tokens to loss, padded an
                targets = SequenceLayout::padded(target_lengths, L);
     const CrossEntropyOptions smoothing{.ignore_index = 0, .label_smoothing = 0.1};
 
-    Tape<T> tape;
-    Gradients<T> gradients(parameters(model));
-    const auto logits = model(Context<T>::checking(tape), source, sources, target, targets);
-    check_rows_close(logits.value(), fixture.get<T>("out.logits"), target_lengths, output_tolerance<T>,
-                     "logits");
-    const auto loss = cross_entropy(logits, expected, smoothing);
-    check_close(loss.value(), fixture.get<T>("out.loss"), output_tolerance<T>, "loss of the logits");
-    tape.backward(loss, gradients);
-    check_gradients(fixture, model, gradients, gradient_tolerance<T>);
-
-    gradients.zero();
-    const auto fused = model.loss(Context<T>::checking(tape), source, sources, target, targets, expected,
-                                  {.label_smoothing = 0.1});
-    check_close(fused.value(), fixture.get<T>("out.loss"), output_tolerance<T>, "loss of packed rows");
-    tape.backward(fused, gradients);
-    check_gradients(fixture, model, gradients, gradient_tolerance<T>);
+    const ParityOptions options{.output_tolerance = output_tolerance<T>,
+                                .gradient_tolerance = gradient_tolerance<T>,
+                                .lengths = {{"logits", target_lengths}}};
+    check_report(eigenformer::check_parity(
+        fixture, model,
+        [&](const Context<T>& ctx, ParityInputs<T>&) {
+          const auto logits = model(ctx, source, sources, target, targets);
+          const auto loss = cross_entropy(logits, expected, smoothing);
+          return ParityOutputs<T>({{"logits", logits}, {"loss", loss}}, loss);
+        },
+        options));
+    check_report(eigenformer::check_parity(
+        fixture, model,
+        [&](const Context<T>& ctx, ParityInputs<T>&) {
+          const auto loss =
+              model.loss(ctx, source, sources, target, targets, expected, {.label_smoothing = 0.1});
+          return ParityOutputs<T>({{"loss", loss}}, loss);
+        },
+        options));
   }
 }
 

@@ -46,6 +46,14 @@ class RandomGenerator {
 
   explicit RandomGenerator(std::uint64_t seed = 0) { state_.seed = seed; }
 
+  /// A generator whose fill_uniform and fill_normal leave the memory as it is: for the constructor of a model whose
+  /// weights are read from a file right after, so that they are neither drawn nor, before that, held.
+  static RandomGenerator idle() {
+    RandomGenerator generator;
+    generator.idle_ = true;
+    return generator;
+  }
+
   State state() const noexcept { return state_; }
   void set_state(const State& state) noexcept {
     state_ = state;
@@ -99,11 +107,11 @@ class RandomGenerator {
 
   template <class T>
   void fill_uniform(T* out, index_t n, double low, double high) noexcept {
-    for (index_t i = 0; i < n; ++i) out[i] = static_cast<T>(uniform(low, high));
+    for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(uniform(low, high));
   }
   template <class T>
   void fill_normal(T* out, index_t n, double mean, double standard_deviation) noexcept {
-    for (index_t i = 0; i < n; ++i) out[i] = static_cast<T>(mean + standard_deviation * normal());
+    for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(mean + standard_deviation * normal());
   }
 
  private:
@@ -111,6 +119,7 @@ class RandomGenerator {
   State state_;
   std::uint64_t block_index_ = none;
   Philox4x32::Counter block_{};
+  bool idle_ = false;
 };
 
 }  // namespace eigenformer

@@ -33,19 +33,28 @@ class MappedFile {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
     std::shared_ptr<MappedFile> file(new MappedFile);
-    int error = ::fstat(descriptor, &state) == 0 ? 0 : errno;
-    // An empty file cannot be mapped, and need not be.
-    if (error == 0 && state.st_size > 0) {
-      const auto size = static_cast<std::size_t>(state.st_size);
-      void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
-      if (data == MAP_FAILED) {
-        error = errno;
-      } else {
-        file->bytes_ = {static_cast<std::byte*>(data), size};
-      }
+    file->path_ = path;
+    file->descriptor_ = descriptor;
+    if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
+    file->map(descriptor, static_cast<std::size_t>(state.st_size));
+    return file;
+  }
+
+  /// A second mapping of the same file, also when its name now is another's: what was written to the bytes of this one
+  /// is not in it. Throws IoError when the file's size has changed.
+  std::shared_ptr<MappedFile> again() const {
+    struct stat state {};
+    if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
+    if (static_cast<std::size_t>(state.st_size) != bytes_.size()) {
+      throw IoError("read", "'" + path_.string() + "' has changed since it was opened: it had " +
+                                std::to_string(bytes_.size()) + " bytes, and now has " +
+                                std::to_string(state.st_size));
     }
-    ::close(descriptor);
-    if (error != 0) throw detail::errno_error("read", "read", path, error);
+    std::shared_ptr<MappedFile> file(new MappedFile);
+    file->path_ = path_;
+    file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+    if (file->descriptor_ < 0) throw detail::errno_error("read", "read", path_, errno);
+    file->map(descriptor_, bytes_.size());
     return file;
   }
 
@@ -53,6 +62,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() {
     if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+    if (descriptor_ >= 0) ::close(descriptor_);
   }
 
   /// The file's bytes; writable in memory only.
@@ -67,6 +77,16 @@ class MappedFile {
  private:
   MappedFile() = default;
 
+  // An empty file cannot be mapped, and need not be.
+  void map(int descriptor, std::size_t size) {
+    if (size == 0) return;
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    if (data == MAP_FAILED) throw detail::errno_error("read", "read", path_, errno);
+    bytes_ = {static_cast<std::byte*>(data), size};
+  }
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
   std::span<std::byte> bytes_;
 };
 

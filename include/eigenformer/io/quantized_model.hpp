@@ -156,8 +156,13 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
                                       dtype_name(info.dtype) + ", expected " + dtype_name(wanted) +
                                       " in a model of " + weight_format_name(format) + " weights");
     }
+    if (format == WeightFormat::bf16) continue;
     entries.push_back(
         {name, wanted == Dtype::i8 ? detail::dequantize<T>(file, name) : file.tensor<T>(name), {}});
+  }
+  if (format == WeightFormat::bf16) {
+    load_state_dict(model, file);
+    return;
   }
   try {
     load_state_dict(model, entries);

@@ -1,18 +1,14 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,53 +18,6 @@
 #include "eigenformer/io/safetensors_format.hpp"
 
 namespace eigenformer {
-
-namespace detail {
-
-/// An IEEE 754 half-precision number as float: exact, subnormals, infinities and NaN included.
-inline float half_to_float(std::uint16_t half) noexcept {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
-  const std::uint32_t rest = half & 0x7fffU;
-  if (rest >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (rest & 0x3ffU) << 13U);
-  // Placed in a float's bits, a half is too small by 2^112; the product is exact, also for subnormal halves.
-  const float magnitude = std::bit_cast<float>(rest << 13U) * 0x1p112F;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-}
-
-struct Half {
-  std::uint16_t bits;
-};
-
-/// Calls f with a value of the C++ type that a file's elements have.
-template <class F>
-void visit_dtype(Dtype dtype, F&& f) {
-  switch (dtype) {
-    case Dtype::boolean:
-    case Dtype::u8:
-      return f(std::uint8_t{});
-    case Dtype::i8:
-      return f(std::int8_t{});
-    case Dtype::i16:
-      return f(std::int16_t{});
-    case Dtype::i32:
-      return f(std::int32_t{});
-    case Dtype::i64:
-      return f(std::int64_t{});
-    case Dtype::f16:
-      return f(Half{});
-    case Dtype::bf16:
-      return f(bfloat16{});
-    case Dtype::f32:
-      return f(float{});
-    case Dtype::f64:
-      return f(double{});
-  }
-}
-
-template <class T>
-inline constexpr bool is_float_like = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
-
-}  // namespace detail
 
 /// A safetensors file, mapped into memory and checked. Tensors may outlive the object: they keep the mapping.
 ///
@@ -86,6 +35,9 @@ class SafetensorsFile {
     file.header_ = parse_safetensors_header(file.map_->bytes(), path.string());
     for (std::size_t i = 0; i < file.header_.tensors.size(); ++i)
       file.index_[file.header_.tensors[i].name] = i;
+    for (const auto& [key, value] : file.header_.metadata) {
+      if (file.index_.count(value) > 0 && file.index_.count(key) == 0) file.aliases_.emplace(key, value);
+    }
     return file;
   }
 
@@ -101,11 +53,17 @@ class SafetensorsFile {
     return out;
   }
 
-  bool contains(const std::string& name) const { return index_.count(name) > 0; }
+  /// The further names of tensors that are stored once: the name, and the one it is stored under. They are metadata,
+  /// as Python's safetensors.torch.save_model writes them. info(), tensor() and the like take either name.
+  const std::map<std::string, std::string>& aliases() const noexcept { return aliases_; }
+
+  /// Whether there is a tensor of this name, or one that is also called so.
+  bool contains(const std::string& name) const { return index_.count(name) > 0 || aliases_.count(name) > 0; }
 
   /// Element type, shape and place of a tensor. Throws IoError when there is none of this name.
   const TensorInfo& info(const std::string& name) const {
-    const auto found = index_.find(name);
+    const auto alias = aliases_.find(name);
+    const auto found = index_.find(alias == aliases_.end() ? name : alias->second);
     if (found == index_.end()) {
       throw IoError("safetensors", "'" + path_.string() + "' has no tensor '" + name + "'");
     }
@@ -124,15 +82,21 @@ class SafetensorsFile {
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const TensorInfo& found = info(name);
-    std::byte* data = map_->bytes().data() + found.begin;
-    if (found.dtype == dtype_of<T>() && reinterpret_cast<std::uintptr_t>(data) % alignof(T) == 0 &&
-        found.bytes > 0) {
-      check_booleans<T>(found);
-      return Tensor<T>::borrow(reinterpret_cast<T*>(data), found.shape, map_);
-    }
-    Tensor<T> out(found.shape);
-    convert(found, out.data());
-    return out;
+    return detail::tensor_of_bytes<T>(found.dtype, view(found), found.shape, map_, refuse(found));
+  }
+
+  /// Whether tensor<T>() shares the mapping, for it needs no conversion.
+  template <class T>
+  bool is_mapped(const std::string& name) const {
+    const TensorInfo& found = info(name);
+    return detail::needs_no_conversion<T>(found.dtype, view(found));
+  }
+
+  /// The same file in a mapping of its own: what is written to its tensors does not change those of this object.
+  SafetensorsFile again() const {
+    SafetensorsFile file = *this;
+    file.map_ = map_->again();
+    return file;
   }
 
   /// Copies a tensor of the file, converted as tensor() does, into one that exists. Throws IoError also when
@@ -144,84 +108,34 @@ class SafetensorsFile {
       throw IoError("safetensors", "tensor '" + name + "' of '" + path_.string() + "' has shape " +
                                        found.shape.str() + ", expected " + destination.shape().str());
     }
-    convert(found, destination.data());
+    detail::convert_elements(found.dtype, view(found), destination.data(), refuse(found));
   }
 
  private:
-  std::span<const std::byte> view(const TensorInfo& found) const {
+  std::span<std::byte> view(const TensorInfo& found) const {
     return map_->bytes().subspan(static_cast<std::size_t>(found.begin),
                                  static_cast<std::size_t>(found.bytes));
   }
 
-  [[noreturn]] void fail(const TensorInfo& found, const std::string& message) const {
-    throw IoError("safetensors", "tensor '" + found.name + "' of '" + path_.string() + "' " + message);
-  }
-
-  // A bool whose byte is neither 0 nor 1 would be undefined behaviour.
-  template <class T>
-  void check_booleans(const TensorInfo& found) const {
-    if constexpr (std::is_same_v<T, bool>) {
-      for (const std::byte b : view(found)) {
-        if (b > std::byte{1})
-          fail(found, "has a byte " + std::to_string(std::to_integer<int>(b)) + " as a BOOL");
-      }
-    }
-  }
-
-  template <class T>
-  void convert(const TensorInfo& found, T* out) const {
-    const std::span<const std::byte> from = view(found);
-    if (found.dtype == dtype_of<T>()) {
-      check_booleans<T>(found);
-      if (!from.empty()) std::memcpy(static_cast<void*>(out), from.data(), from.size());
-      return;
-    }
-    detail::visit_dtype(found.dtype, [&](auto example) {
-      using From = decltype(example);
-      for (std::size_t i = 0; i * sizeof(From) < from.size(); ++i) {
-        From value;
-        std::memcpy(&value, from.data() + i * sizeof(From), sizeof(From));
-        out[i] = convert_value<T>(found, value);
-      }
-    });
-  }
-
-  template <class T, class From>
-  T convert_value(const TensorInfo& found, From value) const {
-    if constexpr (std::is_same_v<From, detail::Half>) {
-      return convert_value<T>(found, detail::half_to_float(value.bits));
-    } else if constexpr (detail::is_float_like<From> && detail::is_float_like<T>) {
-      if constexpr (std::is_same_v<From, bfloat16>) {
-        return static_cast<T>(static_cast<float>(value));
-      } else if constexpr (std::is_same_v<T, bfloat16>) {
-        return T(static_cast<float>(value));
-      } else {
-        return static_cast<T>(value);
-      }
-    } else if constexpr (std::is_integral_v<From> && std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      if (found.dtype != Dtype::boolean) {
-        const auto wide = static_cast<std::int64_t>(value);
-        if (wide < static_cast<std::int64_t>(std::numeric_limits<T>::min()) ||
-            wide > static_cast<std::int64_t>(std::numeric_limits<T>::max())) {
-          fail(found, "holds " + std::to_string(wide) + ", which does not fit " + dtype_name(dtype_of<T>()));
-        }
-        return static_cast<T>(value);
-      }
-    }
-    fail(found, std::string("has dtype ") + dtype_name(found.dtype) + ", which does not convert to " +
-                    dtype_name(dtype_of<T>()));
+  // What throws when a tensor cannot be had as asked for.
+  auto refuse(const TensorInfo& found) const {
+    return [this, &found](const std::string& message) {
+      throw IoError("safetensors", "tensor '" + found.name + "' of '" + path_.string() + "' " + message);
+    };
   }
 
   std::filesystem::path path_;
   std::shared_ptr<MappedFile> map_;
   SafetensorsHeader header_;
   std::map<std::string, std::size_t> index_;
+  std::map<std::string, std::string> aliases_;
 };
 
 /// Collects named tensors of any element types and writes them to one file.
 ///
 /// The tensors are held, not copied. The data begin 64 bytes aligned, larger element types first, so that
-/// everything can be mapped; equal contents give equal files, byte by byte.
+/// everything can be mapped; equal contents give equal files, byte by byte. Of tensors that share their memory (tied
+/// weights) the first is stored, and metadata say which name means which, as Python's safetensors.torch does it.
 ///
 /// ```cpp
 /// SafetensorsWriter writer;
@@ -240,11 +154,18 @@ class SafetensorsWriter {
       throw ValueError("safetensors", "the memory of tensor '" + name + "' was given back; it cannot be saved");
     }
     if (!names_.insert(name).second) throw ValueError("safetensors", "the name '" + name + "' is used twice");
+    for (const Entry& entry : entries_) {
+      if (tensor.numel() > 0 && static_cast<const void*>(entry.bytes.data()) == tensor.data() &&
+          entry.dtype == dtype_of<T>() && entry.shape == tensor.shape()) {
+        aliases_.emplace(quoted, quote(entry.name));
+        return *this;
+      }
+    }
     std::string shape;
     for (const index_t n : tensor.shape()) shape += (shape.empty() ? "" : ",") + std::to_string(n);
     entries_.push_back(
-        {quoted + ":{\"dtype\":\"" + dtype_name(dtype_of<T>()) + "\",\"shape\":[" + shape + "]",
-         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor), sizeof(T)});
+        {name, quoted + ":{\"dtype\":\"" + dtype_name(dtype_of<T>()) + "\",\"shape\":[" + shape + "]",
+         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor), dtype_of<T>(), tensor.shape()});
     return *this;
   }
 
@@ -254,13 +175,13 @@ class SafetensorsWriter {
     return *this;
   }
 
-  /// Writes everything to `path`, atomically (see AtomicFile). Throws IoError; an existing file is then
-  /// unchanged.
+  /// Writes everything to `path`, atomically (see AtomicFile). Throws ValueError when a metadata key is the further name
+  /// of a tensor, and IoError; an existing file is then unchanged.
   void save(const std::filesystem::path& path) const {
     std::vector<const Entry*> order;
     for (const Entry& entry : entries_) order.push_back(&entry);
     std::stable_sort(order.begin(), order.end(),
-                     [](const Entry* a, const Entry* b) { return a->element_size > b->element_size; });
+                     [](const Entry* a, const Entry* b) { return dtype_size(a->dtype) > dtype_size(b->dtype); });
     const std::string text = header(order);
     if (text.size() > SafetensorsHeader::max_length) {
       throw IoError("safetensors", "the names and metadata take " + std::to_string(text.size()) +
@@ -277,10 +198,12 @@ class SafetensorsWriter {
 
  private:
   struct Entry {
+    std::string name;
     std::string json;  // up to the offsets, which depend on the order of the data
     std::span<const std::byte> bytes;
     std::shared_ptr<void> tensor;
-    std::size_t element_size;
+    Dtype dtype;
+    Shape shape;
   };
 
   static std::string quote(const std::string& text) {
@@ -293,9 +216,15 @@ class SafetensorsWriter {
 
   std::string header(const std::vector<const Entry*>& order) const {
     std::string text = "{";
-    if (!metadata_.empty()) {
+    auto metadata = metadata_;
+    for (const auto& [key, value] : aliases_) {
+      if (!metadata.emplace(key, value).second) {
+        throw ValueError("safetensors", "the metadata key " + key + " is the name of a tensor that is stored as " + value);
+      }
+    }
+    if (!metadata.empty()) {
       std::string pairs;
-      for (const auto& [key, value] : metadata_) pairs += (pairs.empty() ? "" : ",") + key + ":" + value;
+      for (const auto& [key, value] : metadata) pairs += (pairs.empty() ? "" : ",") + key + ":" + value;
       text += "\"__metadata__\":{" + pairs + "}";
     }
     std::uint64_t offset = 0;
@@ -313,6 +242,7 @@ class SafetensorsWriter {
   std::vector<Entry> entries_;
   std::set<std::string> names_;
   std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::string> aliases_;
 };
 
 /// Writes named tensors of one element type to a safetensors file, atomically. Throws ValueError for a bad

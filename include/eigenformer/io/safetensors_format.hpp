@@ -1,8 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,74 +12,13 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/bfloat16.hpp"
 #include "eigenformer/core/shape.hpp"
+#include "eigenformer/io/dtype.hpp"
 
 namespace eigenformer {
-
-static_assert(std::endian::native == std::endian::little,
-              "safetensors files are little-endian, and so must the machine be");
-
-/// The element types of a safetensors file that this library reads.
-enum class Dtype { boolean, u8, i8, i16, i32, i64, f16, bf16, f32, f64 };
-
-namespace detail {
-
-struct DtypeEntry {
-  Dtype dtype;
-  const char* name;
-  std::size_t size;
-};
-
-inline constexpr std::array<DtypeEntry, 10> dtype_table{{{Dtype::boolean, "BOOL", 1},
-                                                         {Dtype::u8, "U8", 1},
-                                                         {Dtype::i8, "I8", 1},
-                                                         {Dtype::i16, "I16", 2},
-                                                         {Dtype::i32, "I32", 4},
-                                                         {Dtype::i64, "I64", 8},
-                                                         {Dtype::f16, "F16", 2},
-                                                         {Dtype::bf16, "BF16", 2},
-                                                         {Dtype::f32, "F32", 4},
-                                                         {Dtype::f64, "F64", 8}}};
-
-}  // namespace detail
-
-/// The name of an element type in the file's header, such as "F32".
-inline const char* dtype_name(Dtype dtype) {
-  return detail::dtype_table[static_cast<std::size_t>(dtype)].name;
-}
-
-/// Bytes of one element.
-inline std::size_t dtype_size(Dtype dtype) {
-  return detail::dtype_table[static_cast<std::size_t>(dtype)].size;
-}
-
-/// The element type that stores a Tensor<T> exactly.
-template <class T>
-constexpr Dtype dtype_of() {
-  if constexpr (std::is_same_v<T, double>) {
-    return Dtype::f64;
-  } else if constexpr (std::is_same_v<T, float>) {
-    return Dtype::f32;
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    return Dtype::bf16;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return Dtype::boolean;
-  } else if constexpr (std::is_same_v<T, std::int8_t>) {
-    return Dtype::i8;
-  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
-    return Dtype::u8;
-  } else if constexpr (std::is_same_v<T, std::int32_t>) {
-    return Dtype::i32;
-  } else {
-    static_assert(std::is_same_v<T, std::int64_t>, "no safetensors element type stores this");
-    return Dtype::i64;
-  }
-}
 
 /// One tensor of a file: what it is and where.
 struct TensorInfo {

@@ -199,7 +199,7 @@ TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
   check("target", *tokenizers.target, description.model.target_size());
   const std::filesystem::path weights = folder_file(folder, "model.safetensors");
   detail::require_sizes(weights, description.model);
-  RandomGenerator rng(0);
+  RandomGenerator rng = RandomGenerator::idle();
   Seq2SeqTransformer<T> model(description.model, rng);
   load_quantized_model(weights, model, description.weights);
   return {std::move(description), std::move(tokenizers), std::move(model)};

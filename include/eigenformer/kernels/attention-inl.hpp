@@ -142,6 +142,7 @@ template <class T>
 void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp,
                        const AttentionDistanceWeights<T>& by_distance) {
   detail::check_attention(problem);
+  detail::count_attention(problem, problem.head_dim + problem.value_dim);
   const AttentionDistanceWeights<T> wanted = detail::checked_distance_weights(problem, by_distance);
   if (wanted.sums != nullptr) {
     const index_t row = wanted.row(problem.heads);
@@ -169,6 +170,8 @@ void attention_backward(const AttentionProblem<T>& problem, const T* out, index_
                         index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients,
                         const AttentionDistanceWeights<T>& by_distance) {
   detail::check_attention_backward(problem);
+  // S again, dP, and the three gradients.
+  detail::count_attention(problem, 3 * problem.head_dim + 2 * problem.value_dim);
   const detail::AttentionBackwardCall<T> call{
       out, out_stride, dout, dout_stride, log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
   detail::attention_backward_all<detail::OutputGradientTiles<T>>(problem, call, gradients);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/core/profiler.hpp"
 #include "eigenformer/core/shape.hpp"
 #include "eigenformer/kernels/attention_problem.hpp"
 
@@ -85,6 +86,20 @@ AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, inde
   if (p.mask->right() < key + range.end)
     range.end = std::min(range.end, query + count + p.mask->right() - key);
   return range;
+}
+
+/// Counts `products` multiply-adds for each pair of query and key of each head that causal and window masks admit; pairs
+/// that other masks forbid count, too.
+template <class T>
+void count_attention(const AttentionProblem<T>& p, index_t products) {
+  index_t pairs = 0;
+  for (index_t b = 0; b < p.queries->batch(); ++b) {
+    for (index_t i = 0; i < p.queries->lengths()[b]; ++i) {
+      const AttentionRange keys = attention_key_range(p, b, attention_keys_of(p, b), i, 1);
+      pairs += std::max<index_t>(0, keys.end - keys.begin);
+    }
+  }
+  eigenformer::detail::count_product(pairs, p.heads, products);
 }
 
 /// The queries of sequence b that reach at least one of the keys [first, first + count) of sequence kb,

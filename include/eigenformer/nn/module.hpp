@@ -151,45 +151,119 @@ auto state_dict(const M& module) {
   return entries;
 }
 
-/// Copies the tensors of a state dict into a module. Either name of a tied parameter will do. Throws ValueError that
-/// lists *all* missing, unexpected and misshaped names, and then changes nothing.
-template <class M, class T>
-void load_state_dict(M& module, const std::vector<StateEntry<T>>& entries) {
-  std::map<std::string, const Tensor<T>*> given;
-  for (const auto& e : entries) given[e.name] = &e.value;
-  std::map<std::string, bool> used;
-  std::string missing, unexpected, misshaped;
-  std::vector<std::pair<Tensor<T>, const Tensor<T>*>> copies;
-  const auto ours = state_dict(module);
+/// How load_state_dict pairs the tensors that are given with those of the module.
+struct LoadOptions {
+  /// false: names that are missing or unexpected are reported, not refused. Wrong shapes are always refused.
+  bool strict = true;
+  /// The module's name for a given one, such as "encoder.norm.weight" for "model.encoder.layer_norm.weight"; an empty
+  /// name leaves the tensor out. Without a function names are taken as they are.
+  std::function<std::string(const std::string&)> rename{};
+  /// Loading from a file: parameters become the file's mapped memory, copy-on-write, where the element type is theirs,
+  /// so that no second copy exists. false: the values are copied into the memory that the parameters have.
+  bool map = true;
+};
+
+/// What did not find its counterpart; empty after a strict load.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< names of the module that were not given; such parameters are as before
+  std::vector<std::string> unexpected;  ///< given names (before renaming) that the module does not have
+};
+
+namespace detail {
+
+/// One tensor that a loader offers: its name, its shape, and why it cannot be loaded at all (empty: it can).
+struct GivenTensor {
+  std::string name;
+  Shape shape;
+  std::string unfit{};
+  bool alias = false;  ///< a further name of a tensor that is also given under another
+};
+
+inline void append_listed(std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; }
+
+inline std::string join_list(const std::vector<std::string>& items) {
+  std::string list;
+  for (const std::string& item : items) append_listed(list, item);
+  return list;
+}
+
+/// Pairs given tensors with those of a state dict and calls assign(name of ours, index of the given one) for each
+/// pair, after everything was checked. Throws ValueError that lists *all* that does not fit, and then assigns nothing.
+template <class T, class F>
+LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::vector<GivenTensor>& given,
+                            const LoadOptions& options, F&& assign) {
+  LoadReport report;
+  std::map<std::string, std::size_t> index;
+  std::string twice;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string name = options.rename ? options.rename(given[i].name) : given[i].name;
+    if (name.empty()) continue;
+    const auto [at, inserted] = index.emplace(name, i);
+    if (!inserted) append_listed(twice, name + " (by " + given[at->second].name + " and " + given[i].name + ")");
+  }
   std::unordered_map<std::string, std::vector<const StateEntry<T>*>> groups;
   for (const auto& e : ours) groups[e.alias_of.empty() ? e.name : e.alias_of].push_back(&e);
+  std::unordered_set<std::size_t> used;
+  std::vector<std::pair<const StateEntry<T>*, std::size_t>> pairs;
+  std::string misshaped, unfit;
   for (const auto& e : ours) {
     if (!e.alias_of.empty()) continue;
-    const Tensor<T>* source = nullptr;
-    for (const auto* name : groups[e.name]) {
-      const auto at = given.find(name->name);
-      if (at == given.end()) continue;
-      used[name->name] = true;
-      if (source == nullptr) source = at->second;
+    const std::string* name = nullptr;
+    std::size_t source = 0;
+    for (const auto* candidate : groups[e.name]) {
+      const auto at = index.find(candidate->name);
+      if (at == index.end()) continue;
+      used.insert(at->second);
+      if (name == nullptr) {
+        name = &at->first;
+        source = at->second;
+      }
     }
-    if (source == nullptr) {
-      missing += (missing.empty() ? "" : ", ") + e.name;
-    } else if (source->shape() != e.value.shape()) {
-      misshaped += (misshaped.empty() ? "" : ", ") + e.name + " is " + source->shape().str() + ", must be " +
-                   e.value.shape().str();
+    if (name == nullptr) {
+      report.missing.push_back(e.name);
+    } else if (!given[source].unfit.empty()) {
+      append_listed(unfit, e.name + " " + given[source].unfit);
+    } else if (given[source].shape != e.value.shape()) {
+      append_listed(misshaped, e.name + " is " + given[source].shape.str() + ", must be " + e.value.shape().str());
     } else {
-      copies.emplace_back(e.value, source);
+      pairs.emplace_back(&e, source);
     }
   }
-  for (const auto& [name, tensor] : given) {
-    if (!used[name]) unexpected += (unexpected.empty() ? "" : ", ") + name;
+  std::string unexpected;
+  for (const auto& [name, i] : index) {
+    if (used.count(i) > 0 || given[i].alias) continue;
+    report.unexpected.push_back(given[i].name);
+    append_listed(unexpected, given[i].name == name ? name : name + " (" + given[i].name + ")");
   }
   std::string problems;
-  if (!missing.empty()) problems += "missing: " + missing + ". ";
-  if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";
-  if (!misshaped.empty()) problems += "wrong shape: " + misshaped + ". ";
-  if (!problems.empty()) throw ValueError("load_state_dict", problems.substr(0, problems.size() - 1));
-  for (auto& [target, source] : copies) target.copy_from(*source);
+  const auto tell = [&](const char* what, const std::string& list) {
+    if (!list.empty()) problems += std::string(problems.empty() ? "" : ". ") + what + ": " + list;
+  };
+  if (options.strict) tell("missing", join_list(report.missing));
+  if (options.strict) tell("unexpected", unexpected);
+  tell("given twice", twice);
+  tell("wrong shape", misshaped);
+  tell("wrong type", unfit);
+  if (!problems.empty()) throw ValueError("load_state_dict", problems + ".");
+  for (const auto& [entry, source] : pairs) assign(*entry, source);
+  return report;
+}
+
+}  // namespace detail
+
+/// Copies the tensors of a state dict into a module. Either name of a tied parameter will do. Returns what had no
+/// counterpart, which can only be something when options.strict is false. Throws ValueError that lists *all* missing,
+/// unexpected and misshaped names, and then changes nothing.
+///
+///     auto report = ef::load_state_dict(model, entries, {.strict = false});
+template <class M, class T>
+LoadReport load_state_dict(M& module, const std::vector<StateEntry<T>>& entries, const LoadOptions& options = {}) {
+  std::vector<detail::GivenTensor> given;
+  for (const auto& e : entries) given.push_back({e.name, e.value.shape(), {}, !e.alias_of.empty()});
+  return detail::match_state_dict(state_dict(module), given, options, [&](const StateEntry<T>& entry, std::size_t i) {
+    Tensor<T> target = entry.value;
+    target.copy_from(entries[i].value);
+  });
 }
 
 /// A table of a model's parameters: name, shape, number of values; tied ones are marked and counted once.
