@@ -71,8 +71,8 @@ class ParityFixture {
 /// How one tensor compares with its expected values.
 struct TensorParity {
   std::string name;
-  Shape shape;           ///< of the actual tensor; (0,) when there is none
-  Shape expected_shape;  ///< (0,) when nothing was expected
+  Shape shape{};           ///< of the actual tensor; (0,) when there is none
+  Shape expected_shape{};  ///< (0,) when nothing was expected
   std::string problem{};  ///< why values cannot be compared: absent, other shape; empty otherwise
   double error = 0;      ///< largest |actual - expected| / max(1, |expected|); infinity for NaN against a number
   double tolerance = 0;
