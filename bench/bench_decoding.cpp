@@ -30,8 +30,7 @@ void decode(benchmark::State& state, const Flags& f) {
     sources.push_back(ef::bench::random_tokens(rng, f.source, f.model.vocab));
   const ef::GenerationOptions options{
       .beam_size = f.beam, .max_length = f.target, .min_length = f.target, .length_penalty = 0};
-  const auto packed = ef::pack_weights(model, f.format);
-  ef::release_packed_weights(model, *packed);
+  const auto packed = ef::pack_weights_in_place(model, f.format);
   const auto ctx = ef::Context<float>::inference().with_packed_weights(packed);
   const auto run = [&] {
     index_t tokens = 0;

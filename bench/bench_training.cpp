@@ -118,8 +118,11 @@ void train(benchmark::State& state, const Flags& f, std::FILE* profile_output) {
   state.counters["allocations"] =
       static_cast<double>(ef::Runtime::instance().pool().statistics().system_allocations - allocations);
   if (f.profile) {
+    // Of matrix products alone: what a GEMM's rate can be compared with.
     double flops = 0;
-    for (const ef::OpProfile& p : profiler.report()) flops += p.flops;
+    for (const ef::OpProfile& p : profiler.report()) {
+      if (p.op.find("attention") == std::string::npos) flops += p.flops;
+    }
     state.counters["GFLOP/step"] = flops * 1e-9 / steps;
     ef::bench::print_profile(profile_output, profiler, elapsed.count(), steps);
   }

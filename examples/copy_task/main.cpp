@@ -74,7 +74,7 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 500;
+  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 1000;
   bool all = true;
   for (const bool reverse : {false, true}) {
     const ef::Accuracy right = learn(reverse, steps);

@@ -28,6 +28,11 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
   o.dropout = dropout;
   o.norm_first = pre_norm;
   o.max_length = max_length;
+  ef::detail::option_from_json("positions", positions == "relative" ? "relative_bias" : positions, o.positions);
+  o.num_key_value_heads = kv_heads;
+  o.head_dim = head_dim;
+  o.attention_window = window;
+  o.query_key_norm = qk_norm;
   if (tie == "auto") {
     o.tying = separate_vocab ? ef::Tying::target : ef::Tying::all;
   } else {

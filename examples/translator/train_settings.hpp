@@ -36,6 +36,11 @@ struct TrainSettings {
   ef::index_t ff = 1024;
   double dropout = 0.1;
   bool pre_norm = false;
+  std::string positions = "sinusoidal";
+  ef::index_t kv_heads = 0;
+  ef::index_t head_dim = 0;
+  ef::index_t window = 0;
+  bool qk_norm = false;
   std::string tie = "auto";
   bool bf16 = false;
   ef::TrainingOptions training{};
@@ -65,6 +70,11 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("ff", s.ff, Change::never, "width inside the feed-forward networks");
   visit("dropout", s.dropout, Change::never, "dropout rate");
   visit("pre_norm", s.pre_norm, Change::never, "layer norm before each sub-layer, not after");
+  visit("positions", s.positions, Change::never, "sinusoidal, learned, rotary, alibi, relative, shaw or none");
+  visit("kv_heads", s.kv_heads, Change::never, "heads of keys and values, which heads of queries share; 0: as many");
+  visit("head_dim", s.head_dim, Change::never, "width of a head; 0: d-model / heads");
+  visit("window", s.window, Change::never, "self-attention reaches tokens less than this far away; 0: all");
+  visit("qk_norm", s.qk_norm, Change::never, "layer norm of queries and keys");
   visit("tie", s.tie, Change::never, "embeddings that are one matrix: none, target (with the projection), all, or auto");
   visit("bf16", s.bf16, Change::free, "matrix products of bfloat16 numbers with float sums");
   visit("batch_tokens", t.batch_tokens, Change::never, "target tokens of a batch");

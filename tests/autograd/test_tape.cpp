@@ -382,3 +382,20 @@ TEST_CASE("Tape: several tapes in several threads on the same constants") {
   for (auto& thread : threads) thread.join();
   for (const auto& result : results) CHECK(result == results[0]);
 }
+
+TEST_CASE("the profiler counts the bytes of an op's tensors, forward and backward") {
+  Profiler& profiler = Runtime::instance().profiler();
+  profiler.clear();
+  profiler.start();
+  Tape<double> tape;
+  const Var<double> x = tape.variable(Tensor<double>::ones({2, 3}));
+  const Var<double> y = softmax(x);
+  Gradients<double> none;
+  tape.backward(y, Tensor<double>::ones({2, 3}), none);
+  profiler.stop();
+  const auto report = profiler.report();
+  profiler.clear();
+  REQUIRE(report.size() == 2);
+  // Forward reads x and writes y; backward reads dy and the input's place, and writes dx.
+  for (const OpProfile& p : report) CHECK(p.bytes == (p.backward ? 3 : 2) * 6 * sizeof(double));
+}

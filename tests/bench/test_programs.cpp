@@ -265,3 +265,17 @@ TEST_CASE("compare: names that it does not know and programs that are not there"
   CHECK(missing.code == 1);
   CHECK(contains(missing.err, "own-bf16-d64: there is no no/such/folder"));
 }
+
+TEST_CASE("multi30k: a folder without the corpus is named, and scores get their place on the page") {
+  if (!has_python()) return;
+  const Ended missing = run_script("multi30k", {"--data", "no/such/folder"});
+  CHECK(missing.code == 1);
+  CHECK(contains(missing.err, "multi30k: there is no no/such/folder/train.en"));
+  const TextFolder folder;
+  folder.write("multi30k.json",
+               R"({"cpu": "a CPU", "date": "d", "commit": "c", "epochs": 3,
+                   "runs": [{"seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2}]})");
+  const std::string page = folder.write("page.md", "<!-- measured: multi30k -->\n<!-- end -->\n").string();
+  REQUIRE(run_script("page", {"--figures", folder.path().string(), "--page", page}).code == 0);
+  CHECK(contains(read_file(page), "| 7 | 12.3 | 5.6 | 2 |"));
+}

@@ -17,6 +17,7 @@ namespace eigenformer::testing {
 /// forbids).
 struct AttentionCase {
   index_t heads = 3;
+  index_t key_value_heads = 0;  // 0: heads
   index_t head_dim = 12;
   index_t value_dim = 7;
   SequenceLayout queries;
@@ -24,6 +25,10 @@ struct AttentionCase {
   std::vector<std::int32_t> key_sequence;
   AttentionMask mask;
   std::function<double(index_t b, index_t kb, index_t h, index_t i, index_t j)> bias;
+  double slope = 0;     // of head h: slope / (h + 1)
+  index_t reach = 0;    // of a bias by distance, which is random; 0: none
+  bool by_row = false;  // that bias differs from row to row
+  bool sums = false;    // sums of weights by distance are wanted; these need a reach
   double scale = 0.37;
   double rate = 0;
   DropoutKey key{11, 5, 3};
@@ -31,15 +36,34 @@ struct AttentionCase {
   index_t keys_of(index_t b) const {
     return key_sequence.empty() ? b : key_sequence[static_cast<std::size_t>(b)];
   }
+  index_t kv_heads() const { return key_value_heads == 0 ? heads : key_value_heads; }
+  index_t kv_head(index_t h) const { return h * kv_heads() / heads; }
+  index_t entries() const { return 2 * reach + 1; }
+  /// Rows of the bias by distance.
+  index_t bias_rows() const { return reach == 0 ? 0 : by_row ? queries.rows() : 1; }
+  index_t distance(index_t b, index_t kb, index_t i, index_t j) const {
+    return keys.position(kb) + j - queries.position(b) - i;
+  }
+  /// Where the bias of a score is.
+  std::size_t bias_at(index_t b, index_t kb, index_t h, index_t i, index_t j) const {
+    const index_t row = by_row ? queries.offset(b) + i : 0;
+    const index_t entry = std::clamp(distance(b, kb, i, j), -reach, reach) + reach;
+    return static_cast<std::size_t>((row * heads + h) * entries() + entry);
+  }
+  /// The same of sums by distance, which always differ from row to row.
+  std::size_t sums_at(index_t b, index_t kb, index_t h, index_t i, index_t j) const {
+    const index_t entry = std::clamp(distance(b, kb, i, j), -reach, reach) + reach;
+    return static_cast<std::size_t>(((queries.offset(b) + i) * heads + h) * entries() + entry);
+  }
   index_t q_stride() const { return heads * head_dim + 3; }
-  index_t k_stride() const { return heads * head_dim + 5; }
-  index_t v_stride() const { return heads * value_dim + 2; }
+  index_t k_stride() const { return kv_heads() * head_dim + 5; }
+  index_t v_stride() const { return kv_heads() * value_dim + 2; }
   index_t out_stride() const { return heads * value_dim + 1; }
 };
 
 template <class T>
 struct AttentionNumbers {
-  std::vector<T> q, k, v, dout;
+  std::vector<T> q, k, v, dout, bias = {}, dsums = {}, slopes = {};
 };
 
 /// Random inputs for a case, the same for the same seed.
@@ -58,6 +82,10 @@ AttentionNumbers<T> random_numbers(const AttentionCase& c, std::uint64_t seed = 
   n.k = make(c.keys.rows() * c.k_stride());
   n.v = make(c.keys.rows() * c.v_stride());
   n.dout = make(c.queries.rows() * c.out_stride());
+  n.bias = make(c.bias_rows() * c.heads * c.entries());
+  n.dsums = make(c.sums ? c.queries.rows() * c.heads * c.entries() : 0);
+  for (index_t h = 0; h < c.heads; ++h)
+    n.slopes.push_back(static_cast<T>(static_cast<float>(c.slope / static_cast<double>(h + 1))));
   return n;
 }
 
@@ -65,6 +93,7 @@ template <class T>
 struct AttentionResult {
   std::vector<T> out, log_sum_exp, weights;
   std::vector<T> dq, dk, dv;
+  std::vector<T> sums, dbias;
 
   AttentionResult() = default;
   explicit AttentionResult(const AttentionCase& c)
@@ -73,7 +102,9 @@ struct AttentionResult {
         weights(size(c.queries.batch() * c.heads * c.queries.max_length() * c.keys.max_length())),
         dq(size(c.queries.rows() * c.q_stride())),
         dk(size(c.keys.rows() * c.k_stride())),
-        dv(size(c.keys.rows() * c.v_stride())) {}
+        dv(size(c.keys.rows() * c.v_stride())),
+        sums(size(c.sums ? c.queries.rows() * c.heads * c.entries() : 0)),
+        dbias(size(c.bias_rows() * c.heads * c.entries())) {}
 
   static std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
 };
@@ -88,6 +119,14 @@ kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionN
   p.v = n.v.data();
   p.v_stride = c.v_stride();
   p.heads = c.heads;
+  p.key_value_heads = c.key_value_heads;
+  if (c.slope != 0) p.distances.slopes = n.slopes.data();
+  if (c.reach > 0) {
+    p.distances.bias = n.bias.data();
+    p.distances.reach = c.reach;
+    p.distances.head_stride = c.entries();
+    p.distances.row_stride = c.by_row ? c.heads * c.entries() : 0;
+  }
   p.head_dim = c.head_dim;
   p.value_dim = c.value_dim;
   p.queries = &c.queries;
@@ -103,7 +142,8 @@ kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionN
 template <class T>
 kernels::AttentionGradients<T> gradients_of(const AttentionCase& c, AttentionResult<T>& r, double beta = 0) {
   const T b = static_cast<T>(beta);
-  return {r.dq.data(), c.q_stride(), b, r.dk.data(), c.k_stride(), b, r.dv.data(), c.v_stride(), b};
+  T* const bias = c.reach > 0 ? r.dbias.data() : nullptr;
+  return {r.dq.data(), c.q_stride(), b, r.dk.data(), c.k_stride(), b, r.dv.data(), c.v_stride(), b, bias, b};
 }
 
 /// Everything the kernel computes.
@@ -111,10 +151,25 @@ template <class T>
 AttentionResult<T> run_kernel(const AttentionCase& c, const AttentionNumbers<T>& n) {
   AttentionResult<T> r(c);
   const auto p = problem_of(c, n);
-  kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data());
+  kernels::AttentionDistanceWeights<T> sums;
+  if (c.sums) sums = {r.sums.data(), n.dsums.data(), c.reach};
+  kernels::attention_forward(p, r.out.data(), c.out_stride(), r.log_sum_exp.data(), sums);
   kernels::attention_weights(p, r.log_sum_exp.data(), r.weights.data());
-  kernels::attention_backward(p, r.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
-                              r.log_sum_exp.data(), gradients_of(c, r));
+  // Sums by distance go into the output with a matrix whose columns are dsums: <dO, O> takes that in.
+  auto out = r.out;
+  for (index_t row = 0; row < c.queries.rows() && c.sums; ++row) {
+    for (index_t h = 0; h < c.heads; ++h) {
+      T dot = 0;
+      for (index_t e = 0; e < c.entries(); ++e) {
+        const auto at = static_cast<std::size_t>((row * c.heads + h) * c.entries() + e);
+        dot += r.sums[at] * n.dsums[at];
+      }
+      const auto first = static_cast<std::size_t>(row * c.out_stride() + h * c.value_dim);
+      out[first] += dot / n.dout[first];
+    }
+  }
+  kernels::attention_backward(p, out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
+                              r.log_sum_exp.data(), gradients_of(c, r), sums);
   return r;
 }
 
@@ -144,14 +199,20 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
       for (index_t i = 0; i < c.queries.length(b); ++i) {
         const index_t row = c.queries.offset(b) + i;
         const index_t q0 = row * c.q_stride() + h * c.head_dim, o0 = row * c.out_stride() + h * c.value_dim;
-        const auto k0 = [&](index_t j) { return (c.keys.offset(kb) + j) * c.k_stride() + h * c.head_dim; };
-        const auto v0 = [&](index_t j) { return (c.keys.offset(kb) + j) * c.v_stride() + h * c.value_dim; };
+        const auto k0 = [&](index_t j) {
+          return (c.keys.offset(kb) + j) * c.k_stride() + c.kv_head(h) * c.head_dim;
+        };
+        const auto v0 = [&](index_t j) {
+          return (c.keys.offset(kb) + j) * c.v_stride() + c.kv_head(h) * c.value_dim;
+        };
         std::vector<double> s(static_cast<std::size_t>(length)), p(s.size()), dp(s.size());
         double maximum = lowest, sum = 0, mean = 0;
         for (index_t j = 0; j < length; ++j) {
           double x = 0;
           for (index_t d = 0; d < c.head_dim; ++d) x += at(n.q, q0 + d) * at(n.k, k0(j) + d);
-          const double bias = c.bias ? c.bias(b, kb, h, i, j) : 0;
+          double bias = c.bias ? c.bias(b, kb, h, i, j) : 0;
+          bias -= at(n.slopes, h) * std::abs(static_cast<double>(c.distance(b, kb, i, j)));
+          if (c.reach > 0) bias += at(n.bias, static_cast<index_t>(c.bias_at(b, kb, h, i, j)));
           s[static_cast<std::size_t>(j)] = bias == lowest ? lowest : scale * x + bias;
           maximum = std::max(maximum, s[static_cast<std::size_t>(j)]);
         }
@@ -162,7 +223,8 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
           const auto sj = static_cast<std::size_t>(j);
           p[sj] = std::exp(s[sj] - maximum) / sum;
           r.weights[static_cast<std::size_t>(
-              ((b * c.heads + h) * c.queries.max_length() + i) * c.keys.max_length() + j)] = p[sj];
+              ((b * c.heads + h) * c.queries.max_length() + c.queries.leading(b) + i) * c.keys.max_length() +
+              c.keys.leading(kb) + j)] = p[sj];
           if (p[sj] == 0) continue;
           const double z = multiplier_of(c, b, kb, h, i, j);
           for (index_t e = 0; e < c.value_dim; ++e) {
@@ -170,11 +232,17 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
             r.dv[static_cast<std::size_t>(v0(j) + e)] += p[sj] * z * at(n.dout, o0 + e);
             dp[sj] += z * at(n.dout, o0 + e) * at(n.v, v0(j) + e);
           }
+          if (c.sums) {
+            const std::size_t s_at = c.sums_at(b, kb, h, i, j);
+            r.sums[s_at] += p[sj] * z;
+            dp[sj] += z * static_cast<double>(n.dsums[s_at]);
+          }
           mean += p[sj] * dp[sj];
         }
         for (index_t j = 0; j < length; ++j) {
           const auto sj = static_cast<std::size_t>(j);
           if (p[sj] == 0) continue;
+          if (c.reach > 0) r.dbias[c.bias_at(b, kb, h, i, j)] += p[sj] * (dp[sj] - mean);
           const double ds = p[sj] * (dp[sj] - mean) * scale;
           for (index_t d = 0; d < c.head_dim; ++d) {
             r.dq[static_cast<std::size_t>(q0 + d)] += ds * at(n.k, k0(j) + d);
@@ -212,7 +280,8 @@ double kernel_error(const AttentionCase& c, std::uint64_t seed = 1) {
   for (const double e :
        {largest_error(got.out, expected.out), largest_error(got.log_sum_exp, expected.log_sum_exp),
         largest_error(got.weights, expected.weights), largest_error(got.dq, expected.dq),
-        largest_error(got.dk, expected.dk), largest_error(got.dv, expected.dv)}) {
+        largest_error(got.dk, expected.dk), largest_error(got.dv, expected.dv),
+        largest_error(got.sums, expected.sums), largest_error(got.dbias, expected.dbias)}) {
     worst = std::max(worst, e);
   }
   return worst;

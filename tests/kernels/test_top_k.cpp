@@ -45,7 +45,7 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
 TEST_CASE("the k best entries and their log-probabilities, on every instruction set") {
   for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512}) {
     kernels::set_isa_for_testing(isa);
-    for (const index_t n : {1, 7, 15, 16, 17, 35, 300}) {
+    for (const index_t n : {1, 7, 15, 16, 17, 35, 300, 1200, 9000}) {
       for (const index_t k : {1, 3, 9}) {
         if (k > n) continue;
         check_top_k<float>(3, n, n + 2, k, 1e-5);
@@ -64,4 +64,10 @@ TEST_CASE("top k refuses an impossible k and survives rows without numbers") {
   CHECK_THROWS_AS(kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 9, values.data(), ids.data()), ValueError);
   kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 2, values.data(), ids.data());
   CHECK(ids == std::vector<std::int32_t>{0, 1});
+  // Enough numbers for the k best, in one group of many.
+  std::vector<float> sparse(2000, -std::numeric_limits<float>::infinity());
+  sparse[1999] = 1;
+  sparse[1998] = 2;
+  kernels::log_softmax_top_k<float>(sparse.data(), 2000, 1, 2000, 2, values.data(), ids.data());
+  CHECK(ids == std::vector<std::int32_t>{1998, 1999});
 }

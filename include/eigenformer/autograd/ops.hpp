@@ -13,5 +13,6 @@
 #include "eigenformer/autograd/ops/loss.hpp"
 #include "eigenformer/autograd/ops/matmul.hpp"
 #include "eigenformer/autograd/ops/reduce.hpp"
+#include "eigenformer/autograd/ops/rotary.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
 #include "eigenformer/autograd/ops/softmax.hpp"

@@ -11,6 +11,7 @@
 
 #include "eigenformer/autograd/gradients.hpp"
 #include "eigenformer/autograd/var.hpp"
+#include "eigenformer/core/profiler.hpp"
 
 namespace eigenformer {
 
@@ -64,7 +65,9 @@ template <class T>
 class Backward {
  public:
   Backward(detail::TapeState<T>& tape, Gradients<T>* gradients, std::int32_t node)
-      : tape_(tape), gradients_(gradients), node_(node), dy_(tape.nodes[static_cast<std::size_t>(node)].gradient) {}
+      : tape_(tape), gradients_(gradients), node_(node), dy_(tape.nodes[static_cast<std::size_t>(node)].gradient) {
+    detail::count_bytes<T>(dy_.numel());
+  }
 
   /// The gradient with respect to the op's output.
   const Tensor<T>& dy() const noexcept { return dy_; }
@@ -92,6 +95,7 @@ class Backward {
     }
     const T beta = *written ? T(1) : T(0);
     *written = true;
+    detail::count_bytes<T>(n.shape.numel() * (beta == T(0) ? 2 : 3));  // the input itself is read again, too
     return {target->data(), beta, n.shape};
   }
 
@@ -271,7 +275,9 @@ class Tape {
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs, F&& backward) {
   std::shared_ptr<detail::TapeState<T>> tape;
+  detail::count_bytes<T>(y.numel());
   for (const Var<T>* x : inputs) {
+    detail::count_bytes<T>(x->shape().numel());
     if (!x->recorded()) continue;
     if (!x->tape()->alive || x->generation() != x->tape()->generation) {
       throw ValueError(op, "an input of shape " + x->shape().str() +

@@ -34,6 +34,36 @@ class SequenceLayout {
     return padded(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
   }
 
+  /// The same with padding on the left: the last lengths[b] of the max_length rows of sequence b are its tokens,
+  /// the first of which stands at position 0 as ever. Throws ValueError as padded() does.
+  static SequenceLayout padded_left(std::span<const index_t> lengths, index_t max_length) {
+    std::vector<index_t> leading(lengths.size());
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      leading[b] = std::max<index_t>(0, max_length - lengths[b]);
+    return padded_around(leading, lengths, max_length);
+  }
+  static SequenceLayout padded_left(std::initializer_list<index_t> lengths, index_t max_length) {
+    return padded_left(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
+  }
+
+  /// The same with padding on both sides: sequence b has leading[b] rows of padding, its tokens, and padding up
+  /// to max_length rows. Throws ValueError as padded() does, and unless there is one number for each sequence.
+  static SequenceLayout padded_around(std::span<const index_t> leading, std::span<const index_t> lengths,
+                                      index_t max_length) {
+    const SequenceLayout right = padded(lengths, max_length);
+    right.check_count("numbers of leading rows", leading.size());
+    Fields f = right.fields();
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      if (leading[b] < 0 || leading[b] + lengths[b] > max_length) {
+        throw ValueError("layout", "sequence " + std::to_string(b) + " has " + std::to_string(leading[b]) +
+                                       " leading rows and " + std::to_string(lengths[b]) +
+                                       " tokens, these must fit " + std::to_string(max_length) + " rows");
+      }
+      f.offsets[b] += leading[b];
+    }
+    return SequenceLayout(std::move(f));
+  }
+
   /// `batch` sequences that all have max_length tokens. Throws ValueError for negative numbers.
   static SequenceLayout padded(index_t batch, index_t max_length) {
     if (batch < 0) throw ValueError("layout", "batch is " + std::to_string(batch) + ", must not be negative");
@@ -107,14 +137,20 @@ class SequenceLayout {
   index_t tokens() const noexcept { return fields().tokens; }
   bool is_packed() const noexcept { return fields().packed; }
 
-  /// Tokens of sequence b. These four throw IndexError when there is no sequence b.
+  /// Tokens of sequence b. These five throw IndexError when there is no sequence b.
   index_t length(index_t b) const { return fields().lengths[checked(b)]; }
-  /// First row of sequence b.
+  /// First row of sequence b, after any padding on its left.
   index_t offset(index_t b) const { return fields().offsets[checked(b)]; }
   /// Position of sequence b's first row in its sequence, 0 unless with_first_position() said otherwise.
   index_t position(index_t b) const { return fields().positions[checked(b)]; }
   /// Number of sequence b in the epoch, b unless with_sequence_numbers() said otherwise.
   std::uint32_t sequence_number(index_t b) const { return fields().numbers[checked(b)]; }
+
+  /// Rows of padding on the left of sequence b.
+  index_t leading(index_t b) const {
+    const Fields& f = fields();
+    return f.offsets[checked(b)] - (f.packed ? f.offsets[checked(b)] : b * f.stride);
+  }
 
   std::span<const index_t> lengths() const noexcept { return fields().lengths; }
   /// First row of every sequence, then rows().
@@ -129,6 +165,7 @@ class SequenceLayout {
       const Fields& f = fields();
       auto keys = std::make_shared<std::vector<RowKey>>();
       keys->reserve(static_cast<std::size_t>(rows()));
+      if (!f.lengths.empty()) keys->assign(static_cast<std::size_t>(f.offsets[0]), RowKey{f.numbers[0], 0});
       for (std::size_t b = 0; b < f.lengths.size(); ++b) {
         for (index_t i = 0; i < f.offsets[b + 1] - f.offsets[b]; ++i) {
           keys->push_back(RowKey{f.numbers[b], static_cast<std::uint32_t>(f.positions[b] + i)});
@@ -151,6 +188,7 @@ class SequenceLayout {
     std::vector<index_t> positions;
     std::vector<std::uint32_t> numbers;
     index_t max_length = 0;
+    index_t stride = 0;  // rows from the block of one sequence to the next; unused in packed layouts
     index_t tokens = 0;
     bool packed = false;
     bool operator==(const Fields&) const = default;
@@ -173,6 +211,7 @@ class SequenceLayout {
     }
     Fields f;
     f.max_length = longest;
+    f.stride = stride;
     f.offsets.clear();
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] < 0) refuse_length(b, lengths[b], "must not be negative");

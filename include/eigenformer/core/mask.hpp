@@ -14,9 +14,10 @@ namespace eigenformer {
 /// Which keys each query may attend to, and what is added to their scores. Masks are joined with `&`.
 ///
 /// Dense masks have the shape (Lq, Lk), (B, Lq, Lk) or (B or 1, H or 1, Lq or 1, Lk), counted in rows of each
-/// sequence, whether the layout is padded or packed; they share the tensor's storage. Rules (causal, window)
-/// compare absolute positions: a row's index plus its layout's first position. A query that may attend to
-/// nothing gets zeros.
+/// sequence (those of padding on its left included), whether the layout is padded or packed; they share the
+/// tensor's storage. Rules (causal, window, prefix) compare absolute positions: a token's index plus its
+/// layout's first position. A query that may attend to nothing gets zeros. Rules cost no memory, and what they
+/// forbid altogether costs no time.
 class AttentionMask {
  public:
   static constexpr index_t unlimited = std::numeric_limits<index_t>::max();
@@ -45,6 +46,12 @@ class AttentionMask {
     index_t i = 0;
   };
 
+  /// Which document each row of a sequence belongs to.
+  struct Documents {
+    Tensor<std::int32_t> queries;  ///< (B, Lq)
+    Tensor<std::int32_t> keys;     ///< (key B, Lk)
+  };
+
   /// Every query attends to every key of its sequence.
   AttentionMask() = default;
   static AttentionMask none() { return {}; }
@@ -63,6 +70,37 @@ class AttentionMask {
     constexpr index_t far = index_t{1} << 48;
     mask.left_ = left < far ? left : unlimited;
     mask.right_ = right < far ? right : unlimited;
+    return mask;
+  }
+
+  /// Prefix language model: keys up to the query's own position, and those of the first lengths[b] positions
+  /// of query sequence b whatever the query (Raffel et al. 2020, figure 4). Throws ValueError for a negative
+  /// length.
+  static AttentionMask prefix(std::vector<index_t> lengths) {
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      if (lengths[b] >= 0) continue;
+      throw ValueError("attention_mask", "prefix of sequence " + std::to_string(b) + " is " +
+                                             std::to_string(lengths[b]) + " long, must not be negative");
+    }
+    AttentionMask mask;
+    mask.prefixes_.push_back(std::move(lengths));
+    return mask;
+  }
+
+  /// Block-diagonal: a query attends to the keys that have its own document's number. ids: (B, L), any numbers,
+  /// of the rows that are queries and keys. Throws ShapeError unless the rank is 2.
+  static AttentionMask documents(const Tensor<std::int32_t>& ids) { return documents(ids, ids); }
+  /// The same between two kinds of rows: query_ids (B, Lq), key_ids (key B, Lk).
+  static AttentionMask documents(Tensor<std::int32_t> query_ids, Tensor<std::int32_t> key_ids) {
+    for (const Tensor<std::int32_t>* ids : {&query_ids, &key_ids}) {
+      if (ids->rank() == 2) continue;
+      throw ShapeError(
+          "attention_mask",
+          "documents of shape " + ids->shape().str() + " must have the shape (batch, rows of a sequence)",
+          {ids->shape()});
+    }
+    AttentionMask mask;
+    mask.documents_.push_back({std::move(query_ids), std::move(key_ids)});
     return mask;
   }
 
@@ -93,28 +131,60 @@ class AttentionMask {
     const Shape shape{padding.dim(0), 1, 1, padding.dim(1)};
     return dense(Kind::block, padding.reshape(shape), {}, true);
   }
+  /// (B, Lk), added to the scores of each key, as PyTorch's key_padding_mask of floats.
+  static AttentionMask key_padding(const Tensor<float>& bias) {
+    if (bias.rank() != 2) {
+      throw ShapeError("attention_mask",
+                       "key padding of shape " + bias.shape().str() + " must have the shape (batch, keys)",
+                       {bias.shape()});
+    }
+    return dense(Kind::additive, {}, bias.reshape(Shape{bias.dim(0), 1, 1, bias.dim(1)}), true);
+  }
 
   /// Both: a key must be allowed by each, and additive masks add up.
   friend AttentionMask operator&(AttentionMask a, const AttentionMask& b) {
     a.left_ = std::min(a.left_, b.left_);
     a.right_ = std::min(a.right_, b.right_);
     a.dense_.insert(a.dense_.end(), b.dense_.begin(), b.dense_.end());
+    a.prefixes_.insert(a.prefixes_.end(), b.prefixes_.begin(), b.prefixes_.end());
+    a.documents_.insert(a.documents_.end(), b.documents_.begin(), b.documents_.end());
     return a;
   }
   AttentionMask& operator&=(const AttentionMask& other) { return *this = std::move(*this) & other; }
 
   /// Whether this is none(): nothing is forbidden and nothing added.
-  bool is_none() const noexcept { return left_ == unlimited && right_ == unlimited && dense_.empty(); }
+  bool is_none() const noexcept {
+    return left_ == unlimited && right_ == unlimited && dense_.empty() && !has_rules();
+  }
   /// Keys further to the left or right of the query than these are forbidden; `unlimited` where there is no
   /// rule.
   index_t left() const noexcept { return left_; }
   index_t right() const noexcept { return right_; }
   const std::vector<Dense>& dense_masks() const noexcept { return dense_; }
+  /// Whether there is a prefix or a documents rule.
+  bool has_rules() const noexcept { return !prefixes_.empty() || !documents_.empty(); }
+  /// The prefix lengths by query sequence, for each prefix rule.
+  const std::vector<std::vector<index_t>>& prefixes() const noexcept { return prefixes_; }
+  const std::vector<Documents>& document_rules() const noexcept { return documents_; }
 
-  /// Throws ShapeError unless every dense mask fits queries (batch, heads, query_length) and keys (key_batch,
+  /// Throws ShapeError unless every mask fits queries (batch, heads, query_length) and keys (key_batch,
   /// key_length).
   void check(index_t batch, index_t heads, index_t query_length, index_t key_batch,
              index_t key_length) const {
+    for (const auto& lengths : prefixes_) {
+      if (static_cast<index_t>(lengths.size()) == batch) continue;
+      throw ShapeError("attention", std::to_string(lengths.size()) + " prefix lengths must be " +
+                                        std::to_string(batch) + ", one for each sequence of queries");
+    }
+    for (const Documents& documents : documents_) {
+      const Shape queries{batch, query_length}, keys{key_batch, key_length};
+      if (documents.queries.shape() == queries && documents.keys.shape() == keys) continue;
+      throw ShapeError("attention",
+                       "documents of shapes " + documents.queries.shape().str() + " and " +
+                           documents.keys.shape().str() + " must be " + queries.str() + " of the queries and " +
+                           keys.str() + " of the keys",
+                       {documents.queries.shape(), documents.keys.shape()});
+    }
     for (const Dense& mask : dense_) {
       const Shape& s = mask.shape();
       const index_t sequences = mask.keyed ? key_batch : batch;
@@ -202,6 +272,12 @@ class AttentionMask {
   float value(index_t b, index_t h, index_t i, index_t j, index_t query_position) const {
     constexpr float forbidden = -std::numeric_limits<float>::infinity();
     if (!reaches(query_position, j)) return forbidden;
+    for (const auto& lengths : prefixes_) {
+      if (j > query_position && j >= lengths[static_cast<std::size_t>(b)]) return forbidden;
+    }
+    for (const Documents& d : documents_) {
+      if (d.queries.at({b, i}) != d.keys.at({b, j})) return forbidden;
+    }
     float sum = 0.0F;
     for (const Dense& mask : dense_) {
       const Strides s = strides(mask);
@@ -218,6 +294,8 @@ class AttentionMask {
   index_t left_ = unlimited;
   index_t right_ = unlimited;
   std::vector<Dense> dense_;
+  std::vector<std::vector<index_t>> prefixes_;
+  std::vector<Documents> documents_;
 };
 
 }  // namespace eigenformer

@@ -13,7 +13,8 @@
 
 namespace eigenformer {
 
-/// What one op cost in total: calls, seconds, floating-point operations of its products, bytes of its tensors.
+/// What one op cost in total: calls, seconds, floating-point operations of its products, and bytes of the tensors it reads
+/// and writes: inputs and output; in backward the output's gradient, the inputs once more and their gradients.
 struct OpProfile {
   std::string op;
   bool backward = false;
@@ -78,12 +79,15 @@ inline WorkCounter& work_counter() {
   return counter;
 }
 
-/// Adds a product's operations and the bytes of its operands to this thread's work.
-inline void count_product(std::int64_t m, std::int64_t n, std::int64_t k, std::size_t element, std::int64_t batch = 1) {
-  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), depth = static_cast<double>(k);
-  WorkCounter& work = work_counter();
-  work.flops += 2 * rows * columns * depth * static_cast<double>(batch);
-  work.bytes += (rows * depth + depth * columns + rows * columns) * static_cast<double>(element * static_cast<std::size_t>(batch));
+/// Adds a product's operations to this thread's work.
+inline void count_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
+  work_counter().flops += 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(batch);
+}
+
+/// Adds `elements` of T, read or written, to this thread's work.
+template <class T>
+void count_bytes(std::int64_t elements) {
+  work_counter().bytes += static_cast<double>(elements) * static_cast<double>(sizeof(T));
 }
 
 }  // namespace detail

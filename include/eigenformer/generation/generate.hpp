@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/attention_maps.hpp"
 #include "eigenformer/generation/beam_search.hpp"
 
 namespace eigenformer {
@@ -61,7 +63,15 @@ std::vector<std::vector<Hypothesis>> generate(const Seq2SeqTransformer<T>& model
     const Memory<T> memory(
         model.encode(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids), layout), layout);
     auto found = beam_search(model, ctx, memory, options);
-    for (std::size_t i = range.first; i < range.second; ++i) results[order[i]] = std::move(found[i - range.first]);
+    for (std::size_t i = range.first; i < range.second; ++i) {
+      auto& hypotheses = results[order[i]] = std::move(found[i - range.first]);
+      if (!options.attention) continue;
+      // A pass over the finished sentence: a search would have to carry the weights of all it gives up.
+      for (Hypothesis& h : hypotheses) {
+        h.attention = std::make_shared<const AttentionMaps>(
+            attention_maps(model, ctx, sources[order[i]], h.ids, options.begin_id));
+      }
+    }
   };
   // Whole batches side by side need no waiting for each other; a few of them are better served by threads within each product.
   const auto count = static_cast<index_t>(batches.size());

@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/config.hpp"
 #include "eigenformer/core/error.hpp"
+#include "eigenformer/core/tensor.hpp"
 
 namespace eigenformer {
 
@@ -20,6 +22,7 @@ struct GenerationOptions {
   std::int32_t begin_id = 2;
   std::int32_t end_id = 3;
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never produced: padding and begin
+  bool attention = false;  ///< whether hypotheses come with their attention weights; those not asked for cost nothing
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
@@ -47,12 +50,21 @@ struct GenerationOptions {
   }
 };
 
+/// The attention weights of a sentence and its translation, for every layer (heads, queries, keys). Row t of target and
+/// memory is what was looked at when token t was chosen; the last row chose the end symbol.
+struct AttentionMaps {
+  std::vector<Tensor<float>> source;  ///< the encoder's self-attention, (H, S, S)
+  std::vector<Tensor<float>> target;  ///< the decoder's self-attention, (H, T + 1, T + 1), the first key being begin
+  std::vector<Tensor<float>> memory;  ///< the decoder's attention to the source, (H, T + 1, S)
+};
+
 /// One target sentence found for an input.
 struct Hypothesis {
   std::vector<std::int32_t> ids;    ///< without begin and end
   double log_probability = 0;       ///< sum over its tokens, the end symbol included, in nats
   double score = 0;                 ///< log_probability / length penalty
   bool finished = false;            ///< ended by the end symbol and not by max_length
+  std::shared_ptr<const AttentionMaps> attention = {};  ///< where the options ask for it
 };
 
 /// ((5 + length) / 6)^alpha; length counts the end symbol and not the start (Wu et al. 2016, eq. 14).

@@ -11,10 +11,10 @@ namespace eigenformer {
 
 namespace detail {
 
-// Calls f(weight, counts) for every linear weight of a model: decoding multiplies by so many of its rows at a
-// time.
+// Calls f(weight, counts) for every matrix of a model that is packed: decoding multiplies by so many of its rows at a
+// time. Embeddings that are no one's projection stay tables in float32, where packing would save nothing.
 template <class F>
-void for_each_linear_weight(const Seq2SeqTransformer<float>& model, F&& f) {
+void for_each_packed_weight(const Seq2SeqTransformer<float>& model, WeightFormat format, F&& f) {
   const auto whole = [&](const Parameter<float>& weight) { f(weight, {weight.shape()[0]}); };
   const auto feed_forward = [&](const FeedForward<float>& network) {
     whole(network.linear1.weight);
@@ -29,12 +29,17 @@ void for_each_linear_weight(const Seq2SeqTransformer<float>& model, F&& f) {
     whole(layer.self_attn.in_proj_weight);
     whole(layer.self_attn.out_proj.weight);
     // Queries come from the target, keys and values from the memory: two products.
-    const index_t d = layer.multihead_attn.options.d_model;
-    f(layer.multihead_attn.in_proj_weight, {d, 2 * d});
+    const MultiHeadAttentionOptions& memory = layer.multihead_attn.options;
+    f(layer.multihead_attn.in_proj_weight, {memory.query_width(), 2 * memory.key_width()});
     whole(layer.multihead_attn.out_proj.weight);
     feed_forward(layer.feed_forward);
   }
-  whole(model.projection_weight());
+  const Parameter<float>& projection = model.projection_weight();
+  whole(projection);
+  if (format == WeightFormat::float32) return;
+  const Parameter<float>&source = model.source_embedding.weight, &target = model.target_embedding().weight;
+  if (source.id() != projection.id()) whole(source);
+  if (target.id() != projection.id() && target.id() != source.id()) whole(target);
 }
 
 inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& weight,
@@ -54,12 +59,6 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
   }
 }
 
-// Embeddings are looked up, not multiplied by: they stay, also when they are the projection's weights, too.
-inline bool is_embedding(const Seq2SeqTransformer<float>& model, const Parameter<float>& weight) {
-  return weight.id() == model.source_embedding.weight.id() ||
-         weight.id() == model.target_embedding().weight.id();
-}
-
 }  // namespace detail
 
 /// A model's linear weights, packed once for decoding: hand them to Context::with_packed_weights.
@@ -67,13 +66,13 @@ inline bool is_embedding(const Seq2SeqTransformer<float>& model, const Parameter
 ///     auto ctx = ef::Context<float>::inference().with_packed_weights(ef::pack_weights(model,
 ///     ef::WeightFormat::int8)); auto sentences = ef::generate(model, ctx, sources);
 ///
-/// They are a copy of the parameters' values now; pack again after training on. Embeddings and norms stay as
-/// they are. Throws ValueError for int8 weights that are not finite and for a model whose weights' memory was
+/// They are a copy of the parameters' values now; pack again after training on. In bf16 and int8 embeddings are packed,
+/// too; vectors stay as they are. Throws ValueError for int8 weights that are not finite and for a model whose weights' memory was
 /// given back.
 inline std::shared_ptr<const kernels::PackedWeights> pack_weights(
     const Seq2SeqTransformer<float>& model, WeightFormat format = WeightFormat::float32) {
   auto packed = std::make_shared<kernels::PackedWeights>();
-  detail::for_each_linear_weight(model,
+  detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
                                    detail::pack_weight(*packed, weight, counts, format);
                                  });
@@ -81,12 +80,11 @@ inline std::shared_ptr<const kernels::PackedWeights> pack_weights(
 }
 
 /// Gives the memory of a model's packed weights back to the Runtime's pool: from now on the model decodes
-/// with them and cannot be trained, saved or copied, nor show attention maps, which throws ValueError. The
-/// embeddings that are tied to the projection stay.
+/// with them and cannot be trained, saved or copied, nor show attention maps, which throws ValueError. An embedding
+/// that is tied to the projection is then looked up in its packed weights.
 inline void release_packed_weights(Seq2SeqTransformer<float>& model, const kernels::PackedWeights& packed) {
   for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {
-    if (!detail::is_embedding(model, p) && packed.contains(p.id()))
-      p.value() = Tensor<float>::without_storage(p.shape());
+    if (packed.contains(p.id())) p.value() = Tensor<float>::without_storage(p.shape());
   });
 }
 
@@ -96,10 +94,9 @@ inline void release_packed_weights(Seq2SeqTransformer<float>& model, const kerne
 inline std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
     Seq2SeqTransformer<float>& model, WeightFormat format = WeightFormat::float32) {
   auto packed = std::make_shared<kernels::PackedWeights>();
-  detail::for_each_linear_weight(model,
+  detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
                                    detail::pack_weight(*packed, weight, counts, format);
-                                   if (detail::is_embedding(model, weight)) return;
                                    weight.handle()->value = Tensor<float>::without_storage(weight.shape());
                                    Runtime::instance().pool().trim();
                                  });

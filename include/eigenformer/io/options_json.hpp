@@ -33,7 +33,11 @@ struct EnumNames<Tying> {
 };
 template <>
 struct EnumNames<Positions> {
-  static constexpr std::array names = {"sinusoidal", "learned"};
+  static constexpr std::array names = {"sinusoidal", "learned", "rotary", "alibi", "relative_bias", "shaw", "none"};
+};
+template <>
+struct EnumNames<RotaryPairing> {
+  static constexpr std::array names = {"adjacent", "halves"};
 };
 template <>
 struct EnumNames<SinusoidOrder> {
@@ -131,6 +135,19 @@ void visit_options(auto& o, auto&& visit)
   visit("sinusoid_first_position", o.sinusoid.first_position);
   visit("max_length", o.max_length);
   visit("padding_index", o.padding_index);
+  visit("rotary_base", o.rotary.base);
+  visit("rotary_dim", o.rotary.dim);
+  visit("rotary_pairing", o.rotary.pairing);
+  visit("relative_bias_buckets", o.relative_bias.buckets);
+  visit("relative_bias_max_distance", o.relative_bias.max_distance);
+  visit("relative_bias_bidirectional", o.relative_bias.bidirectional);
+  visit("shaw_max_distance", o.shaw_max_distance);
+  visit("num_key_value_heads", o.num_key_value_heads);
+  visit("head_dim", o.head_dim);
+  visit("attention_scale", o.attention_scale);
+  visit("attention_window", o.attention_window);
+  visit("query_key_norm", o.query_key_norm);
+  visit("learned_position_offset", o.learned_position_offset);
 }
 
 /// Options as a JSON object, every field under its name, enums as words.

@@ -39,6 +39,9 @@ struct ActivationMath {
       Math::sigmoid(v);
     } else if constexpr (activation == Activation::tanh) {
       Math::tanh(v);
+    } else if constexpr (activation == Activation::relu_squared) {
+      v = v < T(0) ? V{} : v;
+      v *= v;
     }
   }
 
@@ -63,6 +66,8 @@ struct ActivationMath {
       g *= v * (T(1) - v);
     } else if constexpr (activation == Activation::tanh) {
       g *= T(1) - v * v;
+    } else if constexpr (activation == Activation::relu_squared) {
+      g = v <= T(0) ? V{} : T(2) * v * g;
     }
   }
 
@@ -143,11 +148,16 @@ void dispatch_activation(Activation activation, Args... args) {
       return dispatch_wide<Body<Activation::sigmoid, T>>(args...);
     case Activation::tanh:
       return dispatch_wide<Body<Activation::tanh, T>>(args...);
+    case Activation::relu_squared:
+      return dispatch_wide<Body<Activation::relu_squared, T>>(args...);
   }
 }
 
 constexpr index_t activation_grain(Activation activation) {
-  return activation == Activation::none || activation == Activation::relu ? simple_grain : math_grain;
+  return activation == Activation::none || activation == Activation::relu ||
+                 activation == Activation::relu_squared
+             ? simple_grain
+             : math_grain;
 }
 
 }  // namespace detail

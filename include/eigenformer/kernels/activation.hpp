@@ -13,10 +13,12 @@ enum class Activation {
   silu,       ///< x * sigmoid(x)
   sigmoid,    ///< 1 / (1 + exp(-x))
   tanh,
+  relu_squared,  ///< max(x, 0)^2: So et al. 2021 (Primer)
 };
 
 /// True where activation_backward takes the output y (relu, sigmoid, tanh); false where it takes the input x
-/// (gelu, gelu_tanh, silu); `none` takes either, unread. relu accepts the input as well.
+/// (gelu, gelu_tanh, silu,
+/// relu_squared); `none` takes either, unread. relu accepts the input as well.
 constexpr bool activation_backward_takes_output(Activation activation) noexcept {
   return activation == Activation::relu || activation == Activation::sigmoid ||
          activation == Activation::tanh || activation == Activation::none;

@@ -17,7 +17,8 @@ namespace detail {
 /// V.
 template <class T>
 void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
-                             index_t count, T* out, index_t out_stride, T* log_sum_exp) {
+                             index_t count, T* out, index_t out_stride, T* log_sum_exp,
+                             const AttentionDistanceWeights<T>& by_distance) {
   using Tiles = AttentionTiles<T>;
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   const index_t panels = attention_panels(p.value_dim);
@@ -31,10 +32,19 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
   std::fill_n(denominator, attention_padded(count), T(0));
   bool started[attention_block / attention_rows] = {};
   t.pack_queries(at, first, count);
+  // This block's sums of weights by distance, a row for each query.
+  const index_t distances = 2 * by_distance.reach + 1, sums_stride = by_distance.row(p.heads);
+  T* const by_row = by_distance.sums == nullptr
+                        ? nullptr
+                        : by_distance.sums + (p.queries->offsets()[at.b] + first) * sums_stride + at.h * distances;
+  for (index_t i = 0; i < count && by_row != nullptr; ++i)
+    std::fill_n(by_row + i * sums_stride, distances, T(0));
+  t.keys_in_place = count == 1 && p.key_rows != nullptr;
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
-    t.pack_keys_transposed(at, key, n);
+    if (!t.admits(at, first, count, key, n)) continue;
+    if (!t.keys_in_place) t.pack_keys_transposed(at, key, n);
     const bool finite = count == 1 || t.pack_values(at, key, n, values);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
@@ -42,6 +52,12 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
       dispatch_wide<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
       if (const T* multipliers = t.drop(at, first + row, m, key, n); multipliers != nullptr) {
         dispatch_wide<AttentionMultiply<T>>(t.scores, multipliers, m, n);
+      }
+      if (by_row != nullptr) {
+        T* to = by_row + row * sums_stride;
+        dispatch<AttentionScaleRows<T>>(to, m, distances, sums_stride, static_cast<const T*>(correction + row));
+        dispatch<AttentionDistanceSums<T>>(static_cast<const T*>(t.scores), m, n, to, sums_stride,
+                                           by_distance.reach, t.distance(at, first + row, key));
       }
       bool& seen = started[row / attention_rows];
       const ProductMode mode = seen ? ProductMode::rescale : ProductMode::overwrite;
@@ -67,6 +83,8 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
     }
     correction[i] = nothing ? T(0) : T(1) / denominator[i];
   }
+  if (by_row != nullptr)
+    dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, static_cast<const T*>(correction));
   dispatch_wide<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
                                    static_cast<const T*>(correction), T(1),
                                    out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
@@ -87,15 +105,28 @@ void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace&
   const index_t ld = p.keys->max_length();
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);
+    if (!t.admits(at, first, count, key, n)) continue;
     t.pack_keys_transposed(at, key, n);
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
-      T* to = weights + ((at.b * p.heads + at.h) * p.queries->max_length() + first + row) * ld + key;
+      T* to = weights + attention_weight_index(p, at, first + row, key);
       dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n,
                                          static_cast<const T*>(shift + row), to, ld);
     }
   }
+}
+
+/// The problem of which a call's sums of weights by distance are: with the reach of its bias, if it has one.
+template <class T>
+AttentionDistanceWeights<T> checked_distance_weights(const AttentionProblem<T>& p,
+                                                     AttentionDistanceWeights<T> given) {
+  if (p.distances.bias != nullptr) given.reach = p.distances.reach;
+  if ((given.sums != nullptr || given.gradient != nullptr) && given.reach < 1) {
+    throw ValueError("attention", "reach of the weights by distance is " + std::to_string(given.reach) +
+                                      ", must be at least 1");
+  }
+  return given;
 }
 
 template <class T>
@@ -108,8 +139,15 @@ void check_attention_backward(const AttentionProblem<T>& p) {
 }  // namespace detail
 
 template <class T>
-void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp) {
+void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp,
+                       const AttentionDistanceWeights<T>& by_distance) {
   detail::check_attention(problem);
+  detail::count_attention(problem, problem.head_dim + problem.value_dim);
+  const AttentionDistanceWeights<T> wanted = detail::checked_distance_weights(problem, by_distance);
+  if (wanted.sums != nullptr) {
+    const index_t row = wanted.row(problem.heads);
+    detail::zero_padding(*problem.queries, wanted.sums, row, row);
+  }
   detail::zero_padding(*problem.queries, out, out_stride, problem.heads * problem.value_dim);
   if (log_sum_exp != nullptr && problem.queries->tokens() < problem.queries->rows()) {
     std::fill_n(log_sum_exp, problem.heads * problem.queries->rows(), -std::numeric_limits<T>::infinity());
@@ -121,16 +159,21 @@ void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_s
       const detail::AttentionBlocks::Block block = blocks[i];
       const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
                                       block.head};
-      detail::attention_forward_block(problem, at, block.first, block.count, out, out_stride, log_sum_exp);
+      detail::attention_forward_block(problem, at, block.first, block.count, out, out_stride, log_sum_exp,
+                                      wanted);
     }
   });
 }
 
 template <class T>
 void attention_backward(const AttentionProblem<T>& problem, const T* out, index_t out_stride, const T* dout,
-                        index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients) {
+                        index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients,
+                        const AttentionDistanceWeights<T>& by_distance) {
   detail::check_attention_backward(problem);
-  const detail::AttentionBackwardCall<T> call{out, out_stride, dout, dout_stride, log_sum_exp};
+  // S again, dP, and the three gradients.
+  detail::count_attention(problem, 3 * problem.head_dim + 2 * problem.value_dim);
+  const detail::AttentionBackwardCall<T> call{
+      out, out_stride, dout, dout_stride, log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
   detail::attention_backward_all<detail::OutputGradientTiles<T>>(problem, call, gradients);
 }
 
@@ -163,9 +206,11 @@ void attention_weights_backward(const AttentionProblem<T>& problem, const T* wei
 
 #ifdef EIGENFORMER_INSTANTIATE
 #define EIGENFORMER_INSTANTIATE_ATTENTION(T)                                                         \
-  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*);                      \
+  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*,                       \
+                                  const AttentionDistanceWeights<T>&);                               \
   template void attention_backward(const AttentionProblem<T>&, const T*, index_t, const T*, index_t, \
-                                   const T*, const AttentionGradients<T>&);                          \
+                                   const T*, const AttentionGradients<T>&,                           \
+                                   const AttentionDistanceWeights<T>&);                              \
   template void attention_weights(const AttentionProblem<T>&, const T*, T*);                         \
   template void attention_weights_backward(const AttentionProblem<T>&, const T*, const T*,           \
                                            const AttentionGradients<T>&);

@@ -14,20 +14,24 @@ namespace eigenformer::kernels {
 /// other queries of the call. Throws ValueError for impossible sizes, rates and sequence numbers, ShapeError
 /// for a mask that does not fit.
 template <class T>
-void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp);
+void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp,
+                       const AttentionDistanceWeights<T>& by_distance = {});
 
 /// The gradients for dout, given what attention_forward wrote to out and log_sum_exp; dropout's mask is made
-/// again. Throws as attention_forward does, and ValueError where key_rows is given.
+/// again. by_distance.gradient, if given, arrives at the sums of weights by distance; out must then be the whole
+/// output that these went into, as a linear function. Throws as attention_forward does, and ValueError where
+/// key_rows is given.
 template <class T>
 void attention_backward(const AttentionProblem<T>& problem, const T* out, index_t out_stride, const T* dout,
-                        index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients);
+                        index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients,
+                        const AttentionDistanceWeights<T>& by_distance = {});
 
 /// weights (batch, heads, queries->max_length(), keys->max_length()): the softmax before dropout, zero
 /// outside the sequences. log_sum_exp as attention_forward wrote it. Throws as attention_forward does.
 template <class T>
 void attention_weights(const AttentionProblem<T>& problem, const T* log_sum_exp, T* weights);
 
-/// The gradients (dq and dk; there is no dv) for dweights, given what attention_weights wrote; shapes as
+/// The gradients (of queries, keys and bias; there is no dv) for dweights, given what attention_weights wrote; shapes as
 /// weights. Throws as attention_backward does.
 template <class T>
 void attention_weights_backward(const AttentionProblem<T>& problem, const T* weights, const T* dweights,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/core/profiler.hpp"
 #include "eigenformer/core/shape.hpp"
 #include "eigenformer/kernels/attention_problem.hpp"
 
@@ -46,6 +47,13 @@ void check_attention(const AttentionProblem<T>& p) {
   if (!(p.dropout_rate >= 0 && p.dropout_rate < 1)) {
     refuse("dropout rate is " + std::to_string(p.dropout_rate) + ", must be in [0, 1)");
   }
+  if (p.key_value_heads < 0 || p.heads % p.kv_heads() != 0) {
+    refuse("heads is " + std::to_string(p.heads) + ", must be divisible by key_value_heads, which is " +
+           std::to_string(p.key_value_heads));
+  }
+  if (p.distances.bias != nullptr && p.distances.reach < 1) {
+    refuse("reach of the bias is " + std::to_string(p.distances.reach) + ", must be at least 1");
+  }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
     if (batch != key_batch) {
@@ -78,6 +86,20 @@ AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, inde
   if (p.mask->right() < key + range.end)
     range.end = std::min(range.end, query + count + p.mask->right() - key);
   return range;
+}
+
+/// Counts `products` multiply-adds for each pair of query and key of each head that causal and window masks admit; pairs
+/// that other masks forbid count, too.
+template <class T>
+void count_attention(const AttentionProblem<T>& p, index_t products) {
+  index_t pairs = 0;
+  for (index_t b = 0; b < p.queries->batch(); ++b) {
+    for (index_t i = 0; i < p.queries->lengths()[b]; ++i) {
+      const AttentionRange keys = attention_key_range(p, b, attention_keys_of(p, b), i, 1);
+      pairs += std::max<index_t>(0, keys.end - keys.begin);
+    }
+  }
+  eigenformer::detail::count_product(pairs, p.heads, products);
 }
 
 /// The queries of sequence b that reach at least one of the keys [first, first + count) of sequence kb,
@@ -183,6 +205,8 @@ index_t attention_task_grain(const AttentionProblem<T>& p, index_t units) {
 /// Sets the rows of padding in a matrix of a layout's rows to zero, in its first `columns` columns.
 template <class T>
 void zero_padding(const SequenceLayout& layout, T* matrix, index_t stride, index_t columns) {
+  if (layout.tokens() == layout.rows()) return;
+  for (index_t row = 0; row < layout.offsets()[0]; ++row) std::fill_n(matrix + row * stride, columns, T(0));
   for (index_t b = 0; b < layout.batch(); ++b) {
     for (index_t row = layout.offsets()[b] + layout.lengths()[b]; row < layout.offsets()[b + 1]; ++row) {
       std::fill_n(matrix + row * stride, columns, T(0));

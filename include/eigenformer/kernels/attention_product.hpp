@@ -190,6 +190,73 @@ struct AttentionPackTransposed {
   }
 };
 
+/// out[j] = the dot product of one query (columns) and key j of n; keys as rows in AttentionPack, read where they lie: for
+/// a single query transposing them would cost several times the product. The elements after the n-th, up to a whole
+/// vector, become zero. Sums by lanes, so its last bits are not those of AttentionProduct.
+template <class T>
+struct AttentionRowScores {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* query, index_t n, const T* keys, index_t stride,
+                                            const index_t* rows, index_t columns, T* out, bool more) {
+    using S = Simd<T, Bytes>;
+    using V = typename S::V;
+    const index_t padded = (n + S::lanes - 1) / S::lanes * S::lanes;
+    for (index_t j = 0; j < padded; j += 4) {
+      const T* p[4];
+      for (index_t l = 0; l < 4; ++l) {
+        const index_t row = std::min(j + l, n - 1);
+        p[l] = keys + (rows != nullptr ? rows[row] : row) * stride;
+      }
+      V a{}, b{}, c{}, d{};
+      for (index_t i = 0; i < columns; i += S::lanes) {
+        V q, x;
+        S::load(q, query + i, columns - i);
+        S::load(x, p[0] + i, columns - i);
+        a += q * x;
+        S::load(x, p[1] + i, columns - i);
+        b += q * x;
+        S::load(x, p[2] + i, columns - i);
+        c += q * x;
+        S::load(x, p[3] + i, columns - i);
+        d += q * x;
+      }
+      using Four = typename Transpose4<T>::S;
+      typename Four::V total;
+      fold<S>(a, b, c, d, total);
+      if (more) total += Four::at(out + j).v;
+      for (index_t l = n - j; l < 4; ++l) {
+        if (l >= 0) total[l] = T(0);
+      }
+      Four::at(out + j).v = total;
+    }
+  }
+
+ private:
+  /// The sums of four vectors' lanes.
+  template <class S>
+  EIGENFORMER_ALWAYS_INLINE static void fold(const typename S::V& a, const typename S::V& b, const typename S::V& c,
+                                             const typename S::V& d, typename Transpose4<T>::V& total) {
+    using Four = typename Transpose4<T>::S;
+    using V4 = typename Four::V;
+    if constexpr (S::lanes >= 4) {
+      alignas(64) T lanes[4 * S::lanes];
+      S::at(lanes).v = a;
+      S::at(lanes + S::lanes).v = b;
+      S::at(lanes + 2 * S::lanes).v = c;
+      S::at(lanes + 3 * S::lanes).v = d;
+      V4 x[4];
+      for (int r = 0; r < 4; ++r) {
+        x[r] = Four::at(lanes + r * S::lanes).v;
+        for (int i = 4; i < S::lanes; i += 4) x[r] += Four::at(lanes + r * S::lanes + i).v;
+      }
+      Transpose4<T>::run(x[0], x[1], x[2], x[3]);
+      total = (x[0] + x[2]) + (x[1] + x[3]);
+    } else {
+      total = V4{S::sum(a), S::sum(b), S::sum(c), S::sum(d)};
+    }
+  }
+};
+
 /// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read where it lies (rows as
 /// in AttentionPack): for a single query packing would cost more than the product. The same chain as
 /// AttentionProduct's; where a weight is zero, what the row of B holds does not matter.

@@ -5,8 +5,10 @@
 #include <new>
 
 #include "eigenformer/kernels/attention_blocks.hpp"
+#include "eigenformer/kernels/attention_distances.hpp"
 #include "eigenformer/kernels/attention_dropout.hpp"
 #include "eigenformer/kernels/attention_product.hpp"
+#include "eigenformer/kernels/attention_rules.hpp"
 #include "eigenformer/kernels/attention_softmax.hpp"
 
 namespace eigenformer::kernels::detail {
@@ -35,8 +37,16 @@ T* attention_scratch(index_t n) {
 struct AttentionPlace {
   index_t b = 0;   // sequence of queries
   index_t kb = 0;  // sequence of keys
-  index_t h = 0;
+  index_t h = 0;   // head of queries
 };
+
+/// Where the weight of a query and a key is in (batch, heads, queries->max_length(), keys->max_length()).
+template <class T>
+index_t attention_weight_index(const AttentionProblem<T>& p, const AttentionPlace& at, index_t query,
+                               index_t key) {
+  const index_t row = p.queries->leading(at.b) + query, column = p.keys->leading(at.kb) + key;
+  return ((at.b * p.heads + at.h) * p.queries->max_length() + row) * p.keys->max_length() + column;
+}
 
 /// The buffers of one thread, and the operations on tiles that all passes use. A block of up to 128 queries
 /// and a tile of up to 64 keys are packed; score() then gives any 32 rows of that block against that tile.
@@ -58,6 +68,7 @@ class AttentionTiles {
       : p(problem),
         head_panels(attention_panels(problem.head_dim)),
         value_panels(attention_panels(problem.value_dim)),
+        shared_(problem.heads_per_key()),
         plan_(problem.dropout_key, problem.dropout_rate) {
     next_ = attention_scratch<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size + extra +
                                  16 * gap);
@@ -99,6 +110,22 @@ class AttentionTiles {
     return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
   }
 
+  /// Whether the mask lets anything of queries [first, first + count) and keys [key, key + n) through, as far as
+  /// rules tell: others need not be packed.
+  bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key, index_t n) const {
+    return rules_admit(p, {at.b, at.kb, first, count, key, n});
+  }
+
+  /// The distance from query `first` to key `key`.
+  index_t distance(const AttentionPlace& at, index_t first, index_t key) const {
+    return p.keys->positions()[at.kb] + key - p.queries->positions()[at.b] - first;
+  }
+
+  /// The bias by distance of query `first`'s row and those after it.
+  index_t bias_row(const AttentionPlace& at, index_t first) const {
+    return (p.queries->offsets()[at.b] + first) * p.distances.row_stride + at.h * p.distances.head_stride;
+  }
+
   /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
   /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where a rule forbids
   /// them all.
@@ -111,13 +138,20 @@ class AttentionTiles {
       if (p.mask->right() < n + width - ahead) high = ahead + p.mask->right() + 1;
       if (low >= n || high + m - 1 <= 0) return false;
       limited = low + m - 1 > 0 || high < n;
+      if (!admits(at, first, m, key, n)) return false;
     }
-    product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, m, n);
+    if (keys_in_place) {
+      score_once(at, key, n);
+    } else {
+      product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, m, n);
+    }
+    if (p.distances.any()) add_distances(at, first, m, key, n);
     if (p.mask == nullptr) return true;
     if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
-      const index_t start = (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h + first * s.i + key;
+      const index_t start = (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h +
+                            (p.queries->leading(at.b) + first) * s.i + p.keys->leading(at.kb) + key;
       if (mask.kind == AttentionMask::Kind::additive) {
         dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
       } else {
@@ -125,6 +159,7 @@ class AttentionTiles {
                                     mask.kind == AttentionMask::Kind::allow);
       }
     }
+    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
     return true;
   }
 
@@ -208,6 +243,8 @@ class AttentionTiles {
   T* queries;          // (head_panels, 128, 64)
   T* keys_transposed;  // (head_dim, 64)
   T* scores;           // (32, 64)
+  /// Set for a block of one query that looks back through a cache: score() reads the keys where they lie, unpacked.
+  bool keys_in_place = false;
 
  private:
   /// Where the rows of keys begin: the pointer, and the list of row numbers if there is one.
@@ -215,7 +252,17 @@ class AttentionTiles {
                   const index_t*& rows) const {
     const index_t row = p.keys->offsets()[at.kb] + first;
     rows = p.key_rows != nullptr ? p.key_rows + row : nullptr;
-    return matrix + (rows != nullptr ? 0 : row * stride) + at.h * columns;
+    return matrix + (rows != nullptr ? 0 : row * stride) + at.h / shared_ * columns;
+  }
+
+  void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+    const AttentionDistances<T>& d = p.distances;
+    if (d.slopes != nullptr)
+      dispatch<AttentionSlope<T>>(scores, m, n, d.slopes[at.h], distance(at, first, key));
+    if (d.bias != nullptr) {
+      dispatch<AttentionDistanceBias<T>>(scores, m, n, d.bias + bias_row(at, first), d.row_stride, d.reach,
+                                         distance(at, first, key));
+    }
   }
 
   bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
@@ -234,6 +281,17 @@ class AttentionTiles {
     dispatch_wide<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
   }
 
+  /// scores (1, n) of the first packed query.
+  void score_once(const AttentionPlace& at, index_t first, index_t n) {
+    const index_t* rows;
+    const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
+    for (index_t done = 0; done < p.head_dim; done += width) {
+      dispatch_wide<AttentionRowScores<T>>(static_cast<const T*>(queries + done / width * query_panel), n, from + done,
+                                           p.k_stride, rows, std::min(width, p.head_dim - done), scores, done > 0);
+    }
+  }
+
+  const index_t shared_;  // heads of queries for one of keys
   const DropoutPlan<T> plan_;
   T* next_;
   T* multipliers_;  // (32, 64)

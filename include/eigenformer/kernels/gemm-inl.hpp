@@ -26,7 +26,7 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
           index_t lda, const T* b, index_t ldb, T beta, T* c, index_t ldc, const GemmEpilogue<T>& epilogue,
           GemmPrecision precision) {
   detail::check_gemm_sizes(m, n, k);
-  eigenformer::detail::count_product(m, n, k, sizeof(T));
+  eigenformer::detail::count_product(m, n, k);
   const detail::GemmProblem<T> problem{transpose_a, transpose_b, m,   n,    k, alpha, a,
                                        lda,         b,           ldb, beta, c, ldc,   epilogue};
   if (detail::gemm_in_backend(problem, precision)) return;
@@ -57,7 +57,7 @@ void gemm_batched(bool transpose_a, bool transpose_b, index_t batch, index_t m, 
     for (index_t i = begin; i < end; ++i) one(i);
   });
   eigenformer::detail::work_counter() = counted;
-  eigenformer::detail::count_product(m, n, k, sizeof(T), batch);
+  eigenformer::detail::count_product(m, n, k, batch);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

@@ -47,7 +47,7 @@ struct GemmMicroBf16 {
   }
 
   EIGENFORMER_TARGET_AVX512_BF16 static void run(index_t steps, const Bf16Pair* a, const Bf16Pair* b,
-                                                 index_t ldb, float* c, index_t ldc, float alpha,
+                                                 const Bf16Pair* next, float* c, index_t ldc, float alpha,
                                                  bool accumulate, const float* bias, index_t rows,
                                                  index_t cols) {
     typename Float::Output out;
@@ -56,8 +56,10 @@ struct GemmMicroBf16 {
     Float::clear(x, y, RowSequence{});
     for (index_t p = 0; p < steps; ++p) {
       step(x, y, a, b, RowSequence{});
+      __builtin_prefetch(next, 0, 2);
       a += Rows;
-      b += ldb;
+      b += Float::columns;
+      next += Float::lanes;
     }
     out.end(x, y, alpha, accumulate);
   }

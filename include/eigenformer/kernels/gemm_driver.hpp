@@ -77,6 +77,14 @@ void pack_rows(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, index_
   }
 }
 
+/// Rows of a block of A: as many as stay in the second-level cache, in whole tiles, and of about equal size, so that
+/// none is a narrow rest for which all of B would pass once more.
+inline index_t gemm_row_block(index_t rows, index_t tile) {
+  constexpr index_t largest = 10 * gemm_max_rows;
+  const index_t blocks = std::max<index_t>(1, (rows + largest - 1) / largest);
+  return ((rows + blocks - 1) / blocks + tile - 1) / tile * tile;
+}
+
 /// The elements of C in rows [i0, i1) and columns [j0, j1), on the calling thread.
 ///
 /// A block of A is packed to stay in the second-level cache; B is packed by narrow column panels, each just
@@ -84,7 +92,7 @@ void pack_rows(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, index_
 template <class T, class P>
 void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const PackedOperand<P>& packed,
                 index_t i0, index_t i1, index_t j0, index_t j1) {
-  constexpr index_t row_block = 9 * gemm_max_rows;
+  const index_t row_block = gemm_row_block(i1 - i0, kernels.rows);
   constexpr index_t column_block = 2048;
   constexpr index_t epilogue_columns = 256;
   constexpr index_t slack = 16;  // packing writes up to a register behind a panel
@@ -131,10 +139,16 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const
             }
           }
           const T* bias = last && g.epilogue.bias != nullptr ? g.epilogue.bias + jc + j : nullptr;
+          // Weights packed long ago come from far away: the last two tiles bring half a panel each for those after them.
+          const P* const next_panel = packed.data != nullptr && j + columns < jn ? b + packed.steps * columns : nullptr;
           const P* a = packed_a;
           for (index_t i = 0; i < in; i += kernels.rows) {
             const index_t rows = std::min(kernels.rows, in - i);
-            kernels.micro[static_cast<std::size_t>(rows)](steps, a, b, columns,
+            const P* next = b;
+            if (next_panel != nullptr && i + 2 * kernels.rows >= in) {
+              next = i + kernels.rows >= in ? next_panel : next_panel + steps * columns / 2;
+            }
+            kernels.micro[static_cast<std::size_t>(rows)](steps, a, b, next,
                                                           g.c + (ic + i) * g.ldc + jc + j, g.ldc, g.alpha,
                                                           accumulate, bias, rows, cols);
             a += kernels.tile_rows[static_cast<std::size_t>(rows)] * steps;

@@ -28,10 +28,10 @@ struct VectorOf {
 template <class T, class P>
 using PackFunction = void (*)(index_t k, index_t rows, index_t width, const T* src, index_t ld, P* dst);
 
-/// C (rows, cols) = [C +] alpha * A B [+ bias]; a: (steps, tile rows), b: (steps, tile columns) with row
-/// stride ldb.
+/// C (rows, cols) = [C +] alpha * A B [+ bias]; a: (steps, tile rows), b: (steps, tile columns). On the way, half as much
+/// memory from `next` on as b fills is brought into the second-level cache.
 template <class T, class P>
-using MicroFunction = void (*)(index_t steps, const P* a, const P* b, index_t ldb, T* c, index_t ldc, T alpha,
+using MicroFunction = void (*)(index_t steps, const P* a, const P* b, const P* next, T* c, index_t ldc, T alpha,
                                bool accumulate, const T* bias, index_t rows, index_t cols);
 
 template <class T, int Bytes, int Rows>
@@ -143,7 +143,7 @@ struct GemmMicro {
     }
   };
 
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, index_t ldb, T* c,
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, const T* next, T* c,
                                             index_t ldc, T alpha, bool accumulate, const T* bias,
                                             index_t rows, index_t cols) {
     Output out;
@@ -155,8 +155,10 @@ struct GemmMicro {
       load(b0, b);
       load(b1, b + lanes);
       step(x, y, a, b0, b1, RowSequence{});
+      __builtin_prefetch(next, 0, 2);
       a += Rows;
-      b += ldb;
+      b += columns;
+      next += lanes;
     }
     out.end(x, y, alpha, accumulate);
   }

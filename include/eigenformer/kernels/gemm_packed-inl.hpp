@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -127,11 +128,46 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, co
   return result;
 }
 
+EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count, float scale,
+                                                float* out) const {
+  for (index_t i = 0; i < count; ++i) {
+    if (rows[i] >= 0 && rows[i] < n_) continue;
+    throw IndexError(op, "id " + std::to_string(rows[i]) + " at position " + std::to_string(i) + " is outside the vocabulary of " +
+                             std::to_string(n_));
+  }
+  parallel_for(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const index_t row = rows[i];
+      float* to = out + i * k_;
+      if (format_ == Format::int8) {
+        constexpr index_t columns = detail::int8_columns;
+        const auto* panel = static_cast<const std::int8_t*>(data_.get()) + row / columns * columns * steps_ * 4 + row % columns * 4;
+        const float factor = scale_.get()[row] * scale;
+        for (index_t p = 0; p < k_; ++p) to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
+        continue;
+      }
+      const GemmPrecision precision = format_ == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
+      detail::with_gemm_kernels<float>(precision, isa_, [&](const auto& kernels) {
+        using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
+        // Blocks of k are whole steps, so a panel is one run of steps.
+        const P* at = static_cast<const P*>(data_.get()) + row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
+        for (index_t p = 0; p < k_; ++p) {
+          if constexpr (std::is_same_v<P, float>) {
+            to[p] = at[p * kernels.columns] * scale;
+          } else {
+            const std::uint32_t pair = at[p / 2 * kernels.columns];
+            to[p] = std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u) * scale;
+          }
+        }
+      });
+    }
+  });
+}
+
 EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_t ldx, float beta, float* c,
                                                index_t ldc, const GemmEpilogue<float>& epilogue) const {
   using detail::Int8Four;
   constexpr index_t columns = detail::int8_columns;
-  constexpr index_t row_block = 9 * detail::gemm_max_rows;
   constexpr index_t epilogue_columns = 256;
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   // Rows are quantised once, by the caller's threads, and read by all ranges.
@@ -149,6 +185,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
       detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), kernels.rows, columns);
   grid.run(m, n_, kernels.rows, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
     if (beta != 0.0f && beta != 1.0f) detail::scale_rows(scaled, i0, i1, j0, j1);
+    const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
     const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
     // Fours of bytes move like floats.
     Int8Four* const packed = detail::GemmScratch::of_thread(0).reserve<Int8Four>(rows_packed * steps_ + 16);
@@ -195,7 +232,7 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
                                     float* c, index_t ldc, const GemmEpilogue<float>& epilogue) {
   if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
   if (m == 0 || w.n_ == 0) return;
-  eigenformer::detail::count_product(m, w.n_, w.k_, sizeof(float));
+  eigenformer::detail::count_product(m, w.n_, w.k_);
   const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, 1.0f, x,
                                            ldx,   nullptr, 0, beta, c,    ldc,  epilogue};
   if (w.k_ == 0) {

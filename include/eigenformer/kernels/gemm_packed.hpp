@@ -38,6 +38,10 @@ class PackedMatrix {
   /// Number of inputs.
   index_t k() const noexcept { return k_; }
   Format format() const noexcept { return format_; }
+  /// out[i] = scale * the weights of output rows[i], i < count; out: (count, k). Rounded as the format says. Throws
+  /// IndexError, as `op`, for a row outside 0 .. n - 1. For embeddings that are the projection's weights, too: elements
+  /// of a row lie in different lines of the cache, which is slower than a table and saves the memory of one.
+  void read_rows(const char* op, const std::int32_t* rows, index_t count, float scale, float* out) const;
   /// Memory held by the weights, in bytes, padding and scales included.
   std::size_t bytes() const noexcept { return bytes_; }
 

@@ -53,7 +53,8 @@ EIGENFORMER_ALWAYS_INLINE void add_residual(const T* x, const T* r, T* s, index_
   }
 }
 
-template <class T>
+/// centred false: the mean counts as 0, which is RMSNorm; `mean` is then unused.
+template <class T, bool centred = true>
 struct LayerNormForward {
   /// r nullptr: s is unused and x is normalised; otherwise s = x + dropout(r) is.
   template <int Bytes>
@@ -76,14 +77,14 @@ struct LayerNormForward {
             keys != nullptr ? keys[first_row + row] : RowKey{0, static_cast<std::uint32_t>(first_row + row)};
         add_residual<T, Bytes>(in, r + row * n, s + row * n, n, plan, key, total);
         in = s + row * n;
-      } else {
+      } else if constexpr (centred) {
         for (index_t i = 0; i < n; i += W::lanes) {
           V v;
           W::load(v, in + i, n - i);
           total += v;
         }
       }
-      const T m = W::sum(total) / static_cast<T>(n);
+      const T m = centred ? W::sum(total) / static_cast<T>(n) : T(0);
       V squares{};
       for (index_t i = 0; i < n; i += W::lanes) {
         V v;
@@ -102,13 +103,13 @@ struct LayerNormForward {
         v = (v - m) * factor * gamma + beta;
         W::store(y + row * n + i, n - i, v);
       }
-      mean[row] = m;
+      if constexpr (centred) mean[row] = m;
       rstd[row] = factor;
     }
   }
 };
 
-template <class T>
+template <class T, bool centred = true>
 struct LayerNormBackward {
   /// dgamma, dbeta: (n), added to; each of them and dx may be nullptr.
   template <int Bytes>
@@ -122,7 +123,7 @@ struct LayerNormBackward {
     W::set(gamma, a.gamma != nullptr && a.scalar_gain ? *a.gamma : T(1));
     const bool vector_gamma = a.gamma != nullptr && !a.scalar_gain;
     for (index_t row = 0; row < rows; ++row, x += n, dy += n) {
-      const T m = mean[row], factor = rstd[row];
+      const T m = centred ? mean[row] : T(0), factor = rstd[row];
       V sum_g{}, sum_gh{}, squares{};
       for (index_t i = 0; i < n; i += W::lanes) {
         V h, g;
@@ -149,7 +150,7 @@ struct LayerNormBackward {
         sum_gh += g * h;
       }
       if (dx == nullptr) continue;
-      const T mean_g = W::sum(sum_g) / static_cast<T>(n);
+      const T mean_g = centred ? W::sum(sum_g) / static_cast<T>(n) : T(0);
       T slope = W::sum(sum_gh);
       if (a.teaching) {
         // d(1 / (std + eps)) = -rstd^2 * dstd, dstd = (x - mean) / ((n - 1) std); a constant row has no
@@ -181,14 +182,15 @@ struct LayerNormBackward {
 /// Rows whose parameter gradients are summed in one go; the sums of these chunks are added in order.
 inline constexpr index_t layer_norm_chunk = 64;
 
-template <class T>
+template <class T, bool centred = true>
 void layer_norm_rows(const LayerNormArguments<T>& a, const T* x, const T* r, const DropoutPlan<T>& plan,
                      const RowKey* keys, T* s, T* y, T* mean, T* rstd, index_t rows) {
   parallel_for(rows, row_grain(a.n, simple_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * a.n;
-    dispatch_wide<LayerNormForward<T>>(a, x + at, r == nullptr ? r : r + at, plan, keys, begin,
-                                       s == nullptr ? s : s + at, y + at, mean + begin, rstd + begin,
-                                       end - begin);
+    dispatch_wide<LayerNormForward<T, centred>>(a, x + at, r == nullptr ? r : r + at, plan, keys, begin,
+                                                s == nullptr ? s : s + at, y + at,
+                                                mean == nullptr ? mean : mean + begin, rstd + begin,
+                                                end - begin);
   });
 }
 
@@ -205,6 +207,32 @@ void sum_partials(const T* partial, index_t first, index_t chunks, index_t n, bo
     if (!scalar) out[j] = beta == T(0) ? total : beta * out[j] + total;
   }
   if (scalar) *out = beta == T(0) ? whole : beta * *out + whole;
+}
+
+template <class T, bool centred = true>
+void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* mean, const T* rstd,
+                          const T* dy, T* dx, T beta_dx, T* dgamma, T* dbeta, T beta_params, index_t rows) {
+  const index_t n = a.n, chunk = layer_norm_chunk, chunks = (rows + chunk - 1) / chunk;
+  const bool parameters = dgamma != nullptr || dbeta != nullptr;
+  std::shared_ptr<void> storage;
+  T* partial = nullptr;
+  if (parameters && chunks > 0) {
+    storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(chunks * 2 * n) * sizeof(T));
+    partial = static_cast<T*>(storage.get());
+  }
+  parallel_for(chunks, row_grain(n * chunk, simple_grain), [&](index_t begin, index_t end) {
+    for (index_t c = begin; c < end; ++c) {
+      const index_t row = c * chunk, at = row * n;
+      T* sums = partial + c * 2 * n;
+      if (parameters) std::fill(sums, sums + 2 * n, T(0));
+      dispatch_wide<LayerNormBackward<T, centred>>(
+          a, x + at, mean == nullptr ? mean : mean + row, rstd + row, dy + at, dx == nullptr ? dx : dx + at,
+          beta_dx, dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n,
+          std::min(chunk, rows - row));
+    }
+  });
+  sum_partials<T>(partial, 0, chunks, n, a.scalar_gain, dgamma, beta_params);
+  sum_partials<T>(partial, n, chunks, n, a.scalar_gain, dbeta, beta_params);
 }
 
 }  // namespace detail
@@ -236,27 +264,7 @@ void layer_norm_backward(const T* x, const T* gamma, const T* mean, const T* rst
   detail::check_layer_norm(formula, n);
   const detail::LayerNormArguments<T> a{gamma,       nullptr, eps, formula == LayerNormFormula::teaching,
                                         scalar_gain, n};
-  const index_t chunk = detail::layer_norm_chunk, chunks = (rows + chunk - 1) / chunk;
-  const bool parameters = dgamma != nullptr || dbeta != nullptr;
-  std::shared_ptr<void> storage;
-  T* partial = nullptr;
-  if (parameters && chunks > 0) {
-    storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(chunks * 2 * n) * sizeof(T));
-    partial = static_cast<T*>(storage.get());
-  }
-  parallel_for(chunks, row_grain(n * chunk, simple_grain), [&](index_t begin, index_t end) {
-    for (index_t c = begin; c < end; ++c) {
-      const index_t row = c * chunk, at = row * n;
-      T* sums = partial + c * 2 * n;
-      if (parameters) std::fill(sums, sums + 2 * n, T(0));
-      dispatch_wide<detail::LayerNormBackward<T>>(
-          a, x + at, mean + row, rstd + row, dy + at, dx == nullptr ? dx : dx + at, beta_dx,
-          dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n,
-          std::min(chunk, rows - row));
-    }
-  });
-  detail::sum_partials<T>(partial, 0, chunks, n, scalar_gain, dgamma, beta_params);
-  detail::sum_partials<T>(partial, n, chunks, n, scalar_gain, dbeta, beta_params);
+  detail::layer_norm_gradients<T>(a, x, mean, rstd, dy, dx, beta_dx, dgamma, dbeta, beta_params, rows);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

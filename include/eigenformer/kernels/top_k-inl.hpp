@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -27,6 +28,37 @@ struct TopKBody {
     ids[at] = id;
   }
 
+  EIGENFORMER_ALWAYS_INLINE static void clear(T* values, std::int32_t* ids, index_t k) {
+    for (index_t i = 0; i < k; ++i) {
+      values[i] = -std::numeric_limits<T>::infinity();
+      ids[i] = static_cast<std::int32_t>(i);
+    }
+  }
+
+  /// The maximum in each lane; NaN is passed over.
+  template <class S>
+  EIGENFORMER_ALWAYS_INLINE static void maximum(const T* x, index_t n, typename S::V& most) {
+    using V = typename S::V;
+    V a[4];
+    for (int i = 0; i < 4; ++i) S::set(a[i], -std::numeric_limits<T>::infinity());
+    index_t j = 0;
+    for (; j + 4 * S::lanes <= n; j += 4 * S::lanes) {
+      for (int i = 0; i < 4; ++i) {
+        const V v = S::at(x + j + i * S::lanes).v;
+        a[i] = v > a[i] ? v : a[i];
+      }
+    }
+    for (; j < n; j += S::lanes) {
+      V v;
+      S::load(v, x + j, n - j, -std::numeric_limits<T>::infinity());
+      a[0] = v > a[0] ? v : a[0];
+    }
+    for (int half = 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) a[i] = a[i + half] > a[i] ? a[i + half] : a[i];
+    }
+    most = a[0];
+  }
+
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* logits, index_t ld, index_t begin, index_t end, index_t n,
                                             index_t k, T* all_values, std::int32_t* all_ids) {
@@ -34,37 +66,60 @@ struct TopKBody {
     using V = typename S::V;
     using Math = SimdMath<T, Bytes>;
     constexpr T none = -std::numeric_limits<T>::infinity();
+    constexpr index_t groups = 256;
+    constexpr index_t unit = 8 * S::lanes;
+    const index_t group = ((n + groups - 1) / groups + unit - 1) / unit * unit;
     for (index_t r = begin; r < end; ++r) {
       const T* x = logits + r * ld;
       T* values = all_values + r * k;
       std::int32_t* ids = all_ids + r * k;
-      for (index_t i = 0; i < k; ++i) {
-        values[i] = none;
-        ids[i] = static_cast<std::int32_t>(i);
-      }
-      // Most vectors hold nothing above the k-th value so far: one comparison each passes them over.
+      // The k-th largest of the groups' maxima is not above the k-th value: only groups that reach it are looked through.
+      T maxima[groups];
       V largest;
       S::set(largest, none);
-      for (index_t j = 0; j < n; j += S::lanes) {
-        V v;
-        S::load(v, x + j, n - j, none);
-        largest = v > largest ? v : largest;
-        const T threshold = values[k - 1];
-        if (!(S::max(v) > threshold)) continue;
-        for (index_t l = j; l < n && l < j + S::lanes; ++l) {
+      index_t count = 0;
+      for (index_t j = 0; j < n; j += group, ++count) {
+        V most;
+        maximum<S>(x + j, std::min(group, n - j), most);
+        largest = most > largest ? most : largest;
+        maxima[count] = S::max(most);
+      }
+      T threshold = none;
+      if (count >= k) {
+        clear(values, ids, k);
+        for (index_t g = 0; g < count; ++g) {
+          if (maxima[g] > values[k - 1]) insert(values, ids, k, maxima[g], 0);
+        }
+        threshold = values[k - 1];
+      }
+      clear(values, ids, k);
+      for (index_t g = 0; g < count; ++g) {
+        if (!(maxima[g] >= threshold)) continue;
+        for (index_t l = g * group; l < std::min(n, (g + 1) * group); ++l) {
           if (x[l] > values[k - 1]) insert(values, ids, k, x[l], static_cast<std::int32_t>(l));
         }
       }
       const T top = S::max(largest);
-      V sum;
+      // Two sums, so that one vector's exponentials need not wait for the other's.
+      V sum, other;
       S::set(sum, T(0));
-      for (index_t j = 0; j < n; j += S::lanes) {
+      S::set(other, T(0));
+      index_t j = 0;
+      for (; j + 2 * S::lanes <= n; j += 2 * S::lanes) {
+        V v = S::at(x + j).v - top, w = S::at(x + j + S::lanes).v - top;
+        Math::exp(v);
+        Math::exp(w);
+        sum += v;
+        other += w;
+      }
+      for (; j < n; j += S::lanes) {
         V v;
         S::load(v, x + j, n - j, none);
         v -= top;
         Math::exp(v);
         sum += v;
       }
+      sum += other;
       const T log_sum = top + std::log(S::sum(sum));
       for (index_t i = 0; i < k; ++i) values[i] -= log_sum;
     }

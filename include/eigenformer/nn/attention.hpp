@@ -8,8 +8,12 @@
 #include "eigenformer/autograd/ops/arithmetic.hpp"
 #include "eigenformer/autograd/ops/attention.hpp"
 #include "eigenformer/autograd/ops/reduce.hpp"
+#include "eigenformer/autograd/ops/rotary.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
+#include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/optional_module.hpp"
+#include "eigenformer/nn/relative_bias.hpp"
 #include "eigenformer/nn/rows.hpp"
 
 namespace eigenformer {
@@ -21,13 +25,36 @@ struct MultiHeadAttentionOptions {
   bool bias = true;
   index_t kdim = 0;  ///< features of the keys; 0: d_model
   index_t vdim = 0;  ///< features of the values; 0: d_model
+  Positions positions = Positions::none;  ///< those from rotary on; a relative bias is given to the call
+  RotaryOptions rotary{};
+  index_t shaw_max_distance = 16;   ///< of Shaw's positions: further away is as if at this distance
+  index_t num_key_value_heads = 0;  ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
+  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;     ///< reaches tokens less than this far away; 0: all
+  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
+
+  index_t head_features() const noexcept { return head_dim != 0 ? head_dim : d_model / num_heads; }
+  index_t key_value_heads() const noexcept {
+    return num_key_value_heads != 0 ? num_key_value_heads : num_heads;
+  }
+  /// Features of all heads of queries, and of all heads of keys or values.
+  index_t query_width() const noexcept { return num_heads * head_features(); }
+  index_t key_width() const noexcept { return key_value_heads() * head_features(); }
 
   void validate(const char* op) const {
-    detail::require_heads(op, d_model, num_heads);
+    detail::require_attention(op, *this);
     detail::require_rate(op, "dropout", dropout);
-    if (kdim < 0) throw ValueError(op, "kdim is " + std::to_string(kdim) + ", must not be negative");
-    if (vdim < 0) throw ValueError(op, "vdim is " + std::to_string(vdim) + ", must not be negative");
+    detail::require_not_negative(op, "kdim", kdim);
+    detail::require_not_negative(op, "vdim", vdim);
   }
+};
+
+/// Queries, keys and values ready for an attention: side by side in one matrix where that is how they were made.
+template <class T>
+struct ProjectedHeads {
+  Var<T> fused;    ///< (..., (H + 2 G) head_dim), or undefined, and then:
+  Var<T> q, k, v;  ///< (..., H head_dim), (..., G head_dim) twice
 };
 
 /// An attention's output and its weights, before dropout: (B, H, Lq, Lk) per head, (B, Lq, Lk) averaged over
@@ -41,7 +68,8 @@ struct AttentionResult {
 enum class HeadWeights { averaged, per_head };
 
 /// Multi-head attention with a fused in-projection. Vaswani et al. 2017, 3.2.2; names and shapes as PyTorch's
-/// nn.MultiheadAttention with batch_first.
+/// nn.MultiheadAttention with batch_first. H heads of queries may share G heads of keys and values (Ainslie et al.
+/// 2023; G = 1: Shazeer 2019).
 ///
 ///     ef::MultiHeadAttention<float> attention({.d_model = 12, .num_heads = 3}, rng);
 ///     auto y = attention(ctx, x, x, x, ef::AttentionMask::causal());          // (B, L, 12)
@@ -50,13 +78,18 @@ template <class T = float>
 struct MultiHeadAttention {
   using value_type = T;
 
-  Parameter<T>
-      in_proj_weight;  ///< (3 D, D): queries, keys, values; absent when kdim or vdim differ from D, and then:
-  Parameter<T> q_proj_weight;  ///< (D, D)
-  Parameter<T> k_proj_weight;  ///< (D, kdim)
-  Parameter<T> v_proj_weight;  ///< (D, vdim)
-  Parameter<T> in_proj_bias;   ///< (3 D), absent without bias
-  Linear<T> out_proj;          ///< D -> D
+  /// (W, D), W = (H + 2 G) head_dim, 3 D where nothing else is said: queries, keys, values; absent when kdim or
+  /// vdim differ from D, and then:
+  Parameter<T> in_proj_weight;
+  Parameter<T> q_proj_weight;                ///< (H head_dim, D)
+  Parameter<T> k_proj_weight;                ///< (G head_dim, kdim)
+  Parameter<T> v_proj_weight;                ///< (G head_dim, vdim)
+  Parameter<T> in_proj_bias;                 ///< (W), absent without bias
+  Linear<T> out_proj;                        ///< H head_dim -> D
+  OptionalModule<LayerNorm<T>> query_norm;   ///< of each head, with query_key_norm
+  OptionalModule<LayerNorm<T>> key_norm;
+  Parameter<T> relative_keys;                ///< (2 shaw_max_distance + 1, head_dim), with Shaw's positions
+  Parameter<T> relative_values;
   MultiHeadAttentionOptions options;
 
   /// Weights start Xavier uniform (the fused one by its own fans, as in PyTorch), biases zero. Throws
@@ -73,22 +106,31 @@ struct MultiHeadAttention {
   }
 
   /// The same for rows as the layouts say, padded or packed. key_sequence: the sequence of keys that each
-  /// sequence of queries looks at; empty: its own number.
+  /// sequence of queries looks at; empty: its own number. bias: (H, 2 R + 1), added to the scores by distance,
+  /// as RelativeBias gives it.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
-                                  const AttentionMask& mask,
-                                  std::vector<std::int32_t> key_sequence = {}) const {
+                                  const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
+                                  const Var<T>& bias = {}) const {
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
+    const AttentionMask within = windowed(mask);
+    const RelativePositions<T> relative = relative_positions(ctx, bias);
     if (fused() && same(key, value)) {
       if (same(query, key) && op.key_sequence.empty() && queries == keys) {
-        return out_proj(ctx, self_attention(ctx, project_query_key_value(ctx, query), queries, mask, op));
+        const ProjectedHeads<T> p = project_self(ctx, query, queries);
+        return out_proj(ctx, p.fused.defined()
+                                 ? self_attention(ctx, p.fused, queries, within, op, relative)
+                                 : attention(ctx, p.q, p.k, p.v, queries, keys, within, op, relative));
       }
-      const Var<T> q = project_query(ctx, query);
-      return out_proj(ctx, cross_attention(ctx, q, project_key_value(ctx, key), queries, keys, mask, op));
+      if (options.positions != Positions::rotary) {
+        const Var<T> q = project_query(ctx, query);
+        return out_proj(
+            ctx, cross_attention(ctx, q, project_key_value(ctx, key), queries, keys, within, op, relative));
+      }
     }
-    const Var<T> q = project_query(ctx, query), k = project_key(ctx, key), v = project_value(ctx, value);
-    return out_proj(ctx, attention(ctx, q, k, v, queries, keys, mask, op));
+    const ProjectedHeads<T> p = project_apart(ctx, query, queries, key, value, keys);
+    return out_proj(ctx, attention(ctx, p.q, p.k, p.v, queries, keys, within, op, relative));
   }
 
   /// Output and weights, both differentiable. Holds a matrix of Lq x Lk for each head, which operator() never
@@ -104,45 +146,78 @@ struct MultiHeadAttention {
                                                 const Var<T>& value, const SequenceLayout& keys,
                                                 const AttentionMask& mask,
                                                 HeadWeights heads = HeadWeights::averaged,
-                                                std::vector<std::int32_t> key_sequence = {}) const {
+                                                std::vector<std::int32_t> key_sequence = {},
+                                                const Var<T>& bias = {}) const {
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
-    const Var<T> q = project_query(ctx, query), k = project_key(ctx, key), v = project_value(ctx, value);
-    const Var<T> weights = attention_weights(ctx, q, k, queries, keys, mask, op);
-    return {out_proj(ctx, attention(ctx, q, k, v, queries, keys, mask, op)),
+    const AttentionMask within = windowed(mask);
+    const RelativePositions<T> relative = relative_positions(ctx, bias);
+    const ProjectedHeads<T> p = project_apart(ctx, query, queries, key, value, keys);
+    const Var<T> weights = attention_weights(ctx, p.q, p.k, queries, keys, within, op, relative);
+    return {out_proj(ctx, attention(ctx, p.q, p.k, p.v, queries, keys, within, op, relative)),
             heads == HeadWeights::averaged ? mean(weights, {1}) : weights};
   }
 
   /// Whether queries, keys and values have one weight (kdim and vdim are d_model).
   bool fused() const noexcept { return in_proj_weight.defined(); }
 
-  /// The parts of the in-projection, for decoding with a key/value cache. x: (..., D), (..., kdim) or (...,
-  /// vdim). Return (..., D); project_key_value (..., 2 D) and project_query_key_value (..., 3 D), side by
-  /// side. The last two throw ValueError where the weights are not fused.
+  /// The parts of the in-projection, for decoding with a key/value cache; queries and keys normalised where the
+  /// options say so, not turned. x: (..., D), (..., kdim) or (..., vdim). Return (..., H head_dim) of queries,
+  /// (..., G head_dim) of keys and of values; project_key_value both, side by side, and project_query_key_value all
+  /// three, not normalised. The last two throw ValueError where the weights are not fused.
   [[nodiscard]] Var<T> project_query(const Context<T>& ctx, const Var<T>& x) const {
-    return project(ctx, x, q_proj_weight, 0, 1);
+    return normalised(ctx, query_norm, project(ctx, x, q_proj_weight, 0, 1));
   }
   [[nodiscard]] Var<T> project_key(const Context<T>& ctx, const Var<T>& x) const {
-    return project(ctx, x, k_proj_weight, 1, 1);
+    return normalised(ctx, key_norm, project(ctx, x, k_proj_weight, 1, 1));
   }
   [[nodiscard]] Var<T> project_value(const Context<T>& ctx, const Var<T>& x) const {
     return project(ctx, x, v_proj_weight, 2, 1);
   }
   [[nodiscard]] Var<T> project_key_value(const Context<T>& ctx, const Var<T>& x) const {
     require_fused();
-    return project(ctx, x, in_proj_weight, 1, 2);
+    const Var<T> both = project(ctx, x, in_proj_weight, 1, 2);
+    if (!key_norm) return both;
+    const index_t width = options.key_width();
+    return concat({normalised(ctx, key_norm, slice(both, -1, 0, width)), slice(both, -1, width)}, -1);
   }
   [[nodiscard]] Var<T> project_query_key_value(const Context<T>& ctx, const Var<T>& x) const {
     require_fused();
     return project(ctx, x, in_proj_weight, 0, 3);
   }
 
-  /// What the attention ops take: heads, dropout and the memory of each sequence of queries.
+  /// What self-attention works on: x (..., D) projected, normalised and turned by the positions of the layout. Throws
+  /// ValueError where the weights are not fused.
+  [[nodiscard]] ProjectedHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
+                                               const SequenceLayout& layout) const {
+    const Var<T> all = project_query_key_value(ctx, x);
+    if (!query_norm) {
+      return {.fused = turned(all, layout, options.num_heads + options.key_value_heads()), .q = {}, .k = {}, .v = {}};
+    }
+    const index_t q = options.query_width(), kv = options.key_width();
+    return {.fused = {},
+            .q = turned(normalised(ctx, query_norm, slice(all, -1, 0, q)), layout, options.num_heads),
+            .k = turned(normalised(ctx, key_norm, slice(all, -1, q, q + kv)), layout, options.key_value_heads()),
+            .v = slice(all, -1, q + kv)};
+  }
+
+  /// What the attention ops take: heads, scale, slopes, dropout and the memory of each sequence of queries.
   AttentionOp attention_op(std::vector<std::int32_t> key_sequence = {}) const {
     return {.heads = options.num_heads,
-            .scale = 0,
+            .scale = options.attention_scale,
             .dropout = options.dropout,
-            .key_sequence = std::move(key_sequence)};
+            .key_sequence = std::move(key_sequence),
+            .key_value_heads = options.num_key_value_heads,
+            .slopes = slopes_};
+  }
+  /// What is learned by distance, for the attention ops.
+  RelativePositions<T> relative_positions(const Context<T>& ctx, const Var<T>& bias = {}) const {
+    return {.bias = bias, .keys = ctx.use(relative_keys), .values = ctx.use(relative_values)};
+  }
+  /// The mask within this attention's window.
+  AttentionMask windowed(const AttentionMask& mask) const {
+    if (options.attention_window == 0) return mask;
+    return mask & AttentionMask::window(options.attention_window - 1, options.attention_window - 1);
   }
 
   static void fields(auto& self, auto&& visit) {
@@ -152,6 +227,10 @@ struct MultiHeadAttention {
     visit("v_proj_weight", self.v_proj_weight);
     visit("in_proj_bias", self.in_proj_bias);
     visit("out_proj", self.out_proj);
+    visit("query_norm", self.query_norm);
+    visit("key_norm", self.key_norm);
+    visit("relative_keys", self.relative_keys);
+    visit("relative_values", self.relative_values);
   }
 
  private:
@@ -173,14 +252,15 @@ struct MultiHeadAttention {
       const auto weight = [&](index_t out, index_t in) {
         return Parameter<T>(init::xavier_uniform<T>({out, in}, rng));
       };
+      const index_t total = o.query_width() + 2 * o.key_width();
       if (o.kdim == o.d_model && o.vdim == o.d_model) {
-        fused = weight(3 * o.d_model, o.d_model);
+        fused = weight(total, o.d_model);
       } else {
-        q = weight(o.d_model, o.d_model);
-        k = weight(o.d_model, o.kdim);
-        v = weight(o.d_model, o.vdim);
+        q = weight(o.query_width(), o.d_model);
+        k = weight(o.key_width(), o.kdim);
+        v = weight(o.key_width(), o.vdim);
       }
-      if (o.bias) bias = Parameter<T>(Tensor<T>::zeros({3 * o.d_model}));
+      if (o.bias) bias = Parameter<T>(Tensor<T>::zeros({total}));
     }
     Parameter<T> fused, q, k, v, bias;
   };
@@ -191,8 +271,23 @@ struct MultiHeadAttention {
         k_proj_weight(std::move(in.k)),
         v_proj_weight(std::move(in.v)),
         in_proj_bias(std::move(in.bias)),
-        out_proj({valid.options.d_model, valid.options.d_model, valid.options.bias}, rng),
+        out_proj({valid.options.query_width(), valid.options.d_model, valid.options.bias}, rng),
         options(valid.options) {
+    const index_t head_dim = options.head_features();
+    if (options.query_key_norm) {
+      query_norm.emplace(LayerNormOptions{.size = head_dim, .bias = false});
+      key_norm.emplace(LayerNormOptions{.size = head_dim, .bias = false});
+    }
+    if (options.positions == Positions::rotary) {
+      const RotaryOptions& rotary = options.rotary;
+      rotary_ = kernels::RotaryTable<T>(rotary.dim != 0 ? rotary.dim : head_dim, rotary.base);
+    }
+    if (options.positions == Positions::alibi) slopes_ = alibi_slopes(options.num_heads);
+    if (options.positions == Positions::shaw) {
+      const index_t distances = 2 * options.shaw_max_distance + 1;
+      relative_keys = Parameter<T>(init::xavier_uniform<T>({distances, head_dim}, rng));
+      relative_values = Parameter<T>(init::xavier_uniform<T>({distances, head_dim}, rng));
+    }
     name_parameters(*this);
   }
 
@@ -203,11 +298,35 @@ struct MultiHeadAttention {
   // Part `first` (0 query, 1 key, 2 value) and those after it, of the fused weight or of the part's own.
   Var<T> project(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& own, index_t first,
                  index_t parts) const {
-    const index_t d = options.d_model;
-    if (fused()) return linear_slice(ctx, x, in_proj_weight, in_proj_bias, first * d, parts * d);
+    const auto row = [&](index_t part) {
+      return part == 0 ? 0 : options.query_width() + (part - 1) * options.key_width();
+    };
+    const index_t begin = row(first), end = row(first + parts);
+    if (fused()) return linear_slice(ctx, x, in_proj_weight, in_proj_bias, begin, end - begin);
     const Var<T> projected = linear(ctx, x, own, Parameter<T>());
     if (!in_proj_bias.defined()) return projected;
-    return add(projected, slice(ctx.use(in_proj_bias), 0, first * d, (first + 1) * d));
+    return add(projected, slice(ctx.use(in_proj_bias), 0, begin, end));
+  }
+
+  // Queries, keys and values in matrices of their own.
+  ProjectedHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+                                  const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
+    return {.fused = {},
+            .q = turned(project_query(ctx, query), queries, options.num_heads),
+            .k = turned(project_key(ctx, key), keys, options.key_value_heads()),
+            .v = project_value(ctx, value)};
+  }
+
+  // The norm of each head of x (..., heads * head_dim), if there is one.
+  Var<T> normalised(const Context<T>& ctx, const OptionalModule<LayerNorm<T>>& norm, const Var<T>& x) const {
+    if (!norm) return x;
+    const index_t head_dim = options.head_features();
+    return reshape((*norm)(ctx, reshape(x, Shape{x.numel() / head_dim, head_dim})), x.shape());
+  }
+
+  Var<T> turned(const Var<T>& x, const SequenceLayout& layout, index_t heads) const {
+    if (options.positions != Positions::rotary) return x;
+    return rotary(x, layout, heads, options.head_features(), rotary_, options.rotary.pairing);
   }
 
   void require_fused() const {
@@ -238,6 +357,9 @@ struct MultiHeadAttention {
     check_width("key", key, options.kdim);
     check_width("value", value, options.vdim);
   }
+
+  kernels::RotaryTable<T> rotary_;
+  std::vector<double> slopes_;
 };
 
 static_assert(std::is_nothrow_move_constructible_v<MultiHeadAttention<float>>);

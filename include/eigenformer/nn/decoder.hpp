@@ -56,7 +56,7 @@ struct DecoderLayer {
 
   /// Throws ValueError that names an impossible field.
   DecoderLayer(const LayerOptions& given, RandomGenerator& rng)
-      : self_attn(detail::attention_options(detail::validated("decoder_layer", given)), rng),
+      : self_attn(detail::self_attention_options(detail::validated("decoder_layer", given)), rng),
         multihead_attn(detail::attention_options(given), rng),
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
@@ -74,28 +74,30 @@ struct DecoderLayer {
   }
 
   /// The same for rows as the layout says. The last two, when given, receive the weights (B, H, T, T) and (B,
-  /// H, T, S).
+  /// H, T, S). bias: (H, 2 R + 1), added to the self-attention's scores by distance.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
-                                  Var<T>* target_weights = nullptr, Var<T>* memory_weights = nullptr) const {
+                                  Var<T>* target_weights = nullptr, Var<T>* memory_weights = nullptr,
+                                  const Var<T>& bias = {}) const {
     const auto attend = [](const MultiHeadAttention<T>& attention, const Context<T>& c, const Var<T>& query,
                            const SequenceLayout& queries, const Var<T>& key, const SequenceLayout& keys,
                            const AttentionMask& mask, const std::vector<std::int32_t>& key_sequence,
-                           Var<T>* weights) {
-      if (weights == nullptr) return attention(c, query, queries, key, key, keys, mask, key_sequence);
+                           Var<T>* weights, const Var<T>& by_distance) {
+      if (weights == nullptr)
+        return attention(c, query, queries, key, key, keys, mask, key_sequence, by_distance);
       auto result = attention.with_weights(c, query, queries, key, key, keys, mask, HeadWeights::per_head,
-                                           key_sequence);
+                                           key_sequence, by_distance);
       *weights = std::move(result.weights);
       return std::move(result.output);
     };
     return with_attention(
         ctx.for_rows(layout), x,
         [&](const Context<T>& c, const Var<T>& h) {
-          return attend(self_attn, c, h, layout, h, layout, masks.target, {}, target_weights);
+          return attend(self_attn, c, h, layout, h, layout, masks.target, {}, target_weights, bias);
         },
         [&](const Context<T>& c, const Var<T>& h) {
           return attend(multihead_attn, c, h, layout, memory.rows, memory.layout, masks.memory,
-                        memory.key_sequence, memory_weights);
+                        memory.key_sequence, memory_weights, {});
         });
   }
 
@@ -134,11 +136,13 @@ struct Decoder {
 
   std::vector<DecoderLayer<T>> layers;
   OptionalModule<LayerNorm<T>> norm;
+  OptionalModule<RelativeBias<T>> relative_bias;  ///< with these positions; one for all layers
 
   /// Throws ValueError that names an impossible field.
   Decoder(const DecoderOptions& options, RandomGenerator& rng)
       : layers(detail::make_layers<DecoderLayer<T>>("decoder", options, rng)) {
     if (options.final_norm) norm.emplace(detail::norm_options(options.layer));
+    relative_bias = detail::make_relative_bias<T>(options.layer, false, rng);
     finish();
   }
 
@@ -161,10 +165,11 @@ struct Decoder {
     check_rows("decoder", "target", x.shape(), layout);
     check_rows("decoder", "memory", memory.rows.shape(), memory.layout);
     if (maps != nullptr) *maps = {std::vector<Var<T>>(layers.size()), std::vector<Var<T>>(layers.size())};
+    const Var<T> bias = relative_bias ? (*relative_bias)(ctx) : Var<T>();
     Var<T> h = x;
     for (std::size_t i = 0; i < layers.size(); ++i) {
       h = layers[i](ctx, h, layout, memory, masks, maps == nullptr ? nullptr : &maps->target[i],
-                    maps == nullptr ? nullptr : &maps->memory[i]);
+                    maps == nullptr ? nullptr : &maps->memory[i], bias);
     }
     return norm ? (*norm)(ctx, h) : h;
   }
@@ -174,6 +179,7 @@ struct Decoder {
   static void fields(auto& self, auto&& visit) {
     visit("layers", self.layers);
     visit("norm", self.norm);
+    visit("relative_bias", self.relative_bias);
   }
 
  private:

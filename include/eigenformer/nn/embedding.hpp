@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "eigenformer/autograd/context.hpp"
 #include "eigenformer/autograd/ops/embedding.hpp"
+#include "eigenformer/autograd/ops/linear.hpp"
 #include "eigenformer/nn/init.hpp"
 #include "eigenformer/nn/module.hpp"
 #include "eigenformer/nn/options.hpp"
@@ -50,9 +53,19 @@ struct Embedding {
     name_parameters(*this);
   }
 
-  /// ids: any shape. Returns that shape plus d, times `scale`. Throws IndexError for an id outside the table.
+  /// ids: any shape. Returns that shape plus d, times `scale`. With packed weights in the context, the rows are read
+  /// from these where the table's own memory was given back or their format is not float32. Throws IndexError for an id
+  /// outside the table.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tensor<std::int32_t>& ids,
                                   double scale = 1) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (const kernels::PackedMatrix* packed = packed_table(ctx); packed != nullptr) {
+        Tensor<T> y(ids.shape().inserted(-1, embedding_dim()));
+        packed->read_rows("embedding", ids.data(), ids.numel(), static_cast<float>(scale), y.data());
+        return Var<T>(std::move(y));
+      }
+    }
+    detail::require_memory("embedding", weight);
     return embedding(ctx.use(weight), ids, scale, padding_index);
   }
 
@@ -60,6 +73,14 @@ struct Embedding {
   index_t embedding_dim() const { return weight.shape()[1]; }
 
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
+
+ private:
+  const kernels::PackedMatrix* packed_table(const Context<T>& ctx) const {
+    if (ctx.records() || ctx.packed_weights() == nullptr) return nullptr;
+    const kernels::PackedMatrix* packed = ctx.packed_weights()->find(weight.id(), 0, num_embeddings());
+    if (packed == nullptr) return nullptr;
+    return weight.value().defined() && packed->format() == WeightFormat::float32 ? nullptr : packed;
+  }
 };
 
 static_assert(std::is_nothrow_move_constructible_v<Embedding<float>>);

@@ -13,11 +13,31 @@ namespace eigenformer {
 
 namespace detail {
 
+// Of attention to a memory: its keys stand in no order that the queries' positions belong to.
 inline MultiHeadAttentionOptions attention_options(const LayerOptions& o) {
   return {.d_model = o.d_model,
           .num_heads = o.num_heads,
           .dropout = o.attention_dropout.value_or(o.dropout),
-          .bias = o.bias};
+          .bias = o.bias,
+          .num_key_value_heads = o.num_key_value_heads,
+          .head_dim = o.head_dim,
+          .attention_scale = o.attention_scale,
+          .query_key_norm = o.query_key_norm};
+}
+inline MultiHeadAttentionOptions self_attention_options(const LayerOptions& o) {
+  MultiHeadAttentionOptions options = attention_options(o);
+  options.positions = o.positions;
+  options.rotary = o.rotary;
+  options.shaw_max_distance = o.shaw_max_distance;
+  options.attention_window = o.attention_window;
+  return options;
+}
+// The bias by distance of a stack whose layers want one.
+template <class T>
+OptionalModule<RelativeBias<T>> make_relative_bias(const LayerOptions& o, bool bidirectional,
+                                                   RandomGenerator& rng) {
+  if (o.positions != Positions::relative_bias) return {};
+  return RelativeBias<T>(o.relative_bias, o.num_heads, bidirectional, rng);
 }
 inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
   return {.d_model = o.d_model,
@@ -85,7 +105,7 @@ struct EncoderLayer {
 
   /// Throws ValueError that names an impossible field.
   EncoderLayer(const LayerOptions& given, RandomGenerator& rng)
-      : self_attn(detail::attention_options(detail::validated("encoder_layer", given)), rng),
+      : self_attn(detail::self_attention_options(detail::validated("encoder_layer", given)), rng),
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),
@@ -101,12 +121,13 @@ struct EncoderLayer {
   }
 
   /// The same for rows as the layout says. weights, when given, receives the attention's weights (B, H, L,
-  /// L).
+  /// L). bias: (H, 2 R + 1), added to the scores by distance.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
-                                  const AttentionMask& mask = {}, Var<T>* weights = nullptr) const {
+                                  const AttentionMask& mask = {}, Var<T>* weights = nullptr,
+                                  const Var<T>& bias = {}) const {
     return with_attention(ctx.for_rows(layout), x, [&](const Context<T>& c, const Var<T>& h) {
-      if (weights == nullptr) return self_attn(c, h, layout, h, h, layout, mask);
-      auto result = self_attn.with_weights(c, h, layout, h, h, layout, mask, HeadWeights::per_head);
+      if (weights == nullptr) return self_attn(c, h, layout, h, h, layout, mask, {}, bias);
+      auto result = self_attn.with_weights(c, h, layout, h, h, layout, mask, HeadWeights::per_head, {}, bias);
       *weights = std::move(result.weights);
       return std::move(result.output);
     });
@@ -142,11 +163,13 @@ struct Encoder {
 
   std::vector<EncoderLayer<T>> layers;
   OptionalModule<LayerNorm<T>> norm;
+  OptionalModule<RelativeBias<T>> relative_bias;  ///< with these positions; one for all layers
 
   /// Throws ValueError that names an impossible field.
   Encoder(const EncoderOptions& options, RandomGenerator& rng)
       : layers(detail::make_layers<EncoderLayer<T>>("encoder", options, rng)) {
     if (options.final_norm) norm.emplace(detail::norm_options(options.layer));
+    relative_bias = detail::make_relative_bias<T>(options.layer, true, rng);
     finish();
   }
 
@@ -168,9 +191,10 @@ struct Encoder {
                                   const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     check_rows("encoder", "input", x.shape(), layout);
     if (maps != nullptr) maps->assign(layers.size(), Var<T>());
+    const Var<T> bias = relative_bias ? (*relative_bias)(ctx) : Var<T>();
     Var<T> h = x;
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      h = layers[i](ctx, h, layout, mask, maps == nullptr ? nullptr : &(*maps)[i]);
+      h = layers[i](ctx, h, layout, mask, maps == nullptr ? nullptr : &(*maps)[i], bias);
     }
     return norm ? (*norm)(ctx, h) : h;
   }
@@ -180,6 +204,7 @@ struct Encoder {
   static void fields(auto& self, auto&& visit) {
     visit("layers", self.layers);
     visit("norm", self.norm);
+    visit("relative_bias", self.relative_bias);
   }
 
  private:

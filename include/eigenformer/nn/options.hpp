@@ -8,11 +8,41 @@
 #include "eigenformer/core/error.hpp"
 #include "eigenformer/kernels/activation.hpp"
 #include "eigenformer/kernels/layer_norm.hpp"
+#include "eigenformer/kernels/rotary.hpp"
 
 namespace eigenformer {
 
 using kernels::Activation;
 using kernels::LayerNormFormula;
+
+/// How a model knows where a token stands. The first two are added to the embeddings, the others act in each
+/// layer's self-attention.
+enum class Positions {
+  sinusoidal,     ///< Vaswani et al. 2017
+  learned,        ///< a vector for each position (Gehring et al. 2017)
+  rotary,         ///< queries and keys turn with their positions (Su et al. 2021)
+  alibi,          ///< scores fall with the distance, by a fixed slope for each head (Press et al. 2022)
+  relative_bias,  ///< scores have a learned bias by distance, one table for a stack (Raffel et al. 2020, T5)
+  shaw,           ///< learned keys and values by distance, in each layer (Shaw et al. 2018)
+  none,           ///< causal decoders do without (Haviv et al. 2022)
+};
+
+/// Rotary positions: the first `dim` features of each head turn, pair i by position * base^(-2 i / dim).
+struct RotaryOptions {
+  double base = 10000;
+  index_t dim = 0;  ///< even; 0: the whole head
+  RotaryPairing pairing = RotaryPairing::adjacent;
+};
+
+/// T5's bias by distance: near distances have a bucket each, further ones share buckets that widen by their
+/// logarithm, up to max_distance.
+struct RelativeBiasOptions {
+  index_t buckets = 32;
+  index_t max_distance = 128;
+  /// Whether keys after the query have buckets of their own or share that of distance 0; empty: they have in
+  /// encoders and not in decoders.
+  std::optional<bool> bidirectional{};
+};
 
 /// The sizes of PyTorch's nn.Transformer (the base model of Vaswani et al. 2017), stated here and nowhere
 /// else.
@@ -46,12 +76,57 @@ inline void require_eps(const char* op, const char* field, double value) {
         op, std::string(field) + " is " + std::to_string(value) + ", must be finite and not negative");
   }
 }
-inline void require_heads(const char* op, index_t d_model, index_t num_heads) {
+inline void require_not_negative(const char* op, const char* field, index_t value) {
+  if (value < 0)
+    throw ValueError(op, std::string(field) + " is " + std::to_string(value) + ", must not be negative");
+}
+inline void require_heads(const char* op, index_t d_model, index_t num_heads, index_t head_dim = 0) {
   require_positive(op, "d_model", d_model);
   require_positive(op, "num_heads", num_heads);
-  if (d_model % num_heads != 0) {
+  require_not_negative(op, "head_dim", head_dim);
+  if (head_dim == 0 && d_model % num_heads != 0) {
     throw ValueError(op, "d_model is " + std::to_string(d_model) +
                              ", must be divisible by num_heads, which is " + std::to_string(num_heads));
+  }
+}
+
+// The fields of attention that layers and MultiHeadAttention share. Throws ValueError that names one.
+template <class Options>
+void require_attention(const char* op, const Options& o) {
+  require_heads(op, o.d_model, o.num_heads, o.head_dim);
+  require_not_negative(op, "num_key_value_heads", o.num_key_value_heads);
+  if (o.num_key_value_heads > 0 && o.num_heads % o.num_key_value_heads != 0) {
+    throw ValueError(op, "num_heads is " + std::to_string(o.num_heads) +
+                             ", must be divisible by num_key_value_heads, which is " +
+                             std::to_string(o.num_key_value_heads));
+  }
+  if (!(o.attention_scale >= 0 && std::isfinite(o.attention_scale))) {
+    throw ValueError(op, "attention_scale is " + std::to_string(o.attention_scale) +
+                             ", must be finite and not negative");
+  }
+  require_not_negative(op, "attention_window", o.attention_window);
+  const index_t head_dim = o.head_dim != 0 ? o.head_dim : o.d_model / o.num_heads;
+  if (o.positions == Positions::rotary) {
+    const index_t dim = o.rotary.dim != 0 ? o.rotary.dim : head_dim;
+    if (dim < 2 || dim % 2 != 0 || dim > head_dim) {
+      throw ValueError(op, "rotary.dim is " + std::to_string(dim) + ", must be even, at least 2 and at most " +
+                               std::to_string(head_dim) + ", the features of a head");
+    }
+    if (!(o.rotary.base > 0 && std::isfinite(o.rotary.base)))
+      throw ValueError(op, "rotary.base is " + std::to_string(o.rotary.base) + ", must be positive");
+  }
+  if (o.positions == Positions::shaw) require_positive(op, "shaw_max_distance", o.shaw_max_distance);
+}
+
+inline void require_relative_bias(const char* op, const RelativeBiasOptions& o) {
+  // Both directions need an exact bucket and a wider one.
+  if (o.buckets < 4 || o.buckets % 4 != 0) {
+    throw ValueError(op, "relative_bias.buckets is " + std::to_string(o.buckets) +
+                             ", must be divisible by 4 and positive");
+  }
+  if (o.max_distance <= o.buckets / 2) {
+    throw ValueError(op, "relative_bias.max_distance is " + std::to_string(o.max_distance) +
+                             ", must be above half the buckets, which is " + std::to_string(o.buckets / 2));
   }
 }
 
@@ -72,10 +147,20 @@ struct LayerOptions {
   LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
   bool layer_norm_scalar_gain = false;
   bool bias = true;  ///< in linear layers and norms
+  Positions positions = Positions::sinusoidal;  ///< those from rotary on act here
+  RotaryOptions rotary{};
+  RelativeBiasOptions relative_bias{};
+  index_t shaw_max_distance = 16;   ///< of Shaw's positions: further away is as if at this distance
+  index_t num_key_value_heads = 0;  ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
+  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;     ///< self-attention reaches tokens less than this far away; 0: all
+  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
-    detail::require_heads(op, d_model, num_heads);
+    detail::require_attention(op, *this);
+    if (positions == Positions::relative_bias) detail::require_relative_bias(op, relative_bias);
     detail::require_positive(op, "dim_feedforward", dim_feedforward);
     detail::require_rate(op, "dropout", dropout);
     detail::require_rate(op, "attention_dropout", attention_dropout);
@@ -118,6 +203,15 @@ struct TransformerOptions {
   LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
   bool layer_norm_scalar_gain = false;
   bool bias = true;
+  Positions positions = Positions::sinusoidal;  ///< those from rotary on act here
+  RotaryOptions rotary{};
+  RelativeBiasOptions relative_bias{};
+  index_t shaw_max_distance = 16;   ///< of Shaw's positions: further away is as if at this distance
+  index_t num_key_value_heads = 0;  ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
+  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;     ///< self-attention reaches tokens less than this far away; 0: all
+  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
 
   EncoderOptions encoder() const { return {num_encoder_layers, final_norm, layer()}; }
   DecoderOptions decoder() const { return {num_decoder_layers, final_norm, layer()}; }
@@ -134,7 +228,16 @@ struct TransformerOptions {
             .layer_norm_eps = layer_norm_eps,
             .layer_norm_formula = layer_norm_formula,
             .layer_norm_scalar_gain = layer_norm_scalar_gain,
-            .bias = bias};
+            .bias = bias,
+            .positions = positions,
+            .rotary = rotary,
+            .relative_bias = relative_bias,
+            .shaw_max_distance = shaw_max_distance,
+            .num_key_value_heads = num_key_value_heads,
+            .head_dim = head_dim,
+            .attention_scale = attention_scale,
+            .attention_window = attention_window,
+            .query_key_norm = query_key_norm};
   }
   void validate(const char* op) const {
     detail::require_positive(op, "num_encoder_layers", num_encoder_layers);

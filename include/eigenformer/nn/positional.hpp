@@ -137,6 +137,7 @@ static_assert(std::is_nothrow_move_constructible_v<SinusoidalPositionalEncoding<
 struct LearnedPositionalOptions {
   index_t max_length = 0;  ///< positions 0 to max_length - 1; must be given
   index_t d_model = defaults::d_model;
+  index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
 };
 
 /// Adds a learned vector for each position. Starts normal(0, 0.02) (Radford et al. 2018).
@@ -147,13 +148,16 @@ template <class T = float>
 struct LearnedPositionalEmbedding {
   using value_type = T;
 
-  Parameter<T> weight;  ///< (max_length, d)
+  Parameter<T> weight;  ///< (offset + max_length, d)
+  index_t offset;
 
-  /// Throws ValueError that names a field that is not positive.
-  LearnedPositionalEmbedding(const LearnedPositionalOptions& options, RandomGenerator& rng) {
+  /// Throws ValueError that names an impossible field.
+  LearnedPositionalEmbedding(const LearnedPositionalOptions& options, RandomGenerator& rng)
+      : offset(options.offset) {
+    detail::require_not_negative("positional_embedding", "offset", options.offset);
     detail::require_positive("positional_embedding", "max_length", options.max_length);
     detail::require_positive("positional_embedding", "d_model", options.d_model);
-    weight = Parameter<T>(init::normal<T>({options.max_length, options.d_model}, rng, 0, 0.02));
+    weight = Parameter<T>(init::normal<T>({offset + options.max_length, options.d_model}, rng, 0, 0.02));
     name_parameters(*this);
   }
 
@@ -163,7 +167,7 @@ struct LearnedPositionalEmbedding {
                                   const SequenceLayout& layout) const {
     const char* op = "positional_embedding";
     check_rows(op, "input", x.shape(), layout);
-    const index_t d = weight.shape()[1], size = weight.shape()[0];
+    const index_t d = weight.shape()[1], size = weight.shape()[0] - offset;
     if (x.dim(-1) != d) {
       throw ShapeError(op,
                        "last dimension of input " + x.shape().str() + " must be " + std::to_string(d) +
@@ -183,7 +187,7 @@ struct LearnedPositionalEmbedding {
     // Rows of padding may lie beyond the table; what they get does not matter.
     for (index_t r = 0; r < layout.rows(); ++r) {
       ids.data()[r] = static_cast<std::int32_t>(
-          std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));
+          offset + std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));
     }
     return add(x, reshape(embedding(ctx.use(weight), ids), x.shape()));
   }

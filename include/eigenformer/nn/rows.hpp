@@ -34,22 +34,31 @@ inline void check_rows(const char* op, const char* what, const Shape& shape, con
                    {shape});
 }
 
-/// The layout of token ids (B, L) or (L), where trailing ids equal to padding_index are padding (-1: none
-/// is). Throws ShapeError for another rank.
-inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
-                                   index_t padding_index = -1) {
+/// On which side of a sequence ids of padding are looked for.
+enum class PaddingSide { right, left, both };
+
+/// The layout of token ids (B, L) or (L), where ids equal to padding_index at the end are padding (-1: none is), or
+/// at the beginning, or both, as `side` says; the first token stands at position 0 in any case. (Of a sequence of
+/// nothing else, all is padding. Models whose decoder begins with the padding symbol want the right side alone.)
+/// Throws ShapeError for another rank.
+inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids, index_t padding_index = -1,
+                                   PaddingSide side = PaddingSide::right) {
   if (ids.rank() != 1 && ids.rank() != 2) {
     throw ShapeError(op, "token ids of shape " + ids.shape().str() + " must be (batch, length) or (length)",
                      {ids.shape()});
   }
   const index_t batch = ids.rank() == 2 ? ids.dim(0) : 1;
   const index_t length = ids.dim(-1);
-  std::vector<index_t> lengths(static_cast<std::size_t>(batch), length);
+  std::vector<index_t> lengths(static_cast<std::size_t>(batch), length), leading(lengths.size(), 0);
   for (index_t b = 0; b < batch && padding_index >= 0; ++b) {
-    index_t& n = lengths[static_cast<std::size_t>(b)];
-    while (n > 0 && ids.data()[b * length + n - 1] == padding_index) --n;
+    const std::int32_t* row = ids.data() + b * length;
+    index_t first = 0, n = length;
+    while (side != PaddingSide::left && n > 0 && row[n - 1] == padding_index) --n;
+    while (side != PaddingSide::right && first < n && row[first] == padding_index) ++first;
+    lengths[static_cast<std::size_t>(b)] = n - first;
+    leading[static_cast<std::size_t>(b)] = first;
   }
-  return SequenceLayout::padded(lengths, length);
+  return SequenceLayout::padded_around(leading, lengths, length);
 }
 
 /// Throws ShapeError, as `op`, unless token ids (B, L) or (rows) have the rows of the layout.

@@ -14,6 +14,13 @@
 
 namespace eigenformer {
 
+/// The attention weights of every layer and head: the encoder's, (B, H, S, S), and the decoder's.
+template <class T>
+struct Seq2SeqMaps {
+  std::vector<Var<T>> source;
+  DecoderMaps<T> decoder;
+};
+
 /// The whole Transformer of Vaswani et al. 2017: tokens in, logits over the target vocabulary out.
 ///
 ///     ef::Seq2SeqTransformer<float> model({.source_vocab_size = 23, .d_model = 12, .num_heads = 3}, rng);
@@ -29,7 +36,7 @@ struct Seq2SeqTransformer {
 
   Embedding<T> source_embedding;
   OptionalModule<Embedding<T>> own_target_embedding;  ///< absent when all embeddings are tied
-  SinusoidalPositionalEncoding<T> sinusoids;          ///< unused with learned positions
+  SinusoidalPositionalEncoding<T> sinusoids;          ///< used with sinusoidal positions only
   OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
   OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
   Transformer<T> transformer;
@@ -65,12 +72,14 @@ struct Seq2SeqTransformer {
   }
 
   /// The same for rows as the layouts say: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows,
-  /// V).
+  /// V). maps, when given, receives the attention weights, which are differentiable.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source,
                                   const SequenceLayout& source_layout, const Tokens& target,
-                                  const SequenceLayout& target_layout) const {
-    const Memory<T> memory(encode(ctx, source, source_layout), source_layout);
-    return logits(ctx, decode(ctx, target, target_layout, memory));
+                                  const SequenceLayout& target_layout, Seq2SeqMaps<T>* maps = nullptr) const {
+    const Memory<T> memory(
+        encode(ctx, source, source_layout, {}, maps == nullptr ? nullptr : &maps->source), source_layout);
+    return logits(
+        ctx, decode(ctx, target, target_layout, memory, {}, maps == nullptr ? nullptr : &maps->decoder));
   }
 
   /// The encoder's output for source ids: (B, S) -> (B, S, D), (rows) -> (rows, D).
@@ -167,7 +176,9 @@ struct Seq2SeqTransformer {
     check_tokens(name, what, ids, layout);
     const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.d_model)) : 1.0;
     const Var<T> embedded = table(ctx, ids, scale);
-    const Var<T> placed = learned ? (*learned)(ctx, embedded, layout) : sinusoids(ctx, embedded, layout);
+    const Var<T> placed = learned                                            ? (*learned)(ctx, embedded, layout)
+                          : options.positions == Positions::sinusoidal ? sinusoids(ctx, embedded, layout)
+                                                                       : embedded;
     return dropout(ctx.for_rows(layout), placed, options.embedding_rate());
   }
 
@@ -181,8 +192,8 @@ struct Seq2SeqTransformer {
   }
   static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o,
                                                                       RandomGenerator& rng) {
-    if (o.positions == Positions::sinusoidal) return {};
-    return LearnedPositionalEmbedding<T>({o.max_length, o.d_model}, rng);
+    if (o.positions != Positions::learned) return {};
+    return LearnedPositionalEmbedding<T>({o.max_length, o.d_model, o.learned_position_offset}, rng);
   }
 };
 

@@ -15,8 +15,6 @@ enum class Tying {
   all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
 };
 
-enum class Positions { sinusoidal, learned };
-
 /// Everything that fixes a Seq2SeqTransformer's shape and behaviour; the sizes' defaults are PyTorch's.
 struct Seq2SeqOptions {
   index_t source_vocab_size = 0;  ///< must be given
@@ -47,6 +45,15 @@ struct Seq2SeqOptions {
   index_t max_length = 1024;  ///< tokens; of learned positions, which end there
   index_t padding_index =
       -1;  ///< its embedding is zero, and trailing ones are padding where no layout is given; -1: none
+  RotaryOptions rotary{};
+  RelativeBiasOptions relative_bias{};
+  index_t shaw_max_distance = 16;   ///< of Shaw's positions: further away is as if at this distance
+  index_t num_key_value_heads = 0;  ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
+  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;     ///< self-attention reaches tokens less than this far away; 0: all
+  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
+  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
 
   index_t target_size() const noexcept {
     return target_vocab_size == 0 ? source_vocab_size : target_vocab_size;
@@ -69,7 +76,16 @@ struct Seq2SeqOptions {
             .layer_norm_eps = layer_norm_eps,
             .layer_norm_formula = layer_norm_formula,
             .layer_norm_scalar_gain = layer_norm_scalar_gain,
-            .bias = bias};
+            .bias = bias,
+            .positions = positions,
+            .rotary = rotary,
+            .relative_bias = relative_bias,
+            .shaw_max_distance = shaw_max_distance,
+            .num_key_value_heads = num_key_value_heads,
+            .head_dim = head_dim,
+            .attention_scale = attention_scale,
+            .attention_window = attention_window,
+            .query_key_norm = query_key_norm};
   }
 
   /// Throws ValueError, as `op`, that names an impossible field.
@@ -85,7 +101,8 @@ struct Seq2SeqOptions {
     }
     if (positions == Positions::learned) {
       detail::require_positive(op, "max_length", max_length);
-    } else {
+      detail::require_not_negative(op, "learned_position_offset", learned_position_offset);
+    } else if (positions == Positions::sinusoidal) {
       sinusoid.validate(op, d_model);
     }
     if (padding_index < -1 || padding_index >= source_vocab_size || padding_index >= target_size()) {

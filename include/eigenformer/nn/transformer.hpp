@@ -16,6 +16,27 @@ struct TransformerMasks {
   AttentionMask memory{};  ///< the decoder's attention to the encoder's output
 };
 
+/// The same as the six arguments of PyTorch's nn.Transformer.forward:
+/// `model(ctx, x, y, ef::PyTorchMasks{.tgt_mask = ef::AttentionMask::causal(), .src_key_padding_mask = ...})`.
+///
+/// A boolean attn_mask of PyTorch is AttentionMask::block(mask), one of floats AttentionMask::additive(mask), for all
+/// sequences (Lq, Lk) or, where PyTorch has (B H, Lq, Lk), with mask.reshape({B, H, Lq, Lk}); a key_padding_mask (B, Lk)
+/// is AttentionMask::key_padding(mask).
+struct PyTorchMasks {
+  AttentionMask src_mask{};
+  AttentionMask tgt_mask{};
+  AttentionMask memory_mask{};
+  AttentionMask src_key_padding_mask{};
+  AttentionMask tgt_key_padding_mask{};
+  AttentionMask memory_key_padding_mask{};
+
+  operator TransformerMasks() const {  // NOLINT(google-explicit-constructor)
+    return {.source = src_mask & src_key_padding_mask,
+            .target = tgt_mask & tgt_key_padding_mask,
+            .memory = memory_mask & memory_key_padding_mask};
+  }
+};
+
 /// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as PyTorch's
 /// nn.Transformer.
 ///

@@ -28,14 +28,17 @@ double reference(Activation f, double x) {
       return 1 / (1 + std::exp(-x));
     case Activation::tanh:
       return std::tanh(x);
+    case Activation::relu_squared:
+      return x > 0 ? x * x : 0;
     case Activation::none:
       break;
   }
   return x;
 }
 
-constexpr Activation all[] = {Activation::none, Activation::relu,    Activation::gelu, Activation::gelu_tanh,
-                              Activation::silu, Activation::sigmoid, Activation::tanh};
+constexpr Activation all[] = {Activation::none,      Activation::relu, Activation::gelu,
+                              Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
+                              Activation::tanh,      Activation::relu_squared};
 
 }  // namespace
 
@@ -47,6 +50,7 @@ TEST_CASE("activations: gradients") {
   check_op([](const Vars& v) { return silu(v[0]); }, x);
   check_op([](const Vars& v) { return sigmoid(v[0]); }, x);
   check_op([](const Vars& v) { return tanh(v[0]); }, x);
+  check_op([](const Vars& v) { return relu_squared(v[0]); }, x);
   check_op([](const Vars& v) { return gelu(v[0]); }, {Tensor<double>::scalar(0.3)});
 }
 

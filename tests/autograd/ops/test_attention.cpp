@@ -352,3 +352,25 @@ TEST_CASE("attention: shapes and options that do not fit") {
   CHECK_THROWS_AS((void)attention(q, k, random({B, Lq, 12})), ShapeError);
   CHECK_THROWS_AS((void)attention(q, k, k, AttentionMask::allow(Tensor<bool>::ones({7, 5}))), ShapeError);
 }
+
+TEST_CASE("attention: the profiler counts the products of the pairs that windows admit") {
+  Profiler& profiler = Runtime::instance().profiler();
+  const index_t batch = 2, length = 5, heads = 3, head_dim = 4;
+  for (const bool causal : {false, true}) {
+    profiler.clear();
+    profiler.start();
+    Tape<double> tape;
+    const auto x = tape.variable(Tensor<double>::ones({batch, length, heads * head_dim}));
+    const auto layout = SequenceLayout::padded(batch, length);
+    const auto y = attention(Context<double>::checking(tape), x, x, x, layout, layout,
+                             causal ? AttentionMask::causal() : AttentionMask{}, AttentionOp{.heads = heads});
+    Gradients<double> none;
+    tape.backward(y, Tensor<double>::ones(y.shape()), none);
+    profiler.stop();
+    const auto pairs = static_cast<double>(batch * heads * (causal ? length * (length + 1) / 2 : length * length));
+    const auto report = profiler.report();
+    profiler.clear();
+    REQUIRE(report.size() == 2);
+    for (const OpProfile& p : report) CHECK(p.flops == 2 * pairs * head_dim * (p.backward ? 5 : 2));
+  }
+}

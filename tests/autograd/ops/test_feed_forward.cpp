@@ -25,7 +25,8 @@ TEST_CASE("the fused feed-forward op has the values and gradients of its parts")
   rng.fill_normal(x.data(), x.numel(), 0, 1);
   const DropoutKey key{1, 2, 3};
   for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh,
-                                      Activation::silu, Activation::sigmoid, Activation::tanh}) {
+                                      Activation::silu, Activation::sigmoid, Activation::tanh,
+                                      Activation::relu_squared}) {
     for (const double rate : {0.0, 0.3}) {
       CAPTURE(static_cast<int>(activation));
       CAPTURE(rate);

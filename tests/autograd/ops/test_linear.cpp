@@ -17,7 +17,7 @@ namespace {
 
 constexpr Activation activations[] = {Activation::none,      Activation::relu, Activation::gelu,
                                       Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
-                                      Activation::tanh};
+                                      Activation::tanh,      Activation::relu_squared};
 
 Parameter<double> parameter(const char* name, const Tensor<double>& value) {
   Parameter<double> p(value);

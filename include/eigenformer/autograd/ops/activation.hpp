@@ -69,6 +69,13 @@ template <class T>
   return detail::activation("tanh", Activation::tanh, x);
 }
 
+/// max(x, 0)^2, element by element. So et al. 2021 (Primer).
+template <class T>
+[[nodiscard]] Var<T> relu_squared(const Var<T>& x) {
+  // dx = 2 max(x, 0) dy.
+  return detail::activation("relu_squared", Activation::relu_squared, x);
+}
+
 /// The function that an option names; Activation::none gives x back.
 template <class T>
 [[nodiscard]] Var<T> activate(const Var<T>& x, Activation activation) {
@@ -85,6 +92,8 @@ template <class T>
       return sigmoid(x);
     case Activation::tanh:
       return tanh(x);
+    case Activation::relu_squared:
+      return relu_squared(x);
     case Activation::none:
       break;
   }

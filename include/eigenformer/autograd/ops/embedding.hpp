@@ -20,9 +20,12 @@ template <class T>
   const index_t vocab = table.dim(0), d = table.dim(1), rows = ids.numel();
   Tensor<T> y(ids.shape().inserted(-1, d));
   kernels::embedding_forward<T>(table.value().data(), vocab, d, ids.data(), rows, static_cast<T>(scale), y.data());
+  // Of the table only these rows are read, and none of them again in backward.
+  detail::count_bytes<T>((rows - vocab) * d);
   // dtable[id] += scale dy over the rows with that id.
   return record("embedding", std::move(y), {table}, [ids, rows, vocab, d, scale, padding_index](Backward<T>& b) {
     if (auto dtable = b.grad(0)) {
+      detail::count_bytes<T>(-vocab * d);
       kernels::embedding_backward<T>(b.dy().data(), ids.data(), rows, static_cast<std::int32_t>(padding_index),
                                      static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
     }

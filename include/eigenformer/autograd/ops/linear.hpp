@@ -136,7 +136,10 @@ template <class T>
     epilogue.context = &tail;
   }
   weight_product<T>(op, ctx, rows, x.value().data(), weight, first_row, out, recorded, y.data(), epilogue);
-  if (!recorded) return Var<T>(std::move(y));
+  if (!recorded) {
+    count_bytes<T>(x.shape().numel() + out * in + y.numel());
+    return Var<T>(std::move(y));
+  }
 
   // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz.
   return record(op, y, {x, w, b},
