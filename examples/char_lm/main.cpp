@@ -1,5 +1,6 @@
-/// A language model of characters, as small as one can be: learns a tale of forty sentences, and then makes up sentences of
-/// its own. Prints the loss in nats a character, and fails unless it has become small.
+/// A language model of characters, as small as one can be: learns a tale of forty sentences, and then draws sentences. At a
+/// low temperature they are the tale's own, at a higher one, or after fewer steps, what it makes of them. Prints the loss
+/// in nats a character, and fails unless it has become small.
 ///
 ///     char_lm [STEPS [TEMPERATURE [SEED]]]
 
@@ -83,7 +84,12 @@ int main(int argc, char** argv) {
 
   const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
   const auto texts = ef::sample<float>(model, ef::Context<float>::inference(), prompts,
-                                       {.temperature = temperature, .top_p = 0.95, .seed = seed, .max_length = 120});
+                                       {.temperature = temperature,
+                                        .top_p = 0.95,
+                                        .seed = seed,
+                                        .max_length = 120,
+                                        .forbidden_ids = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id,
+                                                          ef::Vocabulary::begin_id}});
   for (const ef::Hypothesis& text : texts) std::printf("| %s\n", tokenizer.decode(text.ids).c_str());
   std::printf("loss at the end: %.3f nats a character\n", loss);
   return loss < 0.5 ? 0 : 1;

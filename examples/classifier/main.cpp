@@ -70,7 +70,7 @@ int answer(const ef::Tensor<float>& logits, ef::index_t i) { return logits.at({i
 }  // namespace
 
 int main(int argc, char** argv) {
-  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 500;
+  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 1500;
   ef::RandomGenerator rng(1);
   std::vector<std::string> texts;
   for (const Opinion& s : opinions::sentences(2000, rng)) texts.push_back(s.text);

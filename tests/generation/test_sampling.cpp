@@ -167,6 +167,8 @@ TEST_CASE("an encoder-decoder is sampled too: greedy as beam size 1, and sentenc
   const auto texts = sample(model, ctx, memory, o);
   const auto one = sample(model, ctx, encode(model, {sources[0]}), o);
   CHECK(one[0].ids == texts[0].ids);
+  const auto from_sources = sample<double>(model, ctx, sources, o);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(from_sources[i].ids == texts[i].ids);
   // Several draws for one source.
   const Memory<double> repeated(memory.rows, memory.layout, {1, 1, 1, 1, 1, 1});
   std::set<Ids> different;

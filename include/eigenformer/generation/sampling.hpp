@@ -205,4 +205,23 @@ std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context
                                  });
 }
 
+/// The same for source sentences of token ids (with their end symbol, as the model was trained), encoded here. Throws
+/// IndexError for an id outside the vocabulary, too.
+template <class T>
+std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
+                               std::span<const std::vector<std::int32_t>> sources,
+                               const SamplingOptions& options = {}) {
+  options.validate();
+  if (sources.empty()) return {};
+  std::vector<std::int32_t> ids;
+  std::vector<index_t> lengths;
+  for (const auto& source : sources) {
+    ids.insert(ids.end(), source.begin(), source.end());
+    lengths.push_back(static_cast<index_t>(source.size()));
+  }
+  const SequenceLayout layout = SequenceLayout::packed(lengths);
+  const auto tokens = Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+  return sample(model, ctx, Memory<T>(model.encode(ctx, tokens, layout), layout), options);
+}
+
 }  // namespace eigenformer

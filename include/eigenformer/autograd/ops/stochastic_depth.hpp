@@ -40,10 +40,10 @@ void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, ind
 /// sequence's number and not on the batch. Throws ValueError for a rate outside [0, 1).
 template <class T>
 [[nodiscard]] Var<T> stochastic_depth(const Context<T>& ctx, const Var<T>& x, double rate) {
-  const OpScope scope(Runtime::instance().profiler(), "stochastic_depth");
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   const detail::RowDropoutSite<T> site("stochastic_depth", ctx, rate, rows);
   if (site.rate == 0) return x;
+  const OpScope scope(Runtime::instance().profiler(), "stochastic_depth");
   auto multipliers = std::make_shared<std::vector<T>>(static_cast<std::size_t>(rows));
   std::uint32_t drawn = 0;
   for (index_t r = 0; r < rows; ++r) {
