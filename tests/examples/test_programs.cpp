@@ -59,6 +59,19 @@ TEST_CASE("custom_op: the gradients of the op and the module are right") {
   CHECK(contains(ended.out, "gate.weight"));
 }
 
+TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixture") {
+  const std::filesystem::path examples = std::filesystem::path(EIGENFORMER_FIXTURES) / ".." / ".." / "examples";
+  const Ended ended = run("parity", {(examples / "parity/encoder.safetensors").string()});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "out.y"));
+  CHECK(contains(ended.out, "grad.layers.1.linear2.weight"));
+  CHECK(contains(ended.out, "grad_in.src"));
+  CHECK(contains(ended.out, "28 of 28 tensors agree"));
+  const Ended other = run("parity", {(examples / "parity/main.cpp").string()});
+  CHECK(other.code == 2);
+  CHECK(contains(other.err, "not a safetensors file"));
+}
+
 TEST_CASE("demo: a small one shows sentences, scores and a map") {
   const Ended ended = run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "1", "--show", "2"});
   CHECK(ended.code == 0);

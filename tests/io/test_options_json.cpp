@@ -67,6 +67,9 @@ TEST_CASE("options come back from JSON as they were, every field") {
   CHECK(back.positions == Positions::learned);
   CHECK(back.sinusoid.base == 500);
   CHECK(back.sinusoid.first_position == 1);
+  CHECK(back.rotary.pairing == RotaryPairing::halves);
+  CHECK(back.relative_bias.bidirectional == true);
+  CHECK(back.attention_window == 7);
   CHECK_FALSE(back.causal);
   // No field is forgotten: each of them differs from its default here, but for the one that was left out.
   const nlohmann::json defaults = options_to_json(Seq2SeqOptions{});

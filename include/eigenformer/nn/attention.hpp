@@ -158,7 +158,7 @@ struct MultiHeadAttention {
     check_inputs(query, queries, key, value, keys, op);
     const AttentionMask within = windowed(mask);
     const RelativePositions<T> relative = relative_positions(ctx, bias);
-    const ProjectedHeads<T> p = project_apart(ctx, query, queries, key, value, keys);
+    const ProjectedHeads<T> p = project_for_weights(ctx, query, queries, key, value, keys);
     const Var<T> weights = attention_weights(ctx, p.q, p.k, queries, keys, within, op, relative);
     return {out_proj(ctx, attention(ctx, p.q, p.k, p.v, queries, keys, within, op, relative)),
             heads == HeadWeights::averaged ? mean(weights, {1}) : weights};
@@ -323,6 +323,25 @@ struct MultiHeadAttention {
             .q = turned(project_query(ctx, query), queries, options.num_heads),
             .k = turned(project_key(ctx, key), keys, options.key_value_heads()),
             .v = project_value(ctx, value)};
+  }
+
+  // The same from the products that operator() makes: weights that are packed for decoding are packed for these.
+  ProjectedHeads<T> project_for_weights(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+                                        const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
+    const index_t q = options.query_width(), kv = options.key_width();
+    if (fused() && same(key, value) && same(query, key) && queries == keys) {
+      ProjectedHeads<T> p = project_self(ctx, query, queries);
+      if (!p.fused.defined()) return p;
+      return {.fused = {},
+              .q = slice(p.fused, -1, 0, q),
+              .k = slice(p.fused, -1, q, q + kv),
+              .v = slice(p.fused, -1, q + kv)};
+    }
+    if (fused() && same(key, value) && options.positions != Positions::rotary) {
+      const Var<T> both = project_key_value(ctx, key);
+      return {.fused = {}, .q = project_query(ctx, query), .k = slice(both, -1, 0, kv), .v = slice(both, -1, kv)};
+    }
+    return project_apart(ctx, query, queries, key, value, keys);
   }
 
   // The norm of each head of x (..., heads * head_dim), if there is one.

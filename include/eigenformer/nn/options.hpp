@@ -150,9 +150,12 @@ inline void require_relative_bias(const char* op, const RelativeBiasOptions& o) 
     throw ValueError(op, "relative_bias.buckets is " + std::to_string(o.buckets) +
                              ", must be divisible by 4 and positive");
   }
-  if (o.max_distance <= o.buckets / 2) {
+  // A table by distance is made of it.
+  constexpr index_t most = index_t{1} << 20;
+  if (o.max_distance <= o.buckets / 2 || o.max_distance > most) {
     throw ValueError(op, "relative_bias.max_distance is " + std::to_string(o.max_distance) +
-                             ", must be above half the buckets, which is " + std::to_string(o.buckets / 2));
+                             ", must be above half the buckets, which is " + std::to_string(o.buckets / 2) +
+                             ", and at most " + std::to_string(most));
   }
 }
 
