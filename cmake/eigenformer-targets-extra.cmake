@@ -1,5 +1,5 @@
 # Targets beside eigenformer::eigenformer, made alike in this project and by find_package(eigenformer):
-#   eigenformer::io             headers that read and write models; there when nlohmann-json is
+#   eigenformer::io             headers that read and write models; there when nlohmann-json is; zlib is used if found
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::compiled       the heavy kernels, compiled once instead of in every file that uses them
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp.
@@ -10,6 +10,13 @@ if(TARGET nlohmann_json::nlohmann_json)
   add_library(eigenformer_io INTERFACE)
   add_library(eigenformer::io ALIAS eigenformer_io)
   target_link_libraries(eigenformer_io INTERFACE eigenformer::eigenformer nlohmann_json::nlohmann_json)
+  find_package(ZLIB QUIET)
+  if(TARGET ZLIB::ZLIB)
+    target_link_libraries(eigenformer_io INTERFACE ZLIB::ZLIB)
+    target_compile_definitions(eigenformer_io INTERFACE EIGENFORMER_WITH_ZLIB=1)
+  else()
+    message(STATUS "eigenformer: zlib not found, so compressed .npz files cannot be read (Debian and Ubuntu: zlib1g-dev)")
+  endif()
 else()
   message(STATUS "eigenformer: nlohmann-json not found, so no eigenformer::io and nothing that reads or writes models "
                  "(Debian and Ubuntu: nlohmann-json3-dev)")

@@ -27,22 +27,38 @@ case $preset in
     ;;
   asan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler address)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
-      -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;generation")
+      -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;generation;fuzz")
+    ;;
+  fuzz)
+    if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+      clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
+      echo "configuration.sh: no clang++ with libFuzzer, so nothing is fuzzed (Debian and Ubuntu: clang, libclang-rt-dev)"
+      exit 0
+    fi
+    options+=(-DCMAKE_CXX_COMPILER=clang++ -DEIGENFORMER_BUILD_EXAMPLES=OFF -DEIGENFORMER_BUILD_BENCH=OFF
+      -DEIGENFORMER_TEST_FOLDERS=fuzz -DEIGENFORMER_TEST_FUZZ=ON)
     ;;
   tsan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler thread)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
       -DEIGENFORMER_BUILD_BENCH=OFF -DEIGENFORMER_TEST_FOLDERS="core;kernels;data;generation;train")
     ;;
   *)
-    echo "configuration.sh: no preset $preset; there are clang, asan and tsan" >&2
+    echo "configuration.sh: no preset $preset; there are clang, asan, fuzz and tsan" >&2
     exit 2
     ;;
 esac
 
-cmake --preset "$preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON "${options[@]}"
+# Fuzzing is the sanitizers' configuration, run for longer.
+labels=(--label-exclude long)
+cmake_preset=$preset
+if [[ $preset == fuzz ]]; then
+  labels=(--label-regex long)
+  cmake_preset=asan
+fi
+cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON "${options[@]}"
 cmake --build "$build" --parallel "$jobs"
 # The thread sanitizer of some compilers cannot stand the address space of newer kernels.
 without_random_addresses=()
 if [[ $preset == tsan ]] && setarch -R true 2>/dev/null; then without_random_addresses=(setarch -R); fi
 "${without_random_addresses[@]}" \
-  ctest --test-dir "$build" --output-on-failure --parallel "$jobs" --label-exclude long "${run[@]}"
+  ctest --test-dir "$build" --output-on-failure --parallel "$jobs" "${labels[@]}" "${run[@]}"

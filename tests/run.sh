@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with g++ and clang, and runs all tests. With --full also what takes long: the
-# thread sanitizer, tests labelled long, clang-tidy, client projects with both compilers.
+# thread sanitizer, a minute of fuzzing for each reader of files, tests labelled long, clang-tidy, client projects with
+# both compilers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=OFF
@@ -24,7 +25,7 @@ jobs=$(nproc)
 configurations="clang;asan"
 exclude=(--label-exclude long)
 if [[ $full == ON ]]; then
-  configurations="clang;asan;tsan"
+  configurations="clang;asan;tsan;fuzz"
   exclude=()
 fi
 

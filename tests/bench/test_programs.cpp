@@ -66,6 +66,18 @@ std::string build_folder() { return fs::path(EIGENFORMER_PROGRAMS).parent_path()
 
 }  // namespace
 
+TEST_CASE("bench_loading: time and memory of both ways of loading") {
+  if (!built("bench_loading")) return;
+  const Ended ended = run_json("bench_loading", with_tiny({"--parts", "map,copy", "--repeats", "2"}));
+  for (const char* part : {"\"map/", "\"copy/"}) {
+    for (const char* counter : {"ms", "read ms", "file MiB"}) {
+      INFO(part << counter);
+      CHECK(value(ended.out, counter, part) > 0);
+    }
+    CHECK(value(ended.out, "grown MiB", part) >= 0);
+  }
+}
+
 TEST_CASE("bench_training: counters, and a profile that keeps forward and backward apart") {
   if (!built("bench_training")) return;
   for (const char* precision : {"", "--bf16"}) {

@@ -98,7 +98,8 @@ TEST_CASE("other shapes, absent gradients and gradients of nothing are differenc
   CHECK(std::isinf(report.worst()));
   CHECK(contains(report.str(), "DIFFERS: the fixture has no such gradient"));
   CHECK(contains(report.str(), "DIFFERS: shape (20,), expected (20, 1)"));
-  const auto more = changed(folder, [](const std::string& name, Tensor<double>&) { return !name.starts_with("param"); });
+  const auto more =
+      changed(folder, [](const std::string& name, Tensor<double>&) { return !name.starts_with("param"); });
   Linear<float> without_bias = [] {
     RandomGenerator rng(1);
     return Linear<float>({12, 20, false}, rng);
@@ -107,14 +108,16 @@ TEST_CASE("other shapes, absent gradients and gradients of nothing are differenc
   CHECK(contains(text, "grad.bias"));
   CHECK(contains(text, "DIFFERS: the module has no parameter of shape (20,)"));
   auto narrow = make_linear(19);
-  CHECK(contains(check_parity(more, narrow, apply(narrow)).str(), "DIFFERS: shape (2, 5, 19), expected (2, 5, 20)"));
+  CHECK(contains(check_parity(more, narrow, apply(narrow)).str(),
+                 "DIFFERS: shape (2, 5, 19), expected (2, 5, 20)"));
 }
 
 TEST_CASE("a fixture that does not fit says why") {
   const TemporaryFolder folder;
   auto narrow = make_linear(19);
-  CHECK(contains(message_of<ValueError>([&] { (void)check_parity(Fixture("linear"), narrow, apply(narrow)); }),
-                 "bias is (20,), must be (19,)"));
+  CHECK(
+      contains(message_of<ValueError>([&] { (void)check_parity(Fixture("linear"), narrow, apply(narrow)); }),
+               "bias is (20,), must be (19,)"));
   auto layer = make_linear();
   const auto fixture =
       changed(folder, [](const std::string& name, Tensor<double>&) { return name != "in.cotangent"; });

@@ -83,6 +83,35 @@ std::vector<std::string> translate(const TranslationModel<float>& m, const std::
 
 }  // namespace
 
+TEST_CASE("a model of another variant comes back as it was") {
+  const TokenizerPair tokenizers = word_tokenizers(false);
+  RandomGenerator rng(3);
+  const Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
+                                         .target_vocab_size = tokenizers.target->vocabulary_size(),
+                                         .d_model = 12,
+                                         .num_heads = 3,
+                                         .num_encoder_layers = 1,
+                                         .num_decoder_layers = 2,
+                                         .dim_feedforward = 20,
+                                         .layer_drop = 0.25,
+                                         .activation = Activation::silu,
+                                         .gated = true,
+                                         .norm = NormKind::rms_norm,
+                                         .sandwich_norm = true,
+                                         .embedding_norm = true,
+                                         .logit_scale = 0.5},
+                                        rng);
+  const TextFolder scratch;
+  const fs::path folder = scratch.path() / "model";
+  save_model_folder(folder, model, tokenizers);
+  const auto loaded = load_model_folder(folder);
+  CHECK(options_to_json(loaded.model.options) == options_to_json(model.options));
+  CHECK(weights_of(loaded.model) == weights_of(model));
+  const auto ids = Tensor<std::int32_t>::from({1, 3}, {4, 5, 3});
+  const auto run = [&](const auto& m) { return m(Context<float>::inference(), ids, ids).value(); };
+  CHECK(testing::values(run(loaded.model)) == testing::values(run(model)));
+}
+
 TEST_CASE("a model folder comes back with the same bits, options and words") {
   for (const bool joint : {false, true}) {
     CAPTURE(joint);

@@ -5,8 +5,8 @@
 
 namespace eigenformer {
 
-/// A 16-bit storage format, IEEE 754 binary16: 5 bits of exponent, 11 bits of precision, at most 65504. Arithmetic
-/// happens in float.
+/// A 16-bit storage format, IEEE 754 binary16: 5 bits of exponent, 11 bits of precision, at most 65504.
+/// Arithmetic happens in float.
 struct float16 {
   std::uint16_t bits;
 
@@ -18,7 +18,8 @@ struct float16 {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
     const std::uint32_t rest = bits & 0x7fffU;
     if (rest >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (rest & 0x3ffU) << 13U);
-    // Placed in a float's bits, a half is too small by 2^112; the product is exact, also for subnormal halves.
+    // Placed in a float's bits, a half is too small by 2^112; the product is exact, also for subnormal
+    // halves.
     const float magnitude = std::bit_cast<float>(rest << 13U) * 0x1p112F;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
   }
@@ -51,6 +52,8 @@ struct float16 {
 static_assert(sizeof(float16) == 2);
 
 /// Compares values as floats do: NaN equals nothing, -0 equals 0.
-inline bool operator==(float16 a, float16 b) noexcept { return static_cast<float>(a) == static_cast<float>(b); }
+inline bool operator==(float16 a, float16 b) noexcept {
+  return static_cast<float>(a) == static_cast<float>(b);
+}
 
 }  // namespace eigenformer

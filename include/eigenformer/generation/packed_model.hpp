@@ -19,6 +19,7 @@ void for_each_packed_weight(const Seq2SeqTransformer<float>& model, WeightFormat
   const auto feed_forward = [&](const FeedForward<float>& network) {
     whole(network.linear1.weight);
     whole(network.linear2.weight);
+    if (network.linear3) whole(network.linear3->weight);
   };
   for (const auto& layer : model.transformer.encoder.layers) {
     whole(layer.self_attn.in_proj_weight);

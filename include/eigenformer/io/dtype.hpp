@@ -158,9 +158,9 @@ void check_booleans(std::span<const std::byte> bytes, Refuse&& refuse) {
   }
 }
 
-/// Writes the elements of `bytes`, which are of type `dtype`, to `out` as T: floating-point types into each other
-/// (rounding), integers into wider or narrower integers. Calls refuse(what), which must throw, for anything else and
-/// for a value that does not fit; what reads "has dtype ...".
+/// Writes the elements of `bytes`, which are of type `dtype`, to `out` as T: floating-point types into each
+/// other (rounding), integers into wider or narrower integers. Calls refuse(what), which must throw, for
+/// anything else and for a value that does not fit; what reads "has dtype ...".
 template <class T, class Refuse>
 void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Refuse&& refuse) {
   if (dtype == dtype_of<T>()) {
@@ -176,7 +176,8 @@ void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Ref
       converts = true;
       parallel_for(n, 1 << 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
-          out[i] = convert_float<T>(load_element<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From)));
+          out[i] =
+              convert_float<T>(load_element<From>(bytes.data() + static_cast<std::size_t>(i) * sizeof(From)));
         }
       });
     } else if constexpr (std::is_integral_v<From> && std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -192,7 +193,8 @@ void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Ref
     }
   });
   if (!converts) {
-    refuse(std::string("has dtype ") + dtype_name(dtype) + ", which does not convert to " + dtype_name(dtype_of<T>()));
+    refuse(std::string("has dtype ") + dtype_name(dtype) + ", which does not convert to " +
+           dtype_name(dtype_of<T>()));
   }
 }
 
@@ -203,8 +205,8 @@ bool needs_no_conversion(Dtype dtype, std::span<const std::byte> bytes) noexcept
          reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0;
 }
 
-/// A tensor of mapped bytes: over them, without a copy, where their type is T and they are aligned for it, converted
-/// otherwise. `keep_alive` holds the mapping.
+/// A tensor of mapped bytes: over them, without a copy, where their type is T and they are aligned for it,
+/// converted otherwise. `keep_alive` holds the mapping.
 template <class T, class Refuse>
 Tensor<T> tensor_of_bytes(Dtype dtype, std::span<std::byte> bytes, const Shape& shape,
                           std::shared_ptr<void> keep_alive, Refuse&& refuse) {

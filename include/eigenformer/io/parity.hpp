@@ -17,16 +17,17 @@
 #include "eigenformer/io/safetensors.hpp"
 #include "eigenformer/nn/module.hpp"
 
-/// Does a module give the numbers of another implementation? A fixture holds what the other one was given and what it
-/// gave, in one safetensors file; check_parity() runs the module and says which tensor differs, by how much and where.
+/// Does a module give the numbers of another implementation? A fixture holds what the other one was given and
+/// what it gave, in one safetensors file; check_parity() runs the module and says which tensor differs, by
+/// how much and where.
 namespace eigenformer {
 
 /// One file of another implementation's inputs, outputs and gradients, by these names:
 ///
-///     param.<name>        a parameter, under the module's name for it; may be absent when the module has its weights
-///     in.<name>           an input: numbers, tokens or a mask
-///     out.<name>          an output; that of a module with a single one is out.y
-///     in.cotangent        the gradient that arrives at out.y, in.cotangent_<name> that at out.<name>: the loss is the
+///     param.<name>        a parameter, under the module's name for it; may be absent when the module has its
+///     weights in.<name>           an input: numbers, tokens or a mask out.<name>          an output; that of
+///     a module with a single one is out.y in.cotangent        the gradient that arrives at out.y,
+///     in.cotangent_<name> that at out.<name>: the loss is the
 ///                         sum of outputs times cotangents
 ///     grad.<name>         the gradient of a parameter        grad_in.<name>      that of an input
 ///
@@ -34,7 +35,9 @@ namespace eigenformer {
 class ParityFixture {
  public:
   /// Throws IoError for a file that is no safetensors file.
-  static ParityFixture open(const std::filesystem::path& path) { return ParityFixture(SafetensorsFile::open(path)); }
+  static ParityFixture open(const std::filesystem::path& path) {
+    return ParityFixture(SafetensorsFile::open(path));
+  }
 
   explicit ParityFixture(SafetensorsFile file) : file_(std::move(file)) {}
 
@@ -42,7 +45,8 @@ class ParityFixture {
 
   bool contains(const std::string& name) const { return file_.contains(name); }
 
-  /// A tensor by its full name, such as "in.x": float or double for numbers, bool for masks, int32_t for tokens.
+  /// A tensor by its full name, such as "in.x": float or double for numbers, bool for masks, int32_t for
+  /// tokens.
   template <class T>
   Tensor<T> get(const std::string& name) const {
     return file_.tensor<T>(name);
@@ -73,11 +77,11 @@ struct TensorParity {
   std::string name;
   Shape shape{};           ///< of the actual tensor; (0,) when there is none
   Shape expected_shape{};  ///< (0,) when nothing was expected
-  std::string problem{};  ///< why values cannot be compared: absent, other shape; empty otherwise
-  double error = 0;      ///< largest |actual - expected| / max(1, |expected|); infinity for NaN against a number
+  std::string problem{};   ///< why values cannot be compared: absent, other shape; empty otherwise
+  double error = 0;  ///< largest |actual - expected| / max(1, |expected|); infinity for NaN against a number
   double tolerance = 0;
   std::vector<index_t> index{};  ///< where it is largest
-  double actual = 0;           ///< the value there
+  double actual = 0;             ///< the value there
   double expected = 0;
   index_t differing = 0;  ///< elements outside the tolerance
   index_t compared = 0;   ///< elements that were compared
@@ -87,7 +91,8 @@ struct TensorParity {
 
 namespace detail {
 
-// Equal values, infinities and NaN at the same place differ by nothing; NaN on one side is an infinite difference.
+// Equal values, infinities and NaN at the same place differ by nothing; NaN on one side is an infinite
+// difference.
 inline double parity_error(double actual, double expected) noexcept {
   if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return 0;
   const double error = std::abs(actual - expected) / std::max(1.0, std::abs(expected));
@@ -111,19 +116,22 @@ inline std::string format_number(const char* format, double x) {
 
 }  // namespace detail
 
-/// Compares a tensor with its expected values. `lengths`, where given, says how many rows of each sequence of a (B, L,
+/// Compares a tensor with its expected values. `lengths`, where given, says how many rows of each sequence of
+/// a (B, L,
 /// ...) tensor count; empty: all. What padded rows hold does not matter.
 template <class T, class U>
-[[nodiscard]] TensorParity compare_tensors(const std::string& name, const Tensor<T>& actual, const Tensor<U>& expected,
-                                           double tolerance, const std::vector<index_t>& lengths = {}) {
-  TensorParity result{.name = name, .shape = actual.shape(), .expected_shape = expected.shape(), .tolerance = tolerance};
+[[nodiscard]] TensorParity compare_tensors(const std::string& name, const Tensor<T>& actual,
+                                           const Tensor<U>& expected, double tolerance,
+                                           const std::vector<index_t>& lengths = {}) {
+  TensorParity result{
+      .name = name, .shape = actual.shape(), .expected_shape = expected.shape(), .tolerance = tolerance};
   if (actual.shape() != expected.shape()) {
     result.problem = "shape " + actual.shape().str() + ", expected " + expected.shape().str();
     return result;
   }
   if (!lengths.empty() && (actual.rank() < 2 || actual.dim(0) != static_cast<index_t>(lengths.size()))) {
-    result.problem = "shape " + actual.shape().str() + ", expected (B, L, ...) with " + std::to_string(lengths.size()) +
-                     " sequences";
+    result.problem = "shape " + actual.shape().str() + ", expected (B, L, ...) with " +
+                     std::to_string(lengths.size()) + " sequences";
     return result;
   }
   const index_t per_sequence = lengths.empty() || actual.dim(0) == 0 ? 0 : actual.numel() / actual.dim(0);
@@ -168,8 +176,9 @@ struct ParityReport {
     return worst;
   }
 
-  /// A table: name, shape, error, tolerance, and for what differs the index of the largest error, both values there and
-  /// the number of elements that differ. all: also the tensors that agree; otherwise what differs only.
+  /// A table: name, shape, error, tolerance, and for what differs the index of the largest error, both values
+  /// there and the number of elements that differ. all: also the tensors that agree; otherwise what differs
+  /// only.
   std::string str(bool all = true) const {
     std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};
     index_t agree = 0;
@@ -211,7 +220,7 @@ struct ParityOptions {
   double gradient_tolerance = 1e-4;  ///< relative to max(1, |expected|)
   /// For an output (B, L, ...), by its name: how many rows of each sequence count. Without an entry all do.
   std::map<std::string, std::vector<index_t>> lengths{};
-  bool gradients = true;             ///< false: outputs only
+  bool gradients = true;  ///< false: outputs only
 };
 
 /// The Vars of a fixture's inputs, by name; those that are asked for get a gradient that is compared.
@@ -235,7 +244,8 @@ class ParityInputs {
   std::map<std::string, Var<T>> vars_;
 };
 
-/// What a module gave: outputs by name, and the loss where it has one of its own. A Var alone is the output y.
+/// What a module gave: outputs by name, and the loss where it has one of its own. A Var alone is the output
+/// y.
 template <class T>
 struct ParityOutputs {
   std::vector<std::pair<std::string, Var<T>>> outputs;
@@ -255,22 +265,25 @@ void compare_gradients(ParityReport& report, const ParityFixture& fixture, const
   for_each_parameter(module, [&](const std::string& name, const auto& parameter) {
     const auto at = expected.find(name);
     if (at == expected.end()) {
-      report.tensors.push_back({.name = "grad." + name, .shape = parameter.shape(),
-                                .problem = "the fixture has no such gradient", .tolerance = tolerance});
+      report.tensors.push_back({.name = "grad." + name,
+                                .shape = parameter.shape(),
+                                .problem = "the fixture has no such gradient",
+                                .tolerance = tolerance});
       return;
     }
     report.tensors.push_back(compare_tensors("grad." + name, gradients.of(parameter), at->second, tolerance));
     expected.erase(at);
   });
   for (const auto& [name, gradient] : expected) {
-    report.tensors.push_back({.name = "grad." + name, .expected_shape = gradient.shape(),
+    report.tensors.push_back({.name = "grad." + name,
+                              .expected_shape = gradient.shape(),
                               .problem = "the module has no parameter of shape " + gradient.shape().str(),
                               .tolerance = tolerance});
   }
 }
 
-/// Gives a module the fixture's parameters (param.<name>). Throws ValueError that lists *all* names and shapes that do
-/// not fit.
+/// Gives a module the fixture's parameters (param.<name>). Throws ValueError that lists *all* names and
+/// shapes that do not fit.
 template <class M>
 void load_parameters(const ParityFixture& fixture, M& module, const std::string& prefix = "param.") {
   using T = typename M::value_type;
@@ -279,13 +292,14 @@ void load_parameters(const ParityFixture& fixture, M& module, const std::string&
   load_state_dict(module, entries);
 }
 
-/// Runs a module on a fixture's inputs and compares its outputs, and the gradients of its parameters and of the inputs
-/// it asked for, with the fixture's. Parameters are loaded from the fixture where it has any. run(ctx, inputs) calls the
-/// module and returns a Var, or ParityOutputs for several outputs or a loss. Throws IoError for a tensor that the fixture
-/// lacks, ValueError for parameters that do not fit.
+/// Runs a module on a fixture's inputs and compares its outputs, and the gradients of its parameters and of
+/// the inputs it asked for, with the fixture's. Parameters are loaded from the fixture where it has any.
+/// run(ctx, inputs) calls the module and returns a Var, or ParityOutputs for several outputs or a loss.
+/// Throws IoError for a tensor that the fixture lacks, ValueError for parameters that do not fit.
 ///
 ///     auto fixture = ef::ParityFixture::open("encoder.safetensors");
-///     auto report = ef::check_parity(fixture, encoder, [&](const ef::Context<float>& ctx, ef::ParityInputs<float>& in) {
+///     auto report = ef::check_parity(fixture, encoder, [&](const ef::Context<float>& ctx,
+///     ef::ParityInputs<float>& in) {
 ///       return encoder(ctx, in["src"], ef::AttentionMask::key_padding(fixture.get<bool>("in.padding")));
 ///     });
 ///     std::cout << report.str();
@@ -295,7 +309,8 @@ template <class M, class F>
   using T = typename M::value_type;
   const auto names = fixture.file().names();
   const auto any = [&](const char* prefix) {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return n.starts_with(prefix); });
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& n) { return n.starts_with(prefix); });
   };
   if (any("param.")) load_parameters(fixture, module);
   Tape<T> tape;
@@ -304,9 +319,9 @@ template <class M, class F>
   ParityReport report;
   for (const auto& [name, y] : result.outputs) {
     const auto lengths = options.lengths.find(name);
-    report.tensors.push_back(
-        compare_tensors("out." + name, y.value(), fixture.get<double>("out." + name), options.output_tolerance,
-                        lengths == options.lengths.end() ? std::vector<index_t>() : lengths->second));
+    report.tensors.push_back(compare_tensors(
+        "out." + name, y.value(), fixture.get<double>("out." + name), options.output_tolerance,
+        lengths == options.lengths.end() ? std::vector<index_t>() : lengths->second));
   }
   // Where shapes differ, a cotangent of the expected shape does not fit either.
   const bool comparable = std::all_of(report.tensors.begin(), report.tensors.end(),
@@ -321,8 +336,9 @@ template <class M, class F>
       loss = loss.defined() ? add(loss, term) : term;
     }
     if (!loss.defined()) {
-      throw IoError("check_parity", "'" + fixture.file().path().string() +
-                                        "' has gradients, but no in.cotangent that says of what; give a loss");
+      throw IoError("check_parity",
+                    "'" + fixture.file().path().string() +
+                        "' has gradients, but no in.cotangent that says of what; give a loss");
     }
   }
   Gradients<T> gradients(parameters(module));
@@ -331,7 +347,8 @@ template <class M, class F>
   for (const auto& [name, x] : inputs.vars()) {
     if (!fixture.contains("grad_in." + name)) continue;
     report.tensors.push_back(compare_tensors("grad_in." + name, tape.gradient(x),
-                                             fixture.get<double>("grad_in." + name), options.gradient_tolerance));
+                                             fixture.get<double>("grad_in." + name),
+                                             options.gradient_tolerance));
   }
   return report;
 }

@@ -26,6 +26,15 @@ namespace eigenformer {
 /// for (const std::string& name : file.names()) use(name, file.tensor<float>(name));
 /// ```
 class SafetensorsFile {
+  // What throws when a tensor cannot be had as asked for.
+  struct Refuse {
+    const SafetensorsFile& file;
+    const std::string& name;
+    [[noreturn]] void operator()(const std::string& message) const {
+      throw IoError("safetensors", "tensor '" + name + "' of '" + file.path_.string() + "' " + message);
+    }
+  };
+
  public:
   /// Opens and checks a file. Throws IoError naming the file, the tensor and what was expected.
   static SafetensorsFile open(const std::filesystem::path& path) {
@@ -82,7 +91,7 @@ class SafetensorsFile {
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const TensorInfo& found = info(name);
-    return detail::tensor_of_bytes<T>(found.dtype, view(found), found.shape, map_, refuse(found));
+    return detail::tensor_of_bytes<T>(found.dtype, view(found), found.shape, map_, Refuse{*this, found.name});
   }
 
   /// Whether tensor<T>() shares the mapping, for it needs no conversion.
@@ -108,20 +117,13 @@ class SafetensorsFile {
       throw IoError("safetensors", "tensor '" + name + "' of '" + path_.string() + "' has shape " +
                                        found.shape.str() + ", expected " + destination.shape().str());
     }
-    detail::convert_elements(found.dtype, view(found), destination.data(), refuse(found));
+    detail::convert_elements(found.dtype, view(found), destination.data(), Refuse{*this, found.name});
   }
 
  private:
   std::span<std::byte> view(const TensorInfo& found) const {
     return map_->bytes().subspan(static_cast<std::size_t>(found.begin),
                                  static_cast<std::size_t>(found.bytes));
-  }
-
-  // What throws when a tensor cannot be had as asked for.
-  auto refuse(const TensorInfo& found) const {
-    return [this, &found](const std::string& message) {
-      throw IoError("safetensors", "tensor '" + found.name + "' of '" + path_.string() + "' " + message);
-    };
   }
 
   std::filesystem::path path_;

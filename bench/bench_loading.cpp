@@ -1,0 +1,122 @@
+// Time and memory of loading weights from a safetensors file that is in the system's cache, into a
+// Seq2SeqTransformer of base size (307 MB). "map" and "copy" are LoadOptions::map: parameters that are the
+// mapped file, or their own memory filled from it. "ms" is construction and loading, "read ms" the first look
+// at every value after that, which is when the pages of a mapped file come. "grown MiB" is what the process
+// took from the system beyond its code, up to the end of that: give one part a process for it to mean
+// anything.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "bench_options.hpp"
+#include "eigenformer/io/checkpoint.hpp"
+#include "eigenformer/nn/seq2seq.hpp"
+
+namespace ef = eigenformer;
+
+namespace {
+
+struct Flags {
+  ef::bench::ModelFlags model{
+      .d_model = 512, .layers = 6, .ff = 2048, .heads = 8, .vocab = 32000, .threads = 2};
+  int repeats = 5;
+  std::vector<std::string> parts = {"map"};
+};
+
+ef::Seq2SeqOptions options_of(const Flags& f) {
+  ef::Seq2SeqOptions options = f.model.model(0, false);
+  options.tying = ef::Tying::target;
+  return options;
+}
+
+// In a process of its own, so that the memory it takes is not counted.
+void write_model(const Flags& f, const std::filesystem::path& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int code = 1;
+    try {
+      ef::RandomGenerator rng(1);
+      ef::save_model(path, ef::Seq2SeqTransformer<float>(options_of(f), rng));
+      code = 0;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "bench_loading: %s\n", error.what());
+    }
+    ::_exit(code);
+  }
+  int status = 1;
+  if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) {
+    throw ef::IoError("bench_loading", "cannot write a model to " + path.string());
+  }
+}
+
+double read_everything(const ef::Seq2SeqTransformer<float>& model) {
+  double sum = 0;
+  for (const auto& entry : ef::state_dict(model)) {
+    for (const float x : entry.value.span()) sum += static_cast<double>(x);
+  }
+  return sum;
+}
+
+void measure(benchmark::State& state, const Flags& f, const std::string& part,
+             const std::filesystem::path& path) {
+  using Clock = std::chrono::steady_clock;
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  const double before = ef::bench::resident_mib();
+  double fastest = 0, reading = 0;
+  for (auto _ : state) {
+    const auto start = Clock::now();
+    ef::RandomGenerator rng = ef::RandomGenerator::idle();
+    ef::Seq2SeqTransformer<float> model(options_of(f), rng);
+    ef::load_model(path, model, {.map = part == "map"});
+    const auto loaded = Clock::now();
+    benchmark::DoNotOptimize(read_everything(model));
+    const auto end = Clock::now();
+    const Milliseconds load = loaded - start, read = end - loaded;
+    fastest = fastest == 0 ? load.count() : std::min(fastest, load.count());
+    reading = reading == 0 ? read.count() : std::min(reading, read.count());
+  }
+  state.counters["ms"] = fastest;
+  state.counters["read ms"] = reading;
+  state.counters["file MiB"] = static_cast<double>(std::filesystem::file_size(path)) / (1024.0 * 1024.0);
+  state.counters["grown MiB"] = ef::bench::peak_mib() - before;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags f;
+  CLI::App app{"Time and memory of loading weights"};
+  f.model.add_to(app);
+  app.add_option("--repeats", f.repeats, "loads, of which the fastest counts")
+      ->check(ef::bench::ModelFlags::minimum(1))
+      ->capture_default_str();
+  app.add_option("--parts", f.parts, "map, copy or both")
+      ->check(CLI::IsMember({"map", "copy"}))
+      ->delimiter(',');
+  if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
+  return ef::bench::run("bench_loading", [&] {
+    std::string folder = (std::filesystem::temp_directory_path() / "eigenformer-bench-XXXXXX").string();
+    if (::mkdtemp(folder.data()) == nullptr)
+      throw ef::IoError("bench_loading", "cannot make a temporary folder");
+    struct Removed {
+      std::filesystem::path folder;
+      ~Removed() {
+        std::error_code ignored;
+        std::filesystem::remove_all(folder, ignored);
+      }
+    };
+    static const Removed removed{folder};
+    ef::bench::use_threads(f.model.threads);
+    const std::filesystem::path path = removed.folder / "model.safetensors";
+    write_model(f, path);
+    for (const std::string& part : f.parts) {
+      benchmark::RegisterBenchmark(part.c_str(),
+                                   [&f, part, path](benchmark::State& s) { measure(s, f, part, path); })
+          ->Iterations(f.repeats)
+          ->UseRealTime()
+          ->Unit(benchmark::kMillisecond);
+    }
+  });
+}

@@ -1,0 +1,47 @@
+/// Does a module give PyTorch's numbers? make_fixture.py wrote what an nn.TransformerEncoder was given and
+/// what it gave, with all gradients; this runs ours on it and prints which tensor differs, by how much and
+/// where. For a module of your own change the two places that are marked.
+
+#include <cstdio>
+#include <exception>
+
+#include "eigenformer/eigenformer.hpp"
+#include "eigenformer/io.hpp"
+
+namespace ef = eigenformer;
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: parity FIXTURE, a file that make_fixture.py wrote\n");
+    return 2;
+  }
+  try {
+    const auto fixture = ef::ParityFixture::open(argv[1]);
+    const auto options = nlohmann::json::parse(fixture.file().metadata().at("options"));
+
+    // The module; its parameters are loaded from the fixture.
+    ef::RandomGenerator rng(1);
+    ef::Encoder<float> encoder(
+        {.num_layers = options.at("num_layers"),
+         .final_norm = true,
+         .layer = {.d_model = options.at("d_model"),
+                   .num_heads = options.at("num_heads"),
+                   .dim_feedforward = options.at("dim_feedforward"),
+                   .activation =
+                       options.at("activation") == "gelu" ? ef::Activation::gelu : ef::Activation::relu,
+                   .norm_first = options.at("norm_first")}},
+        rng);
+
+    // The call. An input that is asked for by in["name"] has its gradient compared, too.
+    const auto report =
+        ef::check_parity(fixture, encoder, [&](const ef::Context<float>& ctx, ef::ParityInputs<float>& in) {
+          return encoder(ctx, in["src"], ef::AttentionMask::block(fixture.get<bool>("in.mask")));
+        });
+
+    std::fputs(report.str().c_str(), stdout);
+    return report.ok() ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "parity: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <string>
+
+/// libFuzzer calls this with bytes; so does replay.cpp, with the seed corpus.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace eigenformer::fuzz {
+
+/// A file in memory alone, for readers that take a path.
+class InputFile {
+ public:
+  explicit InputFile(std::span<const std::uint8_t> bytes) {
+    descriptor_ = ::memfd_create("input", MFD_CLOEXEC);
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+      if (n <= 0) std::abort();
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile() { ::close(descriptor_); }
+
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// Calls f(path of a file with these bytes). An exception of type Expected is the right answer to bad input;
+/// any other ends the process, as a crash does.
+template <class Expected, class F>
+int read_file_of(const std::uint8_t* data, std::size_t size, F&& f) {
+  const InputFile file({data, size});
+  try {
+    f(file.path());
+  } catch (const Expected&) {
+    return 0;
+  }
+  return 0;
+}
+
+}  // namespace eigenformer::fuzz
