@@ -67,20 +67,10 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
   const std::vector<std::string> source_words = words(*tokenizers.source, source_ids);
   const std::vector<std::string> target_words = words(*tokenizers.target, target_ids);
   source_ids.push_back(ef::Vocabulary::end_id);
-  target_ids.insert(target_ids.begin(), ef::Vocabulary::begin_id);
-
-  const auto tokens = [](const std::vector<std::int32_t>& ids) {
-    return ef::Tensor<std::int32_t>::from({static_cast<ef::index_t>(ids.size())}, ids);
-  };
-  const auto layout = [](const std::vector<std::int32_t>& ids) {
-    return ef::SequenceLayout::packed({static_cast<ef::index_t>(ids.size())});
-  };
-  const ef::Memory<float> memory(model.encode(ctx, tokens(source_ids), layout(source_ids)), layout(source_ids));
-  ef::DecoderMaps<float> maps;
-  (void)model.decode(ctx, tokens(target_ids), layout(target_ids), memory, {}, &maps);
-  const ef::Tensor<float>& heads = maps.memory.back().value();  // (1, H, Lt, Ls)
-  const ef::index_t count = heads.dim(1), size = heads.dim(2) * heads.dim(3);
-  ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(2), heads.dim(3)});
+  const ef::AttentionMaps maps = ef::attention_maps(model, ctx, source_ids, target_ids, ef::Vocabulary::begin_id);
+  const ef::Tensor<float>& heads = maps.memory.back();  // (H, Lt, Ls)
+  const ef::index_t count = heads.dim(0), size = heads.dim(1) * heads.dim(2);
+  ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(1), heads.dim(2)});
   for (ef::index_t h = 0; h < count; ++h) {
     for (ef::index_t i = 0; i < size; ++i) mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
   }

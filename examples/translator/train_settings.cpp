@@ -27,6 +27,13 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
   o.dim_feedforward = ff;
   o.dropout = dropout;
   o.norm_first = pre_norm;
+  o.norm = norm;
+  o.sandwich_norm = sandwich_norm;
+  o.embedding_norm = embedding_norm;
+  o.activation = activation;
+  o.gated = gated;
+  o.attention = attention;
+  o.layer_drop = layer_drop;
   o.max_length = max_length;
   ef::detail::option_from_json("positions", positions == "relative" ? "relative_bias" : positions, o.positions);
   o.num_key_value_heads = kv_heads;

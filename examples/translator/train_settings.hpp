@@ -41,6 +41,13 @@ struct TrainSettings {
   ef::index_t head_dim = 0;
   ef::index_t window = 0;
   bool qk_norm = false;
+  ef::NormKind norm = ef::NormKind::layer_norm;
+  bool sandwich_norm = false;
+  bool embedding_norm = false;
+  ef::Activation activation = ef::Activation::relu;
+  bool gated = false;
+  ef::AttentionKind attention = ef::AttentionKind::softmax;
+  double layer_drop = 0;
   std::string tie = "auto";
   bool bf16 = false;
   ef::TrainingOptions training{};
@@ -75,6 +82,14 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("head_dim", s.head_dim, Change::never, "width of a head; 0: d-model / heads");
   visit("window", s.window, Change::never, "self-attention reaches tokens less than this far away; 0: all");
   visit("qk_norm", s.qk_norm, Change::never, "layer norm of queries and keys");
+  visit("norm", s.norm, Change::never, "kind of all norms: layer_norm or rms_norm");
+  visit("sandwich_norm", s.sandwich_norm, Change::never, "a norm before and one after each sub-layer");
+  visit("embedding_norm", s.embedding_norm, Change::never, "a norm of the embeddings");
+  visit("activation", s.activation, Change::never,
+        "in the feed-forward networks: relu, relu_squared, gelu, gelu_tanh, silu, sigmoid, tanh");
+  visit("gated", s.gated, Change::never, "gated feed-forward networks: silu makes them SwiGLU, gelu GEGLU, sigmoid GLU");
+  visit("attention", s.attention, Change::never, "softmax, or linear: cost grows with the length, not with its square");
+  visit("layer_drop", s.layer_drop, Change::never, "stochastic depth: rate of leaving out the last layers");
   visit("tie", s.tie, Change::never, "embeddings that are one matrix: none, target (with the projection), all, or auto");
   visit("bf16", s.bf16, Change::free, "matrix products of bfloat16 numbers with float sums");
   visit("batch_tokens", t.batch_tokens, Change::never, "target tokens of a batch");

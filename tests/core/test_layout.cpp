@@ -105,3 +105,30 @@ TEST_CASE("layout: bad lengths are refused by name") {
   CHECK_THROWS_AS(layout.length(2), ef::IndexError);
   CHECK_THROWS_AS(layout.offset(-1), ef::IndexError);
 }
+
+TEST_CASE("layout: padding on the left, and on both sides") {
+  const auto left = SequenceLayout::padded_left({3, 7}, 7);
+  CHECK(left.rows() == 14);
+  CHECK(left.tokens() == 10);
+  CHECK(left.max_length() == 7);
+  CHECK(left.offset(0) == 4);
+  CHECK(left.offset(1) == 7);
+  CHECK(left.leading(0) == 4);
+  CHECK(left.leading(1) == 0);
+  CHECK(left.position(0) == 0);
+  CHECK(left == SequenceLayout::padded_around(std::vector<ef::index_t>{4, 0}, std::vector<ef::index_t>{3, 7}, 7));
+  CHECK(left != SequenceLayout::padded({3, 7}, 7));
+  CHECK(SequenceLayout::packed({3, 7}).leading(1) == 0);
+  CHECK(SequenceLayout::cached({3, 7}, 9).leading(1) == 0);
+  // The first token stands at position 0; every row has a key.
+  const auto both = SequenceLayout::padded_around(std::vector<ef::index_t>{1, 2}, std::vector<ef::index_t>{2, 1}, 4);
+  const auto keys = both.row_keys();
+  REQUIRE(keys->size() == 8);
+  CHECK((*keys)[1] == ef::RowKey{0, 0});
+  CHECK((*keys)[2] == ef::RowKey{0, 1});
+  CHECK((*keys)[6] == ef::RowKey{1, 0});
+  CHECK(message_of<ef::ValueError>([] {
+          (void)SequenceLayout::padded_around(std::vector<ef::index_t>{0, 3}, std::vector<ef::index_t>{2, 2}, 4);
+        }) == "[layout] sequence 1 has 3 leading rows and 2 tokens, these must fit 4 rows");
+  CHECK_THROWS_AS((void)SequenceLayout::padded_left({5}, 4), ef::ValueError);
+}

@@ -115,3 +115,31 @@ TEST_CASE("mask: shapes that do not fit are refused with what would fit") {
   CHECK_THROWS_AS(AttentionMask::key_padding(Tensor<bool>::zeros(Shape{1, 7})).check(2, 3, 5, 2, 7),
                   ef::ShapeError);
 }
+
+TEST_CASE("mask: prefixes and documents, alone and joined, as tensors") {
+  const auto prefix = AttentionMask::prefix({2, 0});
+  CHECK_FALSE(prefix.is_none());
+  const auto p = prefix.to_tensor(2, 1, 3, 4);
+  const auto ids = Tensor<std::int32_t>::from({2, 4}, {0, 0, 1, 1, 5, 6, 5, 6});
+  const auto q = Tensor<std::int32_t>::from({2, 3}, {0, 1, 0, 5, 5, 6});
+  const auto documents = AttentionMask::documents(q, ids);
+  const auto d = documents.to_tensor(2, 1, 3, 4);
+  const auto both = (prefix & documents).to_tensor(2, 1, 3, 4);
+  for (ef::index_t b = 0; b < 2; ++b) {
+    for (ef::index_t i = 0; i < 3; ++i) {
+      for (ef::index_t j = 0; j < 4; ++j) {
+        CHECK(p.at({b, 0, i, j}) == (j <= i || j < (b == 0 ? 2 : 0)));
+        CHECK(d.at({b, 0, i, j}) == (q.at({b, i}) == ids.at({b, j})));
+        CHECK(both.at({b, 0, i, j}) == (p.at({b, 0, i, j}) && d.at({b, 0, i, j})));
+      }
+    }
+  }
+  CHECK(message_of<ef::ShapeError>([&] { prefix.check(3, 1, 3, 3, 4); }) ==
+        "[attention] 2 prefix lengths must be 3, one for each sequence of queries");
+  CHECK(message_of<ef::ShapeError>([&] { documents.check(2, 1, 4, 2, 4); }) ==
+        "[attention] documents of shapes (2, 3) and (2, 4) must be (2, 4) of the queries and (2, 4) of the keys");
+  CHECK_THROWS_AS((void)AttentionMask::prefix({1, -1}), ef::ValueError);
+  CHECK_THROWS_AS((void)AttentionMask::documents(Tensor<std::int32_t>::zeros({3})), ef::ShapeError);
+  const auto bias = ef::AttentionMask::key_padding(Tensor<float>::from({2, 3}, {1, 2, 3, 4, 5, 6}));
+  CHECK(bias.to_additive(2, 1, 1, 3).at({1, 0, 0, 2}) == 6);
+}

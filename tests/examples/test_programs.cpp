@@ -36,6 +36,22 @@ TEST_CASE("forecast: a short training prints both errors") {
   CHECK(contains(ended.out, "of saying it stays: 0."));
 }
 
+TEST_CASE("char_lm: a short training prints eight texts and its loss, the same each time, and says it is not enough") {
+  const Ended ended = run("char_lm", {"4", "1.0"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.out, "\n| "));
+  CHECK(contains(ended.out, " nats a character\n"));
+  CHECK(run("char_lm", {"4", "1.0"}).out == ended.out);
+  CHECK(run("char_lm", {"4", "1.0", "2"}).out != ended.out);
+}
+
+TEST_CASE("classifier: a short training prints its answers and how many are right") {
+  const Ended ended = run("classifier", {"3"});
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.out, " % right ("));
+  CHECK(contains(ended.out, " of 500)"));
+}
+
 TEST_CASE("custom_op: the gradients of the op and the module are right") {
   const Ended ended = run("custom_op", {});
   CHECK(ended.code == 0);
@@ -72,6 +88,14 @@ TEST_SUITE("long") {
     CHECK(contains(ended.out, "copy: 100.0 % exact (200 of 200)"));
     CHECK(contains(ended.out, "reverse: 100.0 % exact (200 of 200)"));
   }
+
+  TEST_CASE("char_lm: the tale is learned, and sampled almost word by word") {
+    const Ended ended = run("char_lm", {"300", "0.2"});
+    CHECK(ended.code == 0);
+    CHECK(contains(ended.out, "the "));
+  }
+
+  TEST_CASE("classifier: at least 97 % of new sentences are right") { CHECK(run("classifier", {}).code == 0); }
 
   TEST_CASE("forecast: the model is far better than the naive forecast") { CHECK(run("forecast", {}).code == 0); }
 

@@ -180,3 +180,20 @@ TEST_CASE("the committed folder of format version 1 keeps translating") {
   CHECK(ended.out == "Ich sehe den Hund.\n\nSiehst du das Haus?\nDie Katze schläft.\n");
   CHECK(run("translator", {"inspect", "--model", folder}).code == 0);
 }
+
+TEST_CASE("a model of another variant is trained, goes on, translates, and says what it is") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> variant = {"--norm", "rms_norm", "--gated", "--activation", "silu", "--sandwich-norm",
+                                            "--embedding-norm", "--layer-drop", "0.1", "--max-steps", "3"};
+  REQUIRE(run("translator", corpus.train(variant)).code == 0);
+  CHECK(run("translator", {"translate", "--model", corpus.model}, "I see the dog.\n").code == 0);
+  const Ended inspected = run("translator", {"inspect", "--parameters", "--model", corpus.model});
+  for (const char* part : {"rms_norm", "silu", "linear3", "post_norm1", "source_embedding_norm"}) {
+    CAPTURE(part);
+    CHECK(contains(inspected.out, part));
+  }
+  CHECK(run("translator", corpus.train({"--resume", "--max-steps", "5"})).code == 0);
+  const Ended changed = run("translator", corpus.train({"--resume", "--max-steps", "7", "--norm", "layer_norm"}));
+  CHECK(changed.code != 0);
+  CHECK(contains(changed.err, "--norm \"layer_norm\" cannot change when a training goes on"));
+}

@@ -9,7 +9,9 @@
 
 #include "data/text_folder.hpp"
 #include "eigenformer/generation/generate.hpp"
+#include "eigenformer/generation/packed_model.hpp"
 #include "eigenformer/io/translation_model.hpp"
+#include "nn/attention_variants.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -80,6 +82,35 @@ std::vector<std::string> translate(const TranslationModel<float>& m, const std::
 }
 
 }  // namespace
+
+TEST_CASE("a model of another variant comes back as it was") {
+  const TokenizerPair tokenizers = word_tokenizers(false);
+  RandomGenerator rng(3);
+  const Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
+                                         .target_vocab_size = tokenizers.target->vocabulary_size(),
+                                         .d_model = 12,
+                                         .num_heads = 3,
+                                         .num_encoder_layers = 1,
+                                         .num_decoder_layers = 2,
+                                         .dim_feedforward = 20,
+                                         .layer_drop = 0.25,
+                                         .activation = Activation::silu,
+                                         .gated = true,
+                                         .norm = NormKind::rms_norm,
+                                         .sandwich_norm = true,
+                                         .embedding_norm = true,
+                                         .logit_scale = 0.5},
+                                        rng);
+  const TextFolder scratch;
+  const fs::path folder = scratch.path() / "model";
+  save_model_folder(folder, model, tokenizers);
+  const auto loaded = load_model_folder(folder);
+  CHECK(options_to_json(loaded.model.options) == options_to_json(model.options));
+  CHECK(weights_of(loaded.model) == weights_of(model));
+  const auto ids = Tensor<std::int32_t>::from({1, 3}, {4, 5, 3});
+  const auto run = [&](const auto& m) { return m(Context<float>::inference(), ids, ids).value(); };
+  CHECK(testing::values(run(loaded.model)) == testing::values(run(model)));
+}
 
 TEST_CASE("a model folder comes back with the same bits, options and words") {
   for (const bool joint : {false, true}) {
@@ -227,4 +258,28 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
   const std::vector<std::string> expected = {"Ich sehe den Hund.", "Siehst du das Haus?", "Die Katze schläft.", "Wir sind alt."};
   CHECK(translate(loaded, lines, 1) == expected);
   CHECK(translate(loaded, lines, 4) == expected);
+}
+
+TEST_CASE("a model of every variant of positions and heads saves, loads, packs and translates") {
+  const TokenizerPair tokenizers = word_tokenizers(false);
+  for (auto [name, options] : testing::attention_variants()) {
+    CAPTURE(name);
+    options.source_vocab_size = tokenizers.source->vocabulary_size();
+    options.target_vocab_size = tokenizers.target->vocabulary_size();
+    RandomGenerator rng(3);
+    TranslationModel<float> made{{}, tokenizers, {options, rng}};
+    rng.fill_normal(made.model.projection_bias.value().data(), options.target_vocab_size, 0, 0.5);
+    TextFolder scratch;
+    save_model_folder(scratch.path() / "model", made.model, tokenizers);
+    const auto loaded = load_model_folder<float>(scratch.path() / "model");
+    CHECK(weights_of(loaded.model) == weights_of(made.model));
+    const std::vector<std::string> lines{"the dog sees a cat", "a dog"};
+    const auto translations = translate(made, lines, 2);
+    CHECK(translate(loaded, lines, 2) == translations);
+    const auto packed = Context<float>::inference().with_packed_weights(pack_weights(loaded.model));
+    const std::vector<std::vector<std::int32_t>> sources{{5, 6, 7, 3}};
+    const auto a = generate<float>(loaded.model, packed, sources, {.max_length = 8});
+    const auto b = generate<float>(loaded.model, Context<float>::inference(), sources, {.max_length = 8});
+    CHECK(a[0][0].ids == b[0][0].ids);
+  }
 }

@@ -9,7 +9,7 @@ using kernels::Activation;
 
 constexpr Activation all[] = {Activation::none,      Activation::relu, Activation::gelu,
                               Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
-                              Activation::tanh,      Activation::relu_squared};
+                              Activation::tanh,      Activation::relu_squared, Activation::elu_plus_one};
 
 double value(Activation activation, double x) {
   const double u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
@@ -30,6 +30,8 @@ double value(Activation activation, double x) {
       return std::tanh(x);
     case Activation::relu_squared:
       return x > 0 ? x * x : 0;
+    case Activation::elu_plus_one:
+      return x > 0 ? x + 1 : std::exp(x);
   }
   return 0;
 }
@@ -74,7 +76,7 @@ TEST_CASE_TEMPLATE("tails and NaN", T, float, double) {
     const T nan = std::numeric_limits<T>::quiet_NaN();
     const std::vector<T> x = {T(1e20), T(-1e20), T(100), T(-100), nan}, dy(5, T(1));
     for (const Activation activation : all) {
-      if (activation == Activation::relu_squared) continue;  // has no bounds and is not linear
+      if (activation == Activation::relu_squared || activation == Activation::elu_plus_one) continue;  // other bounds
       CAPTURE(static_cast<int>(activation));
       std::vector<T> y(5), dx(5);
       kernels::activation_forward(activation, x.data(), y.data(), 5);

@@ -12,7 +12,7 @@ using kernels::Activation;
 
 constexpr Activation all[] = {Activation::none,      Activation::relu, Activation::gelu,
                               Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
-                              Activation::tanh,      Activation::relu_squared};
+                              Activation::tanh,      Activation::relu_squared, Activation::elu_plus_one};
 
 TEST_CASE_TEMPLATE("a gated tile and its gradients are those of the activation and the product", T, float,
                    double) {

@@ -156,6 +156,10 @@ class AttentionMask {
   bool is_none() const noexcept {
     return left_ == unlimited && right_ == unlimited && dense_.empty() && !has_rules();
   }
+  /// Whether this is causal() and nothing else.
+  bool is_causal() const noexcept {
+    return left_ == unlimited && right_ == 0 && dense_.empty() && !has_rules();
+  }
   /// Keys further to the left or right of the query than these are forbidden; `unlimited` where there is no
   /// rule.
   index_t left() const noexcept { return left_; }

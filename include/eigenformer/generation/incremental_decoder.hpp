@@ -8,15 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/key_value_cache.hpp"
 #include "eigenformer/nn/seq2seq.hpp"
 
 namespace eigenformer {
 
 /// Runs a decoder token by token: keys and values of earlier tokens are kept, those of the memory computed once.
 ///
-/// A *hypothesis* is a target sequence that grows. All hypotheses have the same length. Keys and values lie in one block
-/// a layer, in the order they were made; which of them belong to a hypothesis is a table of row numbers, so that
-/// reorder() copies numbers and never a key. The model must outlive it. For inference contexts.
+/// A *hypothesis* is a target sequence that grows. All hypotheses have the same length. Keys and values are held as
+/// KeyValueCache says, so that reorder() copies numbers and never a key. The model must outlive it. For inference
+/// contexts.
 template <class T>
 class IncrementalDecoder {
  public:
@@ -32,9 +33,10 @@ class IncrementalDecoder {
     const auto& decoder = model.transformer.decoder;
     if (decoder.relative_bias) bias_ = (*decoder.relative_bias)(ctx);
     for (const auto& layer : decoder.layers) {
-      memory_.push_back(layer.multihead_attn.project_key_value(ctx, memory.rows).value());
-      cache_.emplace_back();
+      const Tensor<T> both = layer.multihead_attn.project_key_value(ctx, memory.rows).value();
+      memory_.push_back(layer.multihead_attn.linear_kind() ? linear_memory(layer.multihead_attn, both) : both);
     }
+    cache_ = KeyValueCache<T>(decoder.layers.size(), hypotheses());
   }
 
   index_t hypotheses() const noexcept { return static_cast<index_t>(sequence_.size()); }
@@ -43,7 +45,9 @@ class IncrementalDecoder {
   /// Numbers held for each token of a hypothesis: its keys and values in all layers.
   index_t cached_per_token() const noexcept {
     index_t sum = 0;
-    for (const auto& layer : model_.transformer.decoder.layers) sum += 2 * layer.self_attn.options.key_width();
+    for (const auto& layer : model_.transformer.decoder.layers) {
+      if (!layer.self_attn.linear_kind()) sum += 2 * layer.self_attn.options.key_width();
+    }
     return sum;
   }
   /// The sequence of memory that each hypothesis looks at.
@@ -60,11 +64,7 @@ class IncrementalDecoder {
                        {ids.shape()});
     }
     const index_t n = ids.rank() == 1 ? 1 : ids.dim(1);
-    append_rows(n);
-    const SequenceLayout queries =
-        SequenceLayout::packed(std::vector<index_t>(static_cast<std::size_t>(count), n)).with_first_position(length_);
-    const SequenceLayout keys = SequenceLayout::cached(
-        std::vector<index_t>(static_cast<std::size_t>(count), length_ + n), capacity_);
+    const SequenceLayout& queries = cache_.begin(std::vector<index_t>(static_cast<std::size_t>(count), n));
     // Hypotheses side by side that look at one sentence are one sequence of queries to its memory, whose keys are then
     // made ready once for all of them; their order does not matter there.
     std::vector<index_t> memory_lengths;
@@ -77,7 +77,6 @@ class IncrementalDecoder {
       memory_lengths.back() += n;
     }
     const SequenceLayout memory_queries = SequenceLayout::packed(memory_lengths);
-    const AttentionMask causal = n == 1 ? AttentionMask::none() : AttentionMask::causal();
 
     Var<T> h = model_.embed_target(ctx_, ids.reshape(Shape{count * n}), queries);
     const auto& decoder = model_.transformer.decoder;
@@ -88,12 +87,14 @@ class IncrementalDecoder {
       h = layer.with_attention(
           ctx_, h,
           [&](const Context<T>& c, const Var<T>& x) {
-            return attend_self(c, layer.self_attn, cache_[i], x, queries, keys, causal,
-                               maps == nullptr ? nullptr : &maps->target[i]);
+            return cache_.attend(c, i, layer.self_attn, x, bias_, maps == nullptr ? nullptr : &maps->target[i]);
           },
           [&](const Context<T>& c, const Var<T>& x) {
             const auto& attention = layer.multihead_attn;
             const Var<T> q = attention.project_query(c, x), kv = memory_[i];
+            if (attention.linear_kind()) {
+              return attend_linear_memory(c, attention, q.value(), kv.value(), memory_queries, memory_sequence);
+            }
             if (maps != nullptr) {
               maps->memory[i] = attention_weights(c, q, slice(kv, -1, 0, attention.options.key_width()), queries,
                                                   memory_layout_, {}, attention.attention_op(sequence_));
@@ -102,80 +103,65 @@ class IncrementalDecoder {
                                                          attention.attention_op(memory_sequence)));
           });
     }
+    cache_.commit();
     length_ += n;
-    rows_ += count * n;
     return decoder.norm ? (*decoder.norm)(ctx_, h) : h;
   }
 
   /// Hypothesis i goes on from what was hypothesis parents[i]; their number may change. Throws IndexError for a parent
   /// that does not exist.
   void reorder(std::span<const std::int32_t> parents) {
-    std::vector<index_t> table(parents.size() * static_cast<std::size_t>(capacity_));
     std::vector<std::int32_t> sequence(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i) {
       if (parents[i] < 0 || parents[i] >= hypotheses()) {
         throw IndexError("incremental_decoder", "parent " + std::to_string(parents[i]) + " does not exist, there are " +
                                                     std::to_string(hypotheses()) + " hypotheses");
       }
-      const auto parent = static_cast<std::size_t>(parents[i]);
-      std::copy_n(table_.begin() + static_cast<index_t>(parent) * capacity_, length_,
-                  table.begin() + static_cast<index_t>(i) * capacity_);
-      sequence[i] = sequence_[parent];
+      sequence[i] = sequence_[static_cast<std::size_t>(parents[i])];
     }
-    table_ = std::move(table);
+    cache_.reorder(parents);
     sequence_ = std::move(sequence);
   }
 
  private:
-  // Row numbers for n more tokens of every hypothesis, in the order in which their keys will be written.
-  void append_rows(index_t n) {
-    const index_t count = hypotheses();
-    if (length_ + n > capacity_) {
-      const index_t wider = std::max<index_t>(length_ + n, std::max<index_t>(16, 2 * capacity_));
-      std::vector<index_t> table(static_cast<std::size_t>(count * wider));
-      for (index_t i = 0; i < count; ++i) {
-        std::copy_n(table_.begin() + i * capacity_, length_, table.begin() + i * wider);
-      }
-      table_ = std::move(table);
-      capacity_ = wider;
-    }
-    for (index_t i = 0; i < count; ++i) {
-      for (index_t j = 0; j < n; ++j) table_[static_cast<std::size_t>(i * capacity_ + length_ + j)] = rows_ + i * n + j;
-    }
+  // The problem that queries have with a memory of linear attention, as far as both sides know it.
+  kernels::AttentionProblem<T> linear_problem(const MultiHeadAttention<T>& attention) const {
+    kernels::AttentionProblem<T> p;
+    p.heads = attention.options.num_heads;
+    p.head_dim = p.value_dim = attention.options.head_features();
+    p.q_stride = p.k_stride = attention.options.query_width();
+    p.keys = &memory_layout_;
+    return p;
   }
 
-  Var<T> attend_self(const Context<T>& ctx, const MultiHeadAttention<T>& attention, Tensor<T>& cache, const Var<T>& x,
-                     const SequenceLayout& queries, const SequenceLayout& keys, const AttentionMask& mask,
-                     Var<T>* weights) {
-    const ProjectedHeads<T> p = attention.project_self(ctx, x, queries);
-    const index_t rows = x.shape().rows(), wide = attention.options.query_width(), side = attention.options.key_width();
-    if (!cache.defined() || rows_ + rows > cache.dim(0)) {
-      Tensor<T> larger(Shape{std::max(rows_ + rows, 2 * rows_ + 8 * rows), 2 * side});
-      if (cache.defined()) std::copy_n(cache.data(), rows_ * 2 * side, larger.data());
-      cache = std::move(larger);
-    }
-    for (index_t r = 0; r < rows; ++r) {
-      T* const to = cache.data() + (rows_ + r) * 2 * side;
-      if (p.fused.defined()) {
-        std::copy_n(p.fused.value().data() + r * (wide + 2 * side) + wide, 2 * side, to);
-      } else {
-        std::copy_n(p.k.value().data() + r * side, side, to);
-        std::copy_n(p.v.value().data() + r * side, side, to + side);
-      }
-    }
-    AttentionOp op = attention.attention_op();
-    op.key_rows = table_.data();
-    const Tensor<T>& q = p.fused.defined() ? p.fused.value() : p.q.value();
-    detail::AttentionSaved<T> saved("incremental_decoder", ctx, {q, 0, wide}, {cache, 0, side}, {cache, side, side},
-                                    queries, keys, attention.windowed(mask), op,
-                                    attention.relative_positions(ctx, bias_));
-    saved.forward();
-    if (weights != nullptr) {
-      Tensor<T> w(Shape{queries.batch(), op.heads, queries.max_length(), keys.max_length()});
-      kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), w.data());
-      *weights = Var<T>(std::move(w));
-    }
-    return attention.out_proj(ctx, Var<T>(saved.out.reshape(Shape{rows, wide})));
+  // What linear attention needs of the memory, whose keys and values are given: (sequences, heads * state).
+  Tensor<T> linear_memory(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const {
+    kernels::AttentionProblem<T> p = linear_problem(attention);
+    const index_t rows = memory_layout_.rows(), width = p.k_stride;
+    Tensor<T> features(Shape{rows, width});
+    const T* const none = nullptr;
+    kernels::activation_tile<T>(Activation::elu_plus_one, both.data(), 2 * width, none, nullptr, features.data(), width,
+                                rows, width);
+    p.k = features.data();
+    p.v = both.data() + width;
+    p.v_stride = 2 * width;
+    Tensor<T> state = Tensor<T>::zeros(Shape{
+        memory_layout_.batch(), p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
+    kernels::linear_attention_accumulate<T>(p, state.data());
+    return state;
+  }
+
+  Var<T> attend_linear_memory(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Tensor<T>& q,
+                              const Tensor<T>& state, const SequenceLayout& queries,
+                              const std::vector<std::int32_t>& key_sequence) const {
+    kernels::AttentionProblem<T> p = linear_problem(attention);
+    Tensor<T> features(q.shape()), out(q.shape());
+    kernels::activation_forward<T>(Activation::elu_plus_one, q.data(), features.data(), q.numel());
+    p.q = features.data();
+    p.queries = &queries;
+    p.key_sequence = key_sequence.data();
+    kernels::linear_attention_apply<T>(p, state.data(), out.data(), p.q_stride);
+    return attention.out_proj(ctx, Var<T>(std::move(out)));
   }
 
   const Seq2SeqTransformer<T>& model_;
@@ -183,12 +169,9 @@ class IncrementalDecoder {
   SequenceLayout memory_layout_;
   std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
   Var<T> bias_;                         // of the self-attentions, by distance
-  std::vector<Tensor<T>> memory_;       // (rows of memory, 2 G head_dim) keys and values, by layer
-  std::vector<Tensor<T>> cache_;        // (rows, 2 G head_dim) keys and values so far, by layer; rows beyond rows_ are spare
-  std::vector<index_t> table_;          // (H, capacity_): the row of each token of each hypothesis
-  index_t capacity_ = 0;
+  std::vector<Tensor<T>> memory_;       // by layer: (rows of memory, 2 G head_dim) keys and values, or linear_memory()
+  KeyValueCache<T> cache_{0, 0};        // of the self-attentions
   index_t length_ = 0;
-  index_t rows_ = 0;
 };
 
 }  // namespace eigenformer

@@ -19,6 +19,7 @@ void for_each_packed_weight(const Seq2SeqTransformer<float>& model, WeightFormat
   const auto feed_forward = [&](const FeedForward<float>& network) {
     whole(network.linear1.weight);
     whole(network.linear2.weight);
+    if (network.linear3) whole(network.linear3->weight);
   };
   for (const auto& layer : model.transformer.encoder.layers) {
     whole(layer.self_attn.in_proj_weight);
@@ -80,7 +81,7 @@ inline std::shared_ptr<const kernels::PackedWeights> pack_weights(
 }
 
 /// Gives the memory of a model's packed weights back to the Runtime's pool: from now on the model decodes
-/// with them and cannot be trained, saved or copied, nor show attention maps, which throws ValueError. An embedding
+/// with them and cannot be trained, saved or copied, which throws ValueError. An embedding
 /// that is tied to the projection is then looked up in its packed weights.
 inline void release_packed_weights(Seq2SeqTransformer<float>& model, const kernels::PackedWeights& packed) {
   for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {

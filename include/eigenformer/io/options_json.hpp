@@ -10,7 +10,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "eigenformer/nn/language_model.hpp"
 #include "eigenformer/nn/seq2seq_options.hpp"
+#include "eigenformer/nn/text_encoder.hpp"
 
 namespace eigenformer {
 
@@ -21,11 +23,20 @@ template <class E>
 struct EnumNames;
 template <>
 struct EnumNames<Activation> {
-  static constexpr std::array names = {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
+  static constexpr std::array names = {"none", "relu", "gelu", "gelu_tanh", "silu",
+                                       "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
 };
 template <>
 struct EnumNames<LayerNormFormula> {
   static constexpr std::array names = {"pytorch", "teaching"};
+};
+template <>
+struct EnumNames<AttentionKind> {
+  static constexpr std::array names = {"softmax", "linear"};
+};
+template <>
+struct EnumNames<NormKind> {
+  static constexpr std::array names = {"layer_norm", "rms_norm"};
 };
 template <>
 struct EnumNames<Tying> {
@@ -38,6 +49,10 @@ struct EnumNames<Positions> {
 template <>
 struct EnumNames<RotaryPairing> {
   static constexpr std::array names = {"adjacent", "halves"};
+};
+template <>
+struct EnumNames<Pooling> {
+  static constexpr std::array names = {"mean", "first"};
 };
 template <>
 struct EnumNames<SinusoidOrder> {
@@ -98,43 +113,28 @@ void option_from_json(const std::string& name, const nlohmann::json& json, std::
   if (!json.is_null()) option_from_json(name, json, x.emplace());
 }
 
-}  // namespace detail
-
-/// Calls visit(name, field) for every option that is saved with a model. Other options structs can be written too, with
-/// such a function in their own namespace.
-void visit_options(auto& o, auto&& visit)
-  requires std::same_as<std::remove_cvref_t<decltype(o)>, Seq2SeqOptions>
-{
-  visit("source_vocab_size", o.source_vocab_size);
-  visit("target_vocab_size", o.target_vocab_size);
+// The options of layers, which every model's options have under the same names: `o` is LayerOptions, or flat options
+// that have its fields.
+void visit_layer_options(auto& o, auto&& visit) {
   visit("d_model", o.d_model);
   visit("num_heads", o.num_heads);
-  visit("num_encoder_layers", o.num_encoder_layers);
-  visit("num_decoder_layers", o.num_decoder_layers);
   visit("dim_feedforward", o.dim_feedforward);
   visit("dropout", o.dropout);
-  visit("embedding_dropout", o.embedding_dropout);
   visit("attention_dropout", o.attention_dropout);
   visit("feed_forward_dropout", o.feed_forward_dropout);
   visit("residual_dropout", o.residual_dropout);
+  visit("layer_drop", o.layer_drop);
   visit("activation", o.activation);
+  visit("attention", o.attention);
+  visit("gated", o.gated);
   visit("norm_first", o.norm_first);
-  visit("final_norm", o.final_norm);
+  visit("norm", o.norm);
+  visit("sandwich_norm", o.sandwich_norm);
   visit("layer_norm_eps", o.layer_norm_eps);
   visit("layer_norm_formula", o.layer_norm_formula);
   visit("layer_norm_scalar_gain", o.layer_norm_scalar_gain);
   visit("bias", o.bias);
-  visit("projection_bias", o.projection_bias);
-  visit("tying", o.tying);
-  visit("scale_embedding", o.scale_embedding);
-  visit("causal", o.causal);
   visit("positions", o.positions);
-  visit("sinusoid_base", o.sinusoid.base);
-  visit("sinusoid_order", o.sinusoid.order);
-  visit("sinusoid_exponent", o.sinusoid.exponent);
-  visit("sinusoid_first_position", o.sinusoid.first_position);
-  visit("max_length", o.max_length);
-  visit("padding_index", o.padding_index);
   visit("rotary_base", o.rotary.base);
   visit("rotary_dim", o.rotary.dim);
   visit("rotary_pairing", o.rotary.pairing);
@@ -147,7 +147,61 @@ void visit_options(auto& o, auto&& visit)
   visit("attention_scale", o.attention_scale);
   visit("attention_window", o.attention_window);
   visit("query_key_norm", o.query_key_norm);
+}
+
+// And those around the layers.
+void visit_text_options(auto& o, auto&& visit) {
+  visit("embedding_dropout", o.embedding_dropout);
+  visit("final_norm", o.final_norm);
+  visit("embedding_norm", o.embedding_norm);
+  visit("scale_embedding", o.scale_embedding);
+  visit("sinusoid_base", o.sinusoid.base);
+  visit("sinusoid_order", o.sinusoid.order);
+  visit("sinusoid_exponent", o.sinusoid.exponent);
+  visit("sinusoid_first_position", o.sinusoid.first_position);
+  visit("max_length", o.max_length);
+  visit("padding_index", o.padding_index);
   visit("learned_position_offset", o.learned_position_offset);
+}
+
+}  // namespace detail
+
+/// Calls visit(name, field) for every option that is saved with a model. Other options structs can be written too, with
+/// such a function in their own namespace.
+void visit_options(auto& o, auto&& visit)
+  requires std::same_as<std::remove_cvref_t<decltype(o)>, Seq2SeqOptions>
+{
+  detail::visit_layer_options(o, visit);
+  detail::visit_text_options(o, visit);
+  visit("source_vocab_size", o.source_vocab_size);
+  visit("target_vocab_size", o.target_vocab_size);
+  visit("num_encoder_layers", o.num_encoder_layers);
+  visit("num_decoder_layers", o.num_decoder_layers);
+  visit("projection_bias", o.projection_bias);
+  visit("tying", o.tying);
+  visit("logit_scale", o.logit_scale);
+  visit("causal", o.causal);
+}
+void visit_options(auto& o, auto&& visit)
+  requires std::same_as<std::remove_cvref_t<decltype(o)>, LanguageModelOptions>
+{
+  detail::visit_layer_options(o.layer, visit);
+  detail::visit_text_options(o, visit);
+  visit("vocab_size", o.vocab_size);
+  visit("num_layers", o.num_layers);
+  visit("tied", o.tied);
+  visit("projection_bias", o.projection_bias);
+  visit("logit_scale", o.logit_scale);
+}
+void visit_options(auto& o, auto&& visit)
+  requires std::same_as<std::remove_cvref_t<decltype(o)>, TextEncoderOptions>
+{
+  detail::visit_layer_options(o.layer, visit);
+  detail::visit_text_options(o, visit);
+  visit("vocab_size", o.vocab_size);
+  visit("num_layers", o.num_layers);
+  visit("num_token_types", o.num_token_types);
+  visit("pooling", o.pooling);
 }
 
 /// Options as a JSON object, every field under its name, enums as words.

@@ -83,7 +83,23 @@ inline void require_sizes(const std::filesystem::path& path, const Seq2SeqOption
   require("source_embedding.weight", 1, o.d_model, "d_model");
   require(layer("encoder", o.num_encoder_layers - 1, ".linear1.weight"), 0, o.dim_feedforward, "dim_feedforward");
   require(layer("decoder", o.num_decoder_layers - 1, ".linear1.weight"), 0, o.dim_feedforward, "dim_feedforward");
-  if (o.positions == Positions::learned) require("source_positions.weight", 0, o.max_length, "max_length");
+  for (const auto& [stack, layers] : {std::pair{"encoder", o.num_encoder_layers}, std::pair{"decoder", o.num_decoder_layers}}) {
+    const index_t heads = o.num_heads + 2 * (o.num_key_value_heads != 0 ? o.num_key_value_heads : o.num_heads);
+    const index_t head_dim = o.head_dim != 0 ? o.head_dim : o.d_model / o.num_heads;
+    require(layer(stack, layers - 1, ".self_attn.in_proj_weight"), 0, heads * head_dim,
+            "(num_heads + 2 num_key_value_heads) head_dim");
+    if (o.positions == Positions::shaw) {
+      require(layer(stack, layers - 1, ".self_attn.relative_keys"), 0, 2 * o.shaw_max_distance + 1,
+              "2 shaw_max_distance + 1");
+    }
+    if (o.positions == Positions::relative_bias) {
+      require(std::string(stack) + ".relative_bias.weight", 0, o.relative_bias.buckets, "relative_bias_buckets");
+    }
+  }
+  if (o.positions == Positions::learned) {
+    require("source_positions.weight", 0, o.learned_position_offset + o.max_length,
+            o.learned_position_offset == 0 ? "max_length" : "learned_position_offset + max_length");
+  }
 }
 
 inline void sync_file(const std::filesystem::path& path) {

@@ -42,6 +42,10 @@ struct ActivationMath {
     } else if constexpr (activation == Activation::relu_squared) {
       v = v < T(0) ? V{} : v;
       v *= v;
+    } else if constexpr (activation == Activation::elu_plus_one) {
+      V e = v;
+      Math::exp(e);
+      v = v > T(0) ? v + T(1) : e;
     }
   }
 
@@ -68,6 +72,9 @@ struct ActivationMath {
       g *= T(1) - v * v;
     } else if constexpr (activation == Activation::relu_squared) {
       g = v <= T(0) ? V{} : T(2) * v * g;
+    } else if constexpr (activation == Activation::elu_plus_one) {
+      // The output is below 1 exactly where the slope is exp(x), which is the output.
+      g = v < T(1) ? v * g : g;
     }
   }
 
@@ -150,6 +157,8 @@ void dispatch_activation(Activation activation, Args... args) {
       return dispatch_wide<Body<Activation::tanh, T>>(args...);
     case Activation::relu_squared:
       return dispatch_wide<Body<Activation::relu_squared, T>>(args...);
+    case Activation::elu_plus_one:
+      return dispatch_wide<Body<Activation::elu_plus_one, T>>(args...);
   }
 }
 

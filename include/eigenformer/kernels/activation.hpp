@@ -14,14 +14,16 @@ enum class Activation {
   sigmoid,    ///< 1 / (1 + exp(-x))
   tanh,
   relu_squared,  ///< max(x, 0)^2: So et al. 2021 (Primer)
+  elu_plus_one,  ///< x + 1 where x > 0, exp(x) elsewhere: the feature map of Katharopoulos et al. 2020
 };
 
-/// True where activation_backward takes the output y (relu, sigmoid, tanh); false where it takes the input x
+/// True where activation_backward takes the output y (relu, sigmoid, tanh, elu_plus_one); false where it takes the input x
 /// (gelu, gelu_tanh, silu,
 /// relu_squared); `none` takes either, unread. relu accepts the input as well.
 constexpr bool activation_backward_takes_output(Activation activation) noexcept {
   return activation == Activation::relu || activation == Activation::sigmoid ||
-         activation == Activation::tanh || activation == Activation::none;
+         activation == Activation::tanh || activation == Activation::elu_plus_one ||
+         activation == Activation::none;
 }
 
 /// y = f(x) over n elements; y may be x.

@@ -7,6 +7,7 @@
 
 #include "eigenformer/autograd/ops/arithmetic.hpp"
 #include "eigenformer/autograd/ops/attention.hpp"
+#include "eigenformer/autograd/ops/linear_attention.hpp"
 #include "eigenformer/autograd/ops/reduce.hpp"
 #include "eigenformer/autograd/ops/rotary.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
@@ -23,6 +24,8 @@ struct MultiHeadAttentionOptions {
   index_t num_heads = defaults::num_heads;
   double dropout = 0;  ///< on the attention weights; 0 as in PyTorch
   bool bias = true;
+  /// linear: no mask but causal(), no dropout of weights, and no weights to show.
+  AttentionKind kind = AttentionKind::softmax;
   index_t kdim = 0;  ///< features of the keys; 0: d_model
   index_t vdim = 0;  ///< features of the values; 0: d_model
   Positions positions = Positions::none;  ///< those from rotary on; a relative bias is given to the call
@@ -47,6 +50,7 @@ struct MultiHeadAttentionOptions {
     detail::require_rate(op, "dropout", dropout);
     detail::require_not_negative(op, "kdim", kdim);
     detail::require_not_negative(op, "vdim", vdim);
+    if (kind == AttentionKind::linear) detail::require_linear(op, *this);
   }
 };
 
@@ -114,6 +118,7 @@ struct MultiHeadAttention {
                                   const Var<T>& bias = {}) const {
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
+    if (linear_kind()) return attend_linear(ctx, query, queries, key, value, keys, mask, op);
     const AttentionMask within = windowed(mask);
     const RelativePositions<T> relative = relative_positions(ctx, bias);
     if (fused() && same(key, value)) {
@@ -148,15 +153,18 @@ struct MultiHeadAttention {
                                                 HeadWeights heads = HeadWeights::averaged,
                                                 std::vector<std::int32_t> key_sequence = {},
                                                 const Var<T>& bias = {}) const {
+    if (linear_kind()) throw ValueError(name, "linear attention has no weights to show");
     const AttentionOp op = attention_op(std::move(key_sequence));
     check_inputs(query, queries, key, value, keys, op);
     const AttentionMask within = windowed(mask);
     const RelativePositions<T> relative = relative_positions(ctx, bias);
-    const ProjectedHeads<T> p = project_apart(ctx, query, queries, key, value, keys);
+    const ProjectedHeads<T> p = project_for_weights(ctx, query, queries, key, value, keys);
     const Var<T> weights = attention_weights(ctx, p.q, p.k, queries, keys, within, op, relative);
     return {out_proj(ctx, attention(ctx, p.q, p.k, p.v, queries, keys, within, op, relative)),
             heads == HeadWeights::averaged ? mean(weights, {1}) : weights};
   }
+
+  bool linear_kind() const noexcept { return options.kind == AttentionKind::linear; }
 
   /// Whether queries, keys and values have one weight (kdim and vdim are d_model).
   bool fused() const noexcept { return in_proj_weight.defined(); }
@@ -317,6 +325,25 @@ struct MultiHeadAttention {
             .v = project_value(ctx, value)};
   }
 
+  // The same from the products that operator() makes: weights that are packed for decoding are packed for these.
+  ProjectedHeads<T> project_for_weights(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+                                        const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
+    const index_t q = options.query_width(), kv = options.key_width();
+    if (fused() && same(key, value) && same(query, key) && queries == keys) {
+      ProjectedHeads<T> p = project_self(ctx, query, queries);
+      if (!p.fused.defined()) return p;
+      return {.fused = {},
+              .q = slice(p.fused, -1, 0, q),
+              .k = slice(p.fused, -1, q, q + kv),
+              .v = slice(p.fused, -1, q + kv)};
+    }
+    if (fused() && same(key, value) && options.positions != Positions::rotary) {
+      const Var<T> both = project_key_value(ctx, key);
+      return {.fused = {}, .q = project_query(ctx, query), .k = slice(both, -1, 0, kv), .v = slice(both, -1, kv)};
+    }
+    return project_apart(ctx, query, queries, key, value, keys);
+  }
+
   // The norm of each head of x (..., heads * head_dim), if there is one.
   Var<T> normalised(const Context<T>& ctx, const OptionalModule<LayerNorm<T>>& norm, const Var<T>& x) const {
     if (!norm) return x;
@@ -327,6 +354,34 @@ struct MultiHeadAttention {
   Var<T> turned(const Var<T>& x, const SequenceLayout& layout, index_t heads) const {
     if (options.positions != Positions::rotary) return x;
     return rotary(x, layout, heads, options.head_features(), rotary_, options.rotary.pairing);
+  }
+
+  Var<T> attend_linear(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
+                       const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
+                       const AttentionMask& mask, const AttentionOp& op) const {
+    const LinearAttentionOp linear{op.heads, !mask.is_none(), op.key_sequence};
+    if (linear.causal && !mask.is_causal()) {
+      throw ValueError(name,
+                       "linear attention takes no mask but causal(); what is padding, the layouts say");
+    }
+    ProjectedHeads<T> p;
+    if (fused() && same(key, value) && same(query, key) && op.key_sequence.empty() && queries == keys) {
+      p = project_self(ctx, query, queries);
+      if (p.fused.defined()) {
+        const index_t width = options.query_width();
+        p.q = slice(p.fused, -1, 0, width);
+        p.k = slice(p.fused, -1, width, 2 * width);
+        p.v = slice(p.fused, -1, 2 * width);
+      }
+    } else if (fused() && same(key, value) && options.positions != Positions::rotary) {
+      const Var<T> both = project_key_value(ctx, key);
+      p.q = project_query(ctx, query);
+      p.k = slice(both, -1, 0, options.key_width());
+      p.v = slice(both, -1, options.key_width());
+    } else {
+      p = project_apart(ctx, query, queries, key, value, keys);
+    }
+    return out_proj(ctx, linear_attention(p.q, p.k, p.v, queries, keys, linear));
   }
 
   void require_fused() const {

@@ -49,9 +49,12 @@ struct DecoderLayer {
   MultiHeadAttention<T> self_attn;
   MultiHeadAttention<T> multihead_attn;  ///< to the memory
   FeedForward<T> feed_forward;           ///< its parameters are the layer's linear1 and linear2
-  LayerNorm<T> norm1;
-  LayerNorm<T> norm2;
-  LayerNorm<T> norm3;
+  Norm<T> norm1;
+  Norm<T> norm2;
+  Norm<T> norm3;
+  OptionalModule<Norm<T>> post_norm1;  ///< of the sub-layers' outputs, with sandwich_norm
+  OptionalModule<Norm<T>> post_norm2;
+  OptionalModule<Norm<T>> post_norm3;
   LayerOptions options;
 
   /// Throws ValueError that names an impossible field.
@@ -62,6 +65,9 @@ struct DecoderLayer {
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),
         norm3(detail::norm_options(given)),
+        post_norm1(detail::sandwich_norm<T>(given)),
+        post_norm2(detail::sandwich_norm<T>(given)),
+        post_norm3(detail::sandwich_norm<T>(given)),
         options(given) {
     name_parameters(*this);
   }
@@ -106,12 +112,12 @@ struct DecoderLayer {
   template <class SelfAttention, class MemoryAttention>
   [[nodiscard]] Var<T> with_attention(const Context<T>& ctx, const Var<T>& x, SelfAttention&& self_attention,
                                       MemoryAttention&& memory_attention) const {
-    const double rate = options.residual_dropout.value_or(options.dropout);
-    const bool first = options.norm_first;
-    Var<T> h =
-        residual(ctx, x, norm1, first, rate, [&](const Var<T>& rows) { return self_attention(ctx, rows); });
-    h = residual(ctx, h, norm2, first, rate, [&](const Var<T>& rows) { return memory_attention(ctx, rows); });
-    return residual(ctx, h, norm3, first, rate, [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
+    Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options,
+                         [&](const Var<T>& rows) { return self_attention(ctx, rows); });
+    h = sub_layer(ctx, h, norm2, post_norm2, options,
+                  [&](const Var<T>& rows) { return memory_attention(ctx, rows); });
+    return sub_layer(ctx, h, norm3, post_norm3, options,
+                     [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
   static void fields(auto& self, auto&& visit) {
@@ -121,6 +127,9 @@ struct DecoderLayer {
     visit("norm1", self.norm1);
     visit("norm2", self.norm2);
     visit("norm3", self.norm3);
+    visit("post_norm1", self.post_norm1);
+    visit("post_norm2", self.post_norm2);
+    visit("post_norm3", self.post_norm3);
   }
 };
 
@@ -135,7 +144,7 @@ struct Decoder {
   using value_type = T;
 
   std::vector<DecoderLayer<T>> layers;
-  OptionalModule<LayerNorm<T>> norm;
+  OptionalModule<Norm<T>> norm;
   OptionalModule<RelativeBias<T>> relative_bias;  ///< with these positions; one for all layers
 
   /// Throws ValueError that names an impossible field.
@@ -147,7 +156,7 @@ struct Decoder {
   }
 
   /// From given layers. Throws ValueError when there are none or their widths differ.
-  explicit Decoder(std::vector<DecoderLayer<T>> given, OptionalModule<LayerNorm<T>> final_norm = {})
+  explicit Decoder(std::vector<DecoderLayer<T>> given, OptionalModule<Norm<T>> final_norm = {})
       : layers(std::move(given)), norm(std::move(final_norm)) {
     finish();
   }

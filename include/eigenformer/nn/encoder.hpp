@@ -19,6 +19,7 @@ inline MultiHeadAttentionOptions attention_options(const LayerOptions& o) {
           .num_heads = o.num_heads,
           .dropout = o.attention_dropout.value_or(o.dropout),
           .bias = o.bias,
+          .kind = o.attention,
           .num_key_value_heads = o.num_key_value_heads,
           .head_dim = o.head_dim,
           .attention_scale = o.attention_scale,
@@ -44,14 +45,22 @@ inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
           .dim_feedforward = o.dim_feedforward,
           .activation = o.activation,
           .dropout = o.feed_forward_dropout.value_or(o.dropout),
-          .bias = o.bias};
+          .bias = o.bias,
+          .gated = o.gated};
 }
-inline LayerNormOptions norm_options(const LayerOptions& o) {
-  return {.size = o.d_model,
+inline NormOptions norm_options(const LayerOptions& o) {
+  return {.kind = o.norm,
+          .size = o.d_model,
           .eps = o.layer_norm_eps,
           .formula = o.layer_norm_formula,
           .scalar_gain = o.layer_norm_scalar_gain,
           .bias = o.bias};
+}
+// The norm of a sub-layer's output, where there is one.
+template <class T>
+OptionalModule<Norm<T>> sandwich_norm(const LayerOptions& o) {
+  if (!o.sandwich_norm) return {};
+  return Norm<T>(norm_options(o));
 }
 inline const LayerOptions& validated(const char* op, const LayerOptions& options) {
   options.validate(op);
@@ -82,7 +91,13 @@ std::vector<Layer> make_layers(const char* op, const StackOptions& options, Rand
   options.validate(op);
   std::vector<Layer> layers;
   layers.reserve(static_cast<std::size_t>(options.num_layers));
-  for (index_t i = 0; i < options.num_layers; ++i) layers.emplace_back(options.layer, rng);
+  LayerOptions layer = options.layer;
+  for (index_t i = 0; i < options.num_layers; ++i) {
+    // Linear decay: the deeper, the more dispensable. Huang et al. 2016, eq. 4.
+    layer.layer_drop =
+        options.layer.layer_drop * static_cast<double>(i + 1) / static_cast<double>(options.num_layers);
+    layers.emplace_back(layer, rng);
+  }
   return layers;
 }
 
@@ -99,8 +114,10 @@ struct EncoderLayer {
 
   MultiHeadAttention<T> self_attn;
   FeedForward<T> feed_forward;  ///< its parameters are the layer's linear1 and linear2
-  LayerNorm<T> norm1;
-  LayerNorm<T> norm2;
+  Norm<T> norm1;
+  Norm<T> norm2;
+  OptionalModule<Norm<T>> post_norm1;  ///< of the sub-layers' outputs, with sandwich_norm
+  OptionalModule<Norm<T>> post_norm2;
   LayerOptions options;
 
   /// Throws ValueError that names an impossible field.
@@ -109,6 +126,8 @@ struct EncoderLayer {
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),
+        post_norm1(detail::sandwich_norm<T>(given)),
+        post_norm2(detail::sandwich_norm<T>(given)),
         options(given) {
     name_parameters(*this);
   }
@@ -136,11 +155,10 @@ struct EncoderLayer {
   /// The layer around the caller's own self-attention, f(ctx, rows) -> rows; ctx must know the rows' layout.
   template <class F>
   [[nodiscard]] Var<T> with_attention(const Context<T>& ctx, const Var<T>& x, F&& f) const {
-    const double rate = options.residual_dropout.value_or(options.dropout);
     const Var<T> h =
-        residual(ctx, x, norm1, options.norm_first, rate, [&](const Var<T>& rows) { return f(ctx, rows); });
-    return residual(ctx, h, norm2, options.norm_first, rate,
-                    [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
+        sub_layer(ctx, x, norm1, post_norm1, options, [&](const Var<T>& rows) { return f(ctx, rows); });
+    return sub_layer(ctx, h, norm2, post_norm2, options,
+                     [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
   static void fields(auto& self, auto&& visit) {
@@ -148,6 +166,8 @@ struct EncoderLayer {
     visit("", self.feed_forward);
     visit("norm1", self.norm1);
     visit("norm2", self.norm2);
+    visit("post_norm1", self.post_norm1);
+    visit("post_norm2", self.post_norm2);
   }
 };
 
@@ -162,7 +182,7 @@ struct Encoder {
   using value_type = T;
 
   std::vector<EncoderLayer<T>> layers;
-  OptionalModule<LayerNorm<T>> norm;
+  OptionalModule<Norm<T>> norm;
   OptionalModule<RelativeBias<T>> relative_bias;  ///< with these positions; one for all layers
 
   /// Throws ValueError that names an impossible field.
@@ -174,7 +194,7 @@ struct Encoder {
   }
 
   /// From given layers. Throws ValueError when there are none or their widths differ.
-  explicit Encoder(std::vector<EncoderLayer<T>> given, OptionalModule<LayerNorm<T>> final_norm = {})
+  explicit Encoder(std::vector<EncoderLayer<T>> given, OptionalModule<Norm<T>> final_norm = {})
       : layers(std::move(given)), norm(std::move(final_norm)) {
     finish();
   }

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "eigenformer/autograd/ops/layer_norm.hpp"
-#include "eigenformer/nn/module.hpp"
-#include "eigenformer/nn/options.hpp"
+#include "eigenformer/nn/norm.hpp"
 
 namespace eigenformer {
 
@@ -12,63 +10,23 @@ struct LayerNormOptions {
   LayerNormFormula formula = LayerNormFormula::pytorch;
   bool scalar_gain = false;  ///< one gain and one bias for all features
   bool bias = true;
-
-  void validate(const char* op) const {
-    detail::require_positive(op, "size", size);
-    detail::require_eps(op, "eps", eps);
-  }
 };
 
-/// Normalises each row to mean 0 and variance 1, then scales and shifts it. Starts with gain 1 and bias 0.
+/// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain 1
+/// and bias 0.
 ///
 ///     ef::LayerNorm<float> norm({.size = 12});
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
-struct LayerNorm {
-  using value_type = T;
-
-  Parameter<T> weight;  ///< (size), or (1) with scalar_gain
-  Parameter<T> bias;    ///< as weight; absent without bias
-  LayerNormOptions options;
-
+struct LayerNorm : Norm<T> {
   /// Throws ValueError that names an impossible field.
-  explicit LayerNorm(const LayerNormOptions& given) : options(given) {
-    options.validate("layer_norm");
-    const Shape shape{options.scalar_gain ? 1 : options.size};
-    weight = Parameter<T>(Tensor<T>::ones(shape));
-    if (options.bias) bias = Parameter<T>(Tensor<T>::zeros(shape));
-    name_parameters(*this);
-  }
-
-  /// x: (..., size). Returns the same shape. Throws ShapeError for any other size.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
-    check(x);
-    return layer_norm(x, ctx.use(weight), ctx.use(bias), op());
-  }
-
-  /// The norm of x + dropout(r), in one pass: the "add and norm" of the papers. x, r: (..., size).
-  [[nodiscard]] Var<T> add_and_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
-                                    double dropout) const {
-    check(x);
-    return add_layer_norm(ctx, x, r, dropout, ctx.use(weight), ctx.use(bias), op());
-  }
-
-  static void fields(auto& self, auto&& visit) {
-    visit("weight", self.weight);
-    visit("bias", self.bias);
-  }
-
- private:
-  LayerNormOp op() const { return {options.eps, options.formula, options.scalar_gain}; }
-
-  void check(const Var<T>& x) const {
-    if (x.rank() >= 1 && x.dim(-1) == options.size) return;
-    throw ShapeError("layer_norm",
-                     "last dimension of input " + x.shape().str() + " must be " +
-                         std::to_string(options.size) + ", to match '" + weight.name() + "' of shape " +
-                         weight.shape().str(),
-                     {x.shape(), weight.shape()});
-  }
+  explicit LayerNorm(const LayerNormOptions& given)
+      : Norm<T>({.kind = NormKind::layer_norm,
+                 .size = given.size,
+                 .eps = given.eps,
+                 .formula = given.formula,
+                 .scalar_gain = given.scalar_gain,
+                 .bias = given.bias}) {}
 };
 
 static_assert(std::is_nothrow_move_constructible_v<LayerNorm<float>>);

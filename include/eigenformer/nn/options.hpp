@@ -15,6 +15,18 @@ namespace eigenformer {
 using kernels::Activation;
 using kernels::LayerNormFormula;
 
+/// How attention weighs keys.
+enum class AttentionKind {
+  softmax,  ///< Vaswani et al. 2017
+  linear,   ///< Katharopoulos et al. 2020: cost and memory grow with the length, not with its square
+};
+
+/// Which normalisation a model's layers have.
+enum class NormKind {
+  layer_norm,  ///< Ba et al. 2016
+  rms_norm,    ///< Zhang and Sennrich 2019: no mean, no bias
+};
+
 /// How a model knows where a token stands. The first two are added to the embeddings, the others act in each
 /// layer's self-attention.
 enum class Positions {
@@ -118,15 +130,32 @@ void require_attention(const char* op, const Options& o) {
   if (o.positions == Positions::shaw) require_positive(op, "shaw_max_distance", o.shaw_max_distance);
 }
 
+// What linear attention has no form of. Throws ValueError that names the field.
+template <class Options>
+void require_linear(const char* op, const Options& o) {
+  const bool by_scores = o.positions == Positions::alibi || o.positions == Positions::relative_bias ||
+                         o.positions == Positions::shaw;
+  const bool shared = o.num_key_value_heads != 0 && o.num_key_value_heads != o.num_heads;
+  if (!by_scores && !shared && o.attention_window == 0 && o.attention_scale == 0) return;
+  throw ValueError(op, std::string("linear attention has no ") +
+                           (by_scores   ? "positions that act on scores, such as alibi, relative_bias and shaw"
+                            : shared    ? "num_key_value_heads other than num_heads"
+                            : o.attention_window != 0 ? "attention_window"
+                                                      : "attention_scale"));
+}
+
 inline void require_relative_bias(const char* op, const RelativeBiasOptions& o) {
   // Both directions need an exact bucket and a wider one.
   if (o.buckets < 4 || o.buckets % 4 != 0) {
     throw ValueError(op, "relative_bias.buckets is " + std::to_string(o.buckets) +
                              ", must be divisible by 4 and positive");
   }
-  if (o.max_distance <= o.buckets / 2) {
+  // A table by distance is made of it.
+  constexpr index_t most = index_t{1} << 20;
+  if (o.max_distance <= o.buckets / 2 || o.max_distance > most) {
     throw ValueError(op, "relative_bias.max_distance is " + std::to_string(o.max_distance) +
-                             ", must be above half the buckets, which is " + std::to_string(o.buckets / 2));
+                             ", must be above half the buckets, which is " + std::to_string(o.buckets / 2) +
+                             ", and at most " + std::to_string(most));
   }
 }
 
@@ -141,8 +170,15 @@ struct LayerOptions {
   std::optional<double> attention_dropout{};     ///< on the attention weights
   std::optional<double> feed_forward_dropout{};  ///< between the two layers of the feed-forward network
   std::optional<double> residual_dropout{};      ///< on each sub-layer's output
+  double layer_drop = 0;  ///< stochastic depth: the rate at which training leaves a sequence's sub-layer out; in
+                          ///< a stack that of the last layer, with the others' rising to it (Huang et al. 2016)
   Activation activation = Activation::relu;
+  AttentionKind attention = AttentionKind::softmax;
+  bool gated = false;       ///< feed-forward of linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
   bool norm_first = false;  ///< normalise a sub-layer's input (pre-norm) and not the sum (post-norm)
+  NormKind norm = NormKind::layer_norm;
+  bool sandwich_norm = false;  ///< normalise a sub-layer's input and its output, but not the sum, whatever
+                               ///< norm_first says (Ding et al. 2021)
   double layer_norm_eps = defaults::layer_norm_eps;
   LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
   bool layer_norm_scalar_gain = false;
@@ -160,12 +196,14 @@ struct LayerOptions {
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
     detail::require_attention(op, *this);
+    if (attention == AttentionKind::linear) detail::require_linear(op, *this);
     if (positions == Positions::relative_bias) detail::require_relative_bias(op, relative_bias);
     detail::require_positive(op, "dim_feedforward", dim_feedforward);
     detail::require_rate(op, "dropout", dropout);
     detail::require_rate(op, "attention_dropout", attention_dropout);
     detail::require_rate(op, "feed_forward_dropout", feed_forward_dropout);
     detail::require_rate(op, "residual_dropout", residual_dropout);
+    detail::require_rate(op, "layer_drop", layer_drop);
     detail::require_eps(op, "layer_norm_eps", layer_norm_eps);
   }
 };
@@ -196,8 +234,13 @@ struct TransformerOptions {
   std::optional<double> attention_dropout{};
   std::optional<double> feed_forward_dropout{};
   std::optional<double> residual_dropout{};
+  double layer_drop = 0;
   Activation activation = Activation::relu;
+  AttentionKind attention = AttentionKind::softmax;
+  bool gated = false;
   bool norm_first = false;
+  NormKind norm = NormKind::layer_norm;
+  bool sandwich_norm = false;
   bool final_norm = true;  ///< a layer norm after either stack, post-norm models too, as in PyTorch
   double layer_norm_eps = defaults::layer_norm_eps;
   LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
@@ -223,8 +266,13 @@ struct TransformerOptions {
             .attention_dropout = attention_dropout,
             .feed_forward_dropout = feed_forward_dropout,
             .residual_dropout = residual_dropout,
+            .layer_drop = layer_drop,
             .activation = activation,
+            .attention = attention,
+            .gated = gated,
             .norm_first = norm_first,
+            .norm = norm,
+            .sandwich_norm = sandwich_norm,
             .layer_norm_eps = layer_norm_eps,
             .layer_norm_formula = layer_norm_formula,
             .layer_norm_scalar_gain = layer_norm_scalar_gain,

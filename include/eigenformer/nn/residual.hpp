@@ -3,17 +3,32 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/dropout.hpp"
+#include "eigenformer/autograd/ops/stochastic_depth.hpp"
 #include "eigenformer/nn/layer_norm.hpp"
+#include "eigenformer/nn/optional_module.hpp"
 
 namespace eigenformer {
 
 /// A sub-layer with its residual connection: norm(x + dropout(f(x))), or with norm_first x +
 /// dropout(f(norm(x))). f: Var -> Var of the same shape.
 template <class T, class F>
-[[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const LayerNorm<T>& norm,
+[[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm,
                               bool norm_first, double dropout, F&& f) {
   if (norm_first) return add_dropout(ctx, x, Var<T>(f(norm(ctx, x))), dropout);
   return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
+}
+
+/// A sub-layer of a layer with `options`: residual(), with after(f(norm(x))) in place of f where the layer has a
+/// sandwich norm, and left out for some sequences in training where it has layer_drop.
+template <class T, class F>
+[[nodiscard]] Var<T> sub_layer(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm,
+                               const OptionalModule<Norm<T>>& after, const LayerOptions& options, F&& f) {
+  return residual(ctx, x, norm, options.norm_first || options.sandwich_norm,
+                  options.residual_dropout.value_or(options.dropout), [&](const Var<T>& rows) {
+                    Var<T> y = f(rows);
+                    if (after) y = (*after)(ctx, y);
+                    return stochastic_depth(ctx, y, options.layer_drop);
+                  });
 }
 
 struct ResidualOptions {

@@ -39,6 +39,8 @@ struct Seq2SeqTransformer {
   SinusoidalPositionalEncoding<T> sinusoids;          ///< used with sinusoidal positions only
   OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
   OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
+  OptionalModule<Norm<T>> source_embedding_norm;  ///< with embedding_norm
+  OptionalModule<Norm<T>> target_embedding_norm;
   Transformer<T> transformer;
   Parameter<T> own_projection;   ///< (V, D); absent when tied
   Parameter<T> projection_bias;  ///< (V)
@@ -52,6 +54,8 @@ struct Seq2SeqTransformer {
                   given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
         source_positions(make_positions(given, rng)),
         target_positions(make_positions(given, rng)),
+        source_embedding_norm(make_embedding_norm(given)),
+        target_embedding_norm(make_embedding_norm(given)),
         transformer(given.transformer(), rng),
         options(given) {
     options.target_vocab_size = options.target_size();
@@ -101,7 +105,7 @@ struct Seq2SeqTransformer {
 
   /// (..., D) of the decoder -> (..., V).
   [[nodiscard]] Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {
-    return linear(ctx, decoded, projection_weight(), projection_bias);
+    return linear(ctx, scaled(decoded), projection_weight(), projection_bias);
   }
   /// log_softmax(logits): log probabilities in nats.
   [[nodiscard]] Var<T> log_probabilities(const Context<T>& ctx, const Var<T>& decoded) const {
@@ -123,7 +127,7 @@ struct Seq2SeqTransformer {
     const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
     const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
     const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory);
-    return linear_cross_entropy(ctx, decoded, projection_weight(), projection_bias,
+    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias,
                                 pack_tokens(target_out, target_layout), loss_options);
   }
   /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
@@ -137,12 +141,12 @@ struct Seq2SeqTransformer {
   /// Embedding, position and dropout of source ids (B, S) or (rows): (..., D).
   [[nodiscard]] Var<T> embed_source(const Context<T>& ctx, const Tokens& ids,
                                     const SequenceLayout& layout) const {
-    return embed(ctx, "source", source_embedding, source_positions, ids, layout);
+    return embed(ctx, "source", source_embedding, source_positions, source_embedding_norm, ids, layout);
   }
   /// The same of target ids.
   [[nodiscard]] Var<T> embed_target(const Context<T>& ctx, const Tokens& ids,
                                     const SequenceLayout& layout) const {
-    return embed(ctx, "target", target_embedding(), target_positions, ids, layout);
+    return embed(ctx, "target", target_embedding(), target_positions, target_embedding_norm, ids, layout);
   }
 
   const Embedding<T>& target_embedding() const noexcept {
@@ -162,6 +166,8 @@ struct Seq2SeqTransformer {
     visit("target_embedding", target_table);
     visit("source_positions", self.source_positions);
     visit("target_positions", self.target_positions);
+    visit("source_embedding_norm", self.source_embedding_norm);
+    visit("target_embedding_norm", self.target_embedding_norm);
     visit("", self.transformer);
     visit("projection.weight", self.own_projection.defined() ? self.own_projection : target_table.weight);
     visit("projection.bias", self.projection_bias);
@@ -171,15 +177,19 @@ struct Seq2SeqTransformer {
   static constexpr const char* name = "seq2seq_transformer";
 
   Var<T> embed(const Context<T>& ctx, const char* what, const Embedding<T>& table,
-               const OptionalModule<LearnedPositionalEmbedding<T>>& learned, const Tokens& ids,
-               const SequenceLayout& layout) const {
+               const OptionalModule<LearnedPositionalEmbedding<T>>& learned,
+               const OptionalModule<Norm<T>>& norm, const Tokens& ids, const SequenceLayout& layout) const {
     check_tokens(name, what, ids, layout);
     const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.d_model)) : 1.0;
     const Var<T> embedded = table(ctx, ids, scale);
-    const Var<T> placed = learned                                            ? (*learned)(ctx, embedded, layout)
+    const Var<T> placed = learned                                        ? (*learned)(ctx, embedded, layout)
                           : options.positions == Positions::sinusoidal ? sinusoids(ctx, embedded, layout)
                                                                        : embedded;
-    return dropout(ctx.for_rows(layout), placed, options.embedding_rate());
+    return dropout(ctx.for_rows(layout), norm ? (*norm)(ctx, placed) : placed, options.embedding_rate());
+  }
+
+  Var<T> scaled(const Var<T>& decoded) const {
+    return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
   }
 
   static const Seq2SeqOptions& validated(const Seq2SeqOptions& options) {
@@ -189,6 +199,10 @@ struct Seq2SeqTransformer {
   static OptionalModule<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o, RandomGenerator& rng) {
     if (o.tying == Tying::all) return {};
     return Embedding<T>({o.target_size(), o.d_model, o.padding_index}, rng);
+  }
+  static OptionalModule<Norm<T>> make_embedding_norm(const Seq2SeqOptions& o) {
+    if (!o.embedding_norm) return {};
+    return Norm<T>(detail::norm_options(o.transformer().layer()));
   }
   static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o,
                                                                       RandomGenerator& rng) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -29,8 +30,14 @@ struct Seq2SeqOptions {
   std::optional<double> attention_dropout{};     ///< on the attention weights
   std::optional<double> feed_forward_dropout{};  ///< between the two layers of the feed-forward network
   std::optional<double> residual_dropout{};      ///< on each sub-layer's output
+  double layer_drop = 0;  ///< stochastic depth: the rate of the last layers, to which the others' rise
   Activation activation = Activation::relu;
+  AttentionKind attention = AttentionKind::softmax;
+  bool gated = false;       ///< gated feed-forward networks: GLU, GEGLU, SwiGLU, as the activation is
   bool norm_first = false;  ///< pre-norm
+  NormKind norm = NormKind::layer_norm;
+  bool sandwich_norm = false;   ///< a norm before and one after each sub-layer
+  bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout, as BART and BERT have
   bool final_norm = true;   ///< a layer norm after either stack, post-norm models too, as in PyTorch
   double layer_norm_eps = defaults::layer_norm_eps;
   LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
@@ -39,6 +46,7 @@ struct Seq2SeqOptions {
   bool projection_bias = true;
   Tying tying = Tying::none;
   bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
+  double logit_scale = 1;       ///< the decoder's output times this is projected; tied T5: d_model^-0.5
   bool causal = true;           ///< a target token sees itself and those before it
   Positions positions = Positions::sinusoidal;
   SinusoidOptions sinusoid{};
@@ -70,8 +78,13 @@ struct Seq2SeqOptions {
             .attention_dropout = attention_dropout,
             .feed_forward_dropout = feed_forward_dropout,
             .residual_dropout = residual_dropout,
+            .layer_drop = layer_drop,
             .activation = activation,
+            .attention = attention,
+            .gated = gated,
             .norm_first = norm_first,
+            .norm = norm,
+            .sandwich_norm = sandwich_norm,
             .final_norm = final_norm,
             .layer_norm_eps = layer_norm_eps,
             .layer_norm_formula = layer_norm_formula,
@@ -94,6 +107,9 @@ struct Seq2SeqOptions {
     detail::require_positive(op, "target_vocab_size", target_size());
     transformer().validate(op);
     detail::require_rate(op, "embedding_dropout", embedding_dropout);
+    if (!std::isfinite(logit_scale)) {
+      throw ValueError(op, "logit_scale is " + std::to_string(logit_scale) + ", must be finite");
+    }
     if (tying == Tying::all && target_size() != source_vocab_size) {
       throw ValueError(op, "target_vocab_size is " + std::to_string(target_size()) +
                                ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +

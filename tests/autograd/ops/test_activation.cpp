@@ -30,6 +30,8 @@ double reference(Activation f, double x) {
       return std::tanh(x);
     case Activation::relu_squared:
       return x > 0 ? x * x : 0;
+    case Activation::elu_plus_one:
+      return x > 0 ? x + 1 : std::exp(x);
     case Activation::none:
       break;
   }
@@ -38,7 +40,7 @@ double reference(Activation f, double x) {
 
 constexpr Activation all[] = {Activation::none,      Activation::relu, Activation::gelu,
                               Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
-                              Activation::tanh,      Activation::relu_squared};
+                              Activation::tanh,      Activation::relu_squared, Activation::elu_plus_one};
 
 }  // namespace
 
@@ -51,6 +53,7 @@ TEST_CASE("activations: gradients") {
   check_op([](const Vars& v) { return sigmoid(v[0]); }, x);
   check_op([](const Vars& v) { return tanh(v[0]); }, x);
   check_op([](const Vars& v) { return relu_squared(v[0]); }, x);
+  check_op([](const Vars& v) { return elu_plus_one(v[0]); }, x);
   check_op([](const Vars& v) { return gelu(v[0]); }, {Tensor<double>::scalar(0.3)});
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Activation activations[] = {Activation::none,      Activation::relu, Activation::gelu,
                                       Activation::gelu_tanh, Activation::silu, Activation::sigmoid,
-                                      Activation::tanh,      Activation::relu_squared};
+                                      Activation::tanh,      Activation::relu_squared, Activation::elu_plus_one};
 
 Parameter<double> parameter(const char* name, const Tensor<double>& value) {
   Parameter<double> p(value);

@@ -76,6 +76,13 @@ template <class T>
   return detail::activation("relu_squared", Activation::relu_squared, x);
 }
 
+/// elu(x) + 1: x + 1 where x > 0, exp(x) elsewhere, so always positive. Katharopoulos et al. 2020, eq. 7.
+template <class T>
+[[nodiscard]] Var<T> elu_plus_one(const Var<T>& x) {
+  // dx = min(y, 1) dy.
+  return detail::activation("elu_plus_one", Activation::elu_plus_one, x);
+}
+
 /// The function that an option names; Activation::none gives x back.
 template <class T>
 [[nodiscard]] Var<T> activate(const Var<T>& x, Activation activation) {
@@ -94,6 +101,8 @@ template <class T>
       return tanh(x);
     case Activation::relu_squared:
       return relu_squared(x);
+    case Activation::elu_plus_one:
+      return elu_plus_one(x);
     case Activation::none:
       break;
   }

@@ -43,8 +43,8 @@ template <class T>
                                   const Parameter<T>& b1, const Parameter<T>& w2, const Parameter<T>& b2,
                                   Activation activation, double dropout_rate) {
   const bool recorded = x.recorded() || ctx.records();
-  // sigmoid and tanh would need their output and the input's place; no Transformer has them here.
-  const bool fused = activation != Activation::none && activation != Activation::sigmoid && activation != Activation::tanh;
+  // sigmoid and the like would need their output and the input's place; no Transformer has them here.
+  const bool fused = activation == Activation::relu || !kernels::activation_backward_takes_output(activation);
   if (!recorded || !fused) return linear(ctx, linear(ctx, x, w1, b1, activation, dropout_rate), w2, b2);
 
   const OpScope scope(Runtime::instance().profiler(), "feed_forward");

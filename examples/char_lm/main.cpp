@@ -1,0 +1,90 @@
+/// A language model of characters, as small as one can be: learns a tale of forty sentences, and then makes up sentences of
+/// its own. Prints the loss in nats a character, and fails unless it has become small.
+///
+///     char_lm [STEPS [TEMPERATURE [SEED]]]
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "eigenformer/eigenformer.hpp"
+#include "text.hpp"
+
+namespace ef = eigenformer;
+
+namespace {
+
+/// Sentences of a batch, packed: what the model reads, and one character later what it is to say.
+struct Pairs {
+  std::vector<std::int32_t> input, output;
+  std::vector<ef::index_t> lengths;
+
+  void add(const std::vector<std::int32_t>& sentence) {
+    input.push_back(ef::Vocabulary::begin_id);
+    input.insert(input.end(), sentence.begin(), sentence.end());
+    output.insert(output.end(), sentence.begin(), sentence.end());
+    output.push_back(ef::Vocabulary::end_id);
+    lengths.push_back(static_cast<ef::index_t>(sentence.size()) + 1);
+  }
+};
+
+ef::Tensor<std::int32_t> row(const std::vector<std::int32_t>& ids) {
+  return ef::Tensor<std::int32_t>::from({static_cast<ef::index_t>(ids.size())}, ids);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 300;
+  const double temperature = argc > 2 ? std::atof(argv[2]) : 0.8;
+  const auto seed = static_cast<std::uint64_t>(argc > 3 ? std::atoll(argv[3]) : 1);
+
+  const std::vector<std::string> lines(tale.begin(), tale.end());
+  const auto tokenizer = ef::CharacterTokenizer::train(lines);
+  std::vector<std::vector<std::int32_t>> sentences;
+  for (const std::string& line : lines) sentences.push_back(tokenizer.encode(line));
+
+  // The layers of today's language models: RMSNorm before each sub-layer, SwiGLU, no biases.
+  ef::RandomGenerator rng(seed);
+  ef::LanguageModel<float> model({.vocab_size = tokenizer.vocabulary_size(),
+                                  .num_layers = 2,
+                                  .layer = {.d_model = 64,
+                                            .num_heads = 4,
+                                            .dim_feedforward = 128,
+                                            .dropout = 0,
+                                            .activation = ef::Activation::silu,
+                                            .gated = true,
+                                            .norm_first = true,
+                                            .norm = ef::NormKind::rms_norm,
+                                            .bias = false}},
+                                 rng);
+  ef::Adam<float> optimizer(ef::parameters(model));
+  ef::Gradients<float> gradients(ef::parameters(model));
+  double loss = 0;
+  for (ef::index_t step = 1; step <= steps; ++step) {
+    Pairs batch;
+    for (int i = 0; i < 10; ++i) {
+      const auto n = static_cast<ef::index_t>(sentences.size());
+      batch.add(sentences[static_cast<std::size_t>(rng.uniform_int(n))]);
+    }
+    ef::Tape<float> tape;
+    const auto mean = model.loss(ef::Context<float>::training(tape, rng), row(batch.input),
+                                 ef::SequenceLayout::packed(batch.lengths), row(batch.output));
+    gradients.zero();
+    tape.backward(mean, gradients);
+    optimizer.step(gradients, ef::schedule::cosine(step, 5e-3, std::min<ef::index_t>(20, steps / 2), steps + 1),
+                   ef::clip_global_norm(gradients, 1.0).factor);
+    loss = static_cast<double>(mean.item());
+    if (step % 50 == 0) std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), loss);
+  }
+
+  const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
+  const auto texts = ef::sample<float>(model, ef::Context<float>::inference(), prompts,
+                                       {.temperature = temperature, .top_p = 0.95, .seed = seed, .max_length = 120});
+  for (const ef::Hypothesis& text : texts) std::printf("| %s\n", tokenizer.decode(text.ids).c_str());
+  std::printf("loss at the end: %.3f nats a character\n", loss);
+  return loss < 0.5 ? 0 : 1;
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+/// The text that the model learns: a small tale, one sentence a line, written for this example.
+inline constexpr std::array<std::string_view, 40> tale = {
+    "at the bend of the river there stood an old mill.",
+    "the miller had two sons and a grey cat.",
+    "the elder son carried the corn, and the younger son carried the flour.",
+    "every morning the wheel turned slowly in the cold water.",
+    "every evening the cat sat on the warm stones by the door.",
+    "one winter the river froze, and the wheel stood still.",
+    "there was no corn to grind, and no flour to sell.",
+    "the miller looked at the ice and said nothing.",
+    "the elder son said that he would go to the town.",
+    "the younger son said that he would stay at the mill.",
+    "the cat said nothing, for it was only a cat.",
+    "so the elder son walked down the white road to the town.",
+    "there he carried stones for a man who built a tower.",
+    "the tower grew, and the man grew rich, but the son stayed poor.",
+    "the younger son walked along the river every day.",
+    "he listened to the water that still ran under the ice.",
+    "one day he followed the sound up to the hill.",
+    "there the water came out of the rock and did not freeze.",
+    "he took the old boards from the barn and built a long channel.",
+    "he built it from the rock down to the wheel.",
+    "it took him many days, and his hands were sore.",
+    "the cat sat on the hill and looked at the water.",
+    "at last the water ran down the channel and over the wheel.",
+    "the wheel groaned, and the ice broke, and the mill began to turn.",
+    "the people heard the sound and came with their corn.",
+    "they came from the hill, and from the town, and from the river.",
+    "the miller opened the door and lit the fire.",
+    "he ground the corn by day, and he ground the corn by night.",
+    "in the spring the elder son came home along the road.",
+    "he heard the wheel before he saw the mill.",
+    "he asked his brother how the water had come to the wheel.",
+    "his brother said that he had listened to the river.",
+    "then the two sons built a second wheel below the first.",
+    "the one carried the corn, and the other carried the flour.",
+    "the miller sat on the warm stones by the door.",
+    "the cat sat beside him and slept in the sun.",
+    "when the winter came again, the river froze as before.",
+    "but the water came down from the rock, and the wheels turned.",
+    "the old mill still stands at the bend of the river.",
+    "and on the warm stones by the door there sits a grey cat.",
+};
