@@ -5,6 +5,21 @@
 
 namespace eigenformer {
 
+namespace detail {
+
+/// The value of an IEEE 754 binary16 number: exact.
+inline float half_to_float(std::uint16_t half) noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
+  const std::uint32_t rest = half & 0x7fffU;
+  if (rest >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (rest & 0x3ffU) << 13U);
+  // Placed in a float's bits, a half is too small by 2^112; the product is exact, also for subnormal
+  // halves.
+  const float magnitude = std::bit_cast<float>(rest << 13U) * 0x1p112F;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+}
+
+}  // namespace detail
+
 /// A 16-bit storage format, IEEE 754 binary16: 5 bits of exponent, 11 bits of precision, at most 65504.
 /// Arithmetic happens in float.
 struct float16 {
@@ -14,15 +29,7 @@ struct float16 {
   /// Rounds to nearest, ties to even; 65520 and more give infinity, NaN stays NaN.
   explicit float16(float value) noexcept : bits(round(value)) {}
   /// Exact, subnormals, infinities and NaN included.
-  operator float() const noexcept {
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
-    const std::uint32_t rest = bits & 0x7fffU;
-    if (rest >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (rest & 0x3ffU) << 13U);
-    // Placed in a float's bits, a half is too small by 2^112; the product is exact, also for subnormal
-    // halves.
-    const float magnitude = std::bit_cast<float>(rest << 13U) * 0x1p112F;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-  }
+  operator float() const noexcept { return detail::half_to_float(bits); }
 
   static float16 from_bits(std::uint16_t bits) noexcept {
     float16 x;
