@@ -1,6 +1,6 @@
-/// Classifying sentences with an encoder alone: does a sentence praise, or not? The sentences are made by a small grammar,
-/// in which negations, "but" and "although" turn the meaning round, so that counting words is not enough. Prints the share
-/// of new sentences that it gets right, and fails unless it is 97 % or more.
+/// Classifying sentences with an encoder alone: does a sentence praise, or not? The sentences are made by a
+/// small grammar, in which negations, "but" and "although" turn the meaning round, so that counting words is
+/// not enough. Prints the share of new sentences that it gets right, and fails unless it is 97 % or more.
 
 #include <algorithm>
 #include <cstdint>
@@ -26,8 +26,12 @@ struct Classifier {
   Classifier(ef::index_t vocab_size, ef::RandomGenerator& rng)
       : encoder({.vocab_size = vocab_size,
                  .num_layers = 2,
-                 .layer = {.d_model = 48, .num_heads = 4, .dim_feedforward = 96, .dropout = 0.1,
-                           .activation = ef::Activation::gelu, .norm_first = true},
+                 .layer = {.d_model = 48,
+                           .num_heads = 4,
+                           .dim_feedforward = 96,
+                           .dropout = 0.1,
+                           .activation = ef::Activation::gelu,
+                           .norm_first = true},
                  .pooling = ef::Pooling::mean},
                 rng),
         head({.in_features = 48, .out_features = 2}, rng) {
@@ -65,12 +69,14 @@ struct LabelledBatch {
   }
 };
 
-int answer(const ef::Tensor<float>& logits, ef::index_t i) { return logits.at({i, 1}) > logits.at({i, 0}) ? 1 : 0; }
+int answer(const ef::Tensor<float>& logits, ef::index_t i) {
+  return logits.at({i, 1}) > logits.at({i, 0}) ? 1 : 0;
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 500;
+  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 1500;
   ef::RandomGenerator rng(1);
   std::vector<std::string> texts;
   for (const Opinion& s : opinions::sentences(2000, rng)) texts.push_back(s.text);
@@ -81,13 +87,15 @@ int main(int argc, char** argv) {
   for (ef::index_t step = 1; step <= steps; ++step) {
     const LabelledBatch batch(opinions::sentences(32, rng), tokenizer);
     ef::Tape<float> tape;
-    const auto loss =
-        ef::cross_entropy(model(ef::Context<float>::training(tape, rng), batch.ids, batch.layout), batch.labels);
+    const auto loss = ef::cross_entropy(
+        model(ef::Context<float>::training(tape, rng), batch.ids, batch.layout), batch.labels);
     gradients.zero();
     tape.backward(loss, gradients);
-    optimizer.step(gradients, ef::schedule::cosine(step, 2e-3, std::min<ef::index_t>(30, steps / 2), steps + 1),
+    optimizer.step(gradients,
+                   ef::schedule::cosine(step, 2e-3, std::min<ef::index_t>(30, steps / 2), steps + 1),
                    ef::clip_global_norm(gradients, 1.0).factor);
-    if (step % 100 == 0) std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
+    if (step % 100 == 0)
+      std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }
 
   const std::vector<Opinion> unseen = opinions::sentences(500, rng);

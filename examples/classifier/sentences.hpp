@@ -21,8 +21,8 @@ const char* pick(const std::array<const char*, N>& words, eigenformer::RandomGen
 
 /// "the soup was not dull": a clause, and whether it praises. A negation turns the adjective round.
 inline Opinion clause(eigenformer::RandomGenerator& rng) {
-  static constexpr std::array things = {"the soup", "the film", "the room", "the book", "the music", "the garden",
-                                        "the play", "the bread"};
+  static constexpr std::array things = {"the soup",  "the film",   "the room", "the book",
+                                        "the music", "the garden", "the play", "the bread"};
   static constexpr std::array good = {"lovely", "fresh", "bright", "clever", "warm", "charming"};
   static constexpr std::array bad = {"dull", "stale", "gloomy", "silly", "cold", "dreadful"};
   static constexpr std::array plain = {"was", "seemed", "was really", "seemed rather"};
@@ -33,7 +33,8 @@ inline Opinion clause(eigenformer::RandomGenerator& rng) {
   return {std::string(pick(things, rng)) + " " + verb + " " + adjective, praises ? 1 : 0};
 }
 
-/// One clause, or two, of which the one after "but" or before "although" counts: which words there are does not tell.
+/// One clause, or two, of which the one after "but" or before "although" counts: which words there are does
+/// not tell.
 inline Opinion sentence(eigenformer::RandomGenerator& rng) {
   const Opinion a = clause(rng), b = clause(rng);
   switch (rng.uniform_int(3)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,8 +44,11 @@ class SentenceTranslator {
   }
 
   /// One translation for each line, empty for a line without a word. The numbers of lines that were cut because they have
-  /// too many tokens are added to `cut`, if given.
-  std::vector<std::string> operator()(std::span<const std::string> lines, std::vector<std::size_t>* cut = nullptr) const {
+  /// too many tokens are added to `cut`, if given; `attention` receives the attention weights of each line, nullptr for an
+  /// empty one.
+  std::vector<std::string> operator()(
+      std::span<const std::string> lines, std::vector<std::size_t>* cut = nullptr,
+      std::vector<std::shared_ptr<const ef::AttentionMaps>>* attention = nullptr) const {
     std::vector<std::vector<std::int32_t>> sources;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -58,11 +62,15 @@ class SentenceTranslator {
       sources.push_back(std::move(ids));
       places.push_back(i);
     }
+    ef::GenerationOptions search = search_;
+    search.attention = attention != nullptr;
     const auto found =
-        ef::generate(model_, ctx_, std::span<const std::vector<std::int32_t>>(sources), search_, batching_);
+        ef::generate(model_, ctx_, std::span<const std::vector<std::int32_t>>(sources), search, batching_);
     std::vector<std::string> translations(lines.size());
+    if (attention != nullptr) attention->assign(lines.size(), nullptr);
     for (std::size_t k = 0; k < found.size(); ++k) {
       translations[places[k]] = tokenizers_.target->decode(found[k].front().ids);
+      if (attention != nullptr) (*attention)[places[k]] = found[k].front().attention;
     }
     return translations;
   }

@@ -3,12 +3,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.hpp"
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/io/atomic_file.hpp"
+#include "eigenformer/io/safetensors.hpp"
 #include "line_reader.hpp"
 
 namespace translator {
@@ -16,7 +18,33 @@ namespace translator {
 namespace {
 
 struct TranslateCommand : DecodingCommand {
-  std::string input, output;
+  std::string input, output, attention;
+};
+
+/// Collects attention weights as tensors named "<line>.<source, target or memory>.<layer>", (heads, queries, keys).
+class AttentionFile {
+ public:
+  explicit AttentionFile(std::string path) : path_(std::move(path)) {}
+
+  bool wanted() const { return !path_.empty(); }
+
+  void add(std::size_t line, const ef::AttentionMaps& maps) {
+    const auto add_layers = [&](const char* kind, const std::vector<ef::Tensor<float>>& layers) {
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        tensors_.emplace_back(std::to_string(line) + "." + kind + "." + std::to_string(i), layers[i]);
+    };
+    add_layers("source", maps.source);
+    add_layers("target", maps.target);
+    add_layers("memory", maps.memory);
+  }
+
+  void finish() const {
+    if (wanted()) ef::save_safetensors(path_, tensors_);
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::pair<std::string, ef::Tensor<float>>> tensors_;
 };
 
 /// Takes translations: to stdout line by line, or to a file that appears when all is done.
@@ -70,6 +98,7 @@ int translate(const TranslateCommand& command) {
   const SentenceTranslator translator(loaded.model, loaded.tokenizers, max_source, command.decoding, model.ctx);
   LineReader reader(command.input);
   Output output(command.output);
+  AttentionFile attention(command.attention);
   const auto most = static_cast<std::size_t>(command.decoding.batch_size) * 32;
   std::size_t before = 0;  // lines of earlier chunks
   for (std::vector<std::string> lines; !(lines = reader.chunk(most)).empty(); before += lines.size()) {
@@ -83,7 +112,11 @@ int translate(const TranslateCommand& command) {
       lines.resize(i);
     }
     std::vector<std::size_t> cut;
-    output.write(translator(lines, &cut));
+    std::vector<std::shared_ptr<const ef::AttentionMaps>> maps;
+    output.write(translator(lines, &cut, attention.wanted() ? &maps : nullptr));
+    for (std::size_t i = 0; i < maps.size(); ++i) {
+      if (maps[i] != nullptr) attention.add(before + i + 1, *maps[i]);
+    }
     for (const std::size_t i : cut) {
       std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n", before + i + 1,
                    static_cast<long long>(max_source));
@@ -91,6 +124,7 @@ int translate(const TranslateCommand& command) {
     if (!problem.empty()) throw ef::IoError("translate", problem + "; the lines before it were translated");
   }
   output.finish();
+  attention.finish();
   return 0;
 }
 
@@ -102,6 +136,8 @@ void add_translate(CLI::App& app, Run& run) {
   command->add_to(*sub);
   sub->add_option("--input", command->input, "file to translate; else standard input");
   sub->add_option("--output", command->output, "file for the translations; else standard output");
+  sub->add_option("--attention", command->attention,
+                  "file for the attention weights of every line, layer and head, as safetensors");
   sub->callback([&run, command] { run = [command] { return translate(*command); }; });
 }
 

@@ -66,6 +66,49 @@ TEST_CASE("train, translate, evaluate, inspect") {
   }
 }
 
+TEST_CASE("models of all positions and heads are trained, saved, and translate") {
+  const std::vector<std::vector<std::string>> kinds = {{"--positions", "rotary", "--qk-norm"},
+                                                       {"--positions", "alibi", "--kv-heads", "1"},
+                                                       {"--positions", "relative", "--head-dim", "6"},
+                                                       {"--positions", "shaw", "--window", "5"},
+                                                       {"--positions", "learned"}};
+  for (std::vector<std::string> more : kinds) {
+    CAPTURE(more[1]);
+    const TinyCorpus corpus;
+    for (const char* option : {"--epochs", "120", "--dropout", "0", "--label-smoothing", "0", "--validate-every", "0"})
+      more.emplace_back(option);
+    const Ended trained = run("translator", corpus.train(more));
+    CAPTURE(trained.err);
+    REQUIRE(trained.code == 0);
+    const Ended translated = run("translator", {"translate", "--model", corpus.model}, corpus.english());
+    const std::vector<std::string> lines = lines_of(translated.out), expected = lines_of(corpus.german());
+    REQUIRE(lines.size() == expected.size());
+    int right = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) right += lines[i] == expected[i] ? 1 : 0;
+    CHECK(right >= 55);
+  }
+  const TinyCorpus corpus;
+  CHECK(contains(run("translator", corpus.train({"--positions", "round"})).err,
+                 "positions is \"round\", expected one of sinusoidal, learned, rotary, alibi, relative_bias, shaw, none"));
+  CHECK(contains(run("translator", corpus.train({"--kv-heads", "3"})).err, "must be divisible by num_key_value_heads"));
+}
+
+TEST_CASE("translate writes attention weights when asked to") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "2"})).code == 0);
+  const std::string path = (corpus.folder.path() / "weights.safetensors").string();
+  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--attention", path, "--max-length", "4"},
+                          "We see the cat.\n\nI paint.\n");
+  CAPTURE(ended.err);
+  CHECK(ended.code == 0);
+  const std::string file = read_file(path);
+  for (const char* name : {"\"1.source.0\"", "\"1.target.0\"", "\"1.memory.0\"", "\"3.memory.0\""}) {
+    CAPTURE(name);
+    CHECK(contains(file, name));
+  }
+  CHECK_FALSE(contains(file, "\"2."));
+}
+
 TEST_CASE("a line longer than the model was trained for is cut, and said so") {
   const TinyCorpus corpus;
   REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--max-length", "12"})).code == 0);

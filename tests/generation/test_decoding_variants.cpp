@@ -30,7 +30,9 @@ double largest_difference(const double* a, const double* b, index_t n) {
 }  // namespace
 
 TEST_CASE("every variant decodes with a cache what it decodes without, with the same attention weights") {
-  for (const auto& [name, options] : attention_variants()) {
+  for (const auto& variant : attention_variants()) {
+    const std::string& name = variant.first;
+    const Seq2SeqOptions& options = variant.second;
     CAPTURE(name);
     const auto model = random_model(options);
     const auto ctx = Context<double>::inference();

@@ -23,7 +23,8 @@ TEST_CASE("prompts of different lengths and token after token give what the whol
     for (const auto& counts : plan) {
       Ids ids;
       for (std::size_t b = 0; b < 3; ++b) {
-        for (index_t i = 0; i < counts[b]; ++i) ids.push_back(texts[b][static_cast<std::size_t>(done[b] + i)]);
+        for (index_t i = 0; i < counts[b]; ++i)
+          ids.push_back(texts[b][static_cast<std::size_t>(done[b] + i)]);
       }
       const auto y = decoder.step(id_tensor(ids), counts).value();
       index_t row = 0;
@@ -35,7 +36,8 @@ TEST_CASE("prompts of different lengths and token after token give what the whol
         done[b] += counts[b];
       }
     }
-    CHECK(std::vector<index_t>(decoder.lengths().begin(), decoder.lengths().end()) == std::vector<index_t>{6, 4, 7});
+    CHECK(std::vector<index_t>(decoder.lengths().begin(), decoder.lengths().end()) ==
+          std::vector<index_t>{6, 4, 7});
   }
 }
 
@@ -69,13 +71,16 @@ TEST_CASE("a language model's decoder says what does not fit") {
   const auto model = small_language_model(language_models().front());
   const auto ctx = Context<double>::inference();
   LanguageModelDecoder<double> decoder(model, ctx, 2);
-  CHECK(contains(message_of<ShapeError>([&] { (void)decoder.step(id_tensor({2, 3, 4})); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)decoder.step(id_tensor({2, 3, 4}));
+                 }),
                  "3 ids and 2 counts that sum to 2 must be for 2 sequences"));
-  CHECK(contains(message_of<IndexError>([&] { decoder.reorder(std::vector<std::int32_t>{0, 2}); }),
+  CHECK(contains(message_of<IndexError>([&] {
+                   decoder.reorder(std::vector<std::int32_t>{0, 2});
+                 }),
                  "parent 2 does not exist, there are 2 sequences"));
   Tape<double> tape;
-  CHECK(contains(message_of<ValueError>([&] {
-                   LanguageModelDecoder<double>(model, Context<double>::checking(tape), 1);
-                 }),
+  CHECK(contains(message_of<ValueError>(
+                     [&] { LanguageModelDecoder<double>(model, Context<double>::checking(tape), 1); }),
                  "needs an inference context"));
 }

@@ -98,7 +98,8 @@ TEST_CASE("a text depends on its prompt, its number and the seed, and not on the
     const auto texts = sample<double>(model, ctx, prompts, o);
     REQUIRE(texts.size() == 4);
     for (std::size_t n = 1; n < 4; ++n) {
-      const auto fewer = sample<double>(model, ctx, std::vector<Ids>(prompts.begin(), prompts.begin() + static_cast<std::ptrdiff_t>(n)), o);
+      const auto fewer = sample<double>(
+          model, ctx, std::vector<Ids>(prompts.begin(), prompts.begin() + static_cast<std::ptrdiff_t>(n)), o);
       for (std::size_t i = 0; i < n; ++i) {
         CHECK(fewer[i].ids == texts[i].ids);
         CHECK(fewer[i].log_probability == doctest::Approx(texts[i].log_probability));
@@ -149,7 +150,8 @@ TEST_CASE("temperature 0 is the likeliest token every time, and min_length puts 
   }
 }
 
-TEST_CASE("an encoder-decoder is sampled too: greedy as beam size 1, and sentences do not depend on each other") {
+TEST_CASE(
+    "an encoder-decoder is sampled too: greedy as beam size 1, and sentences do not depend on each other") {
   const auto model = small_model(19);
   const auto ctx = Context<double>::inference();
   const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {9, 10, 11, 12, 3}};
@@ -167,6 +169,8 @@ TEST_CASE("an encoder-decoder is sampled too: greedy as beam size 1, and sentenc
   const auto texts = sample(model, ctx, memory, o);
   const auto one = sample(model, ctx, encode(model, {sources[0]}), o);
   CHECK(one[0].ids == texts[0].ids);
+  const auto from_sources = sample<double>(model, ctx, sources, o);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(from_sources[i].ids == texts[i].ids);
   // Several draws for one source.
   const Memory<double> repeated(memory.rows, memory.layout, {1, 1, 1, 1, 1, 1});
   std::set<Ids> different;
@@ -186,8 +190,10 @@ TEST_CASE("impossible sampling options and prompts are refused by name") {
   CHECK(contains(refusal([](auto& o) { o.top_k = -1; }), "top_k is -1"));
   CHECK(contains(refusal([](auto& o) { o.top_p = 0; }), "top_p is 0"));
   CHECK(contains(refusal([](auto& o) { o.max_length = 0; }), "max_length is 0"));
-  CHECK(contains(refusal([](auto& o) { o.min_length = 300; }), "min_length is 300, must be from 0 to max_length"));
-  CHECK(contains(refusal([](auto& o) { o.end_id = 19; }), "end_id is 19, must be below the vocabulary's size 19"));
+  CHECK(contains(refusal([](auto& o) { o.min_length = 300; }),
+                 "min_length is 300, must be from 0 to max_length"));
+  CHECK(contains(refusal([](auto& o) { o.end_id = 19; }),
+                 "end_id is 19, must be below the vocabulary's size 19"));
   CHECK(refusal([](auto&) {}, {{2}, {}}) == "[sampling] prompt 1 is empty, must have at least one token");
   CHECK(sample<double>(model, ctx, std::vector<Ids>{}).empty());
 }

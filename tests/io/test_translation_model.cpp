@@ -262,7 +262,9 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
 
 TEST_CASE("a model of every variant of positions and heads saves, loads, packs and translates") {
   const TokenizerPair tokenizers = word_tokenizers(false);
-  for (auto [name, options] : testing::attention_variants()) {
+  for (const auto& variant : testing::attention_variants()) {
+    const std::string& name = variant.first;
+    Seq2SeqOptions options = variant.second;
     CAPTURE(name);
     options.source_vocab_size = tokenizers.source->vocabulary_size();
     options.target_vocab_size = tokenizers.target->vocabulary_size();

@@ -15,8 +15,8 @@ struct Reference {
 
 /// Plain loops in double; the gradient of a row is the Jacobian's product, written out.
 template <class T>
-Reference reference(const std::vector<T>& x, const std::vector<T>& gamma, const std::vector<T>& dy, double eps,
-                    index_t rows, index_t n) {
+Reference reference(const std::vector<T>& x, const std::vector<T>& gamma, const std::vector<T>& dy,
+                    double eps, index_t rows, index_t n) {
   Reference out;
   out.dgamma.assign(gamma.size(), 0);
   for (index_t r = 0; r < rows; ++r) {
@@ -57,8 +57,8 @@ TEST_CASE_TEMPLATE("rms_norm and its gradients equal a plain loop", T, float, do
       for (const T b : {T(0), T(1)}) {
         const T old = b == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.25);
         std::vector<T> dx(x.size(), old), dgamma(gamma.size(), old);
-        kernels::rms_norm_backward(x.data(), gamma.data(), rstd.data(), dy.data(), dx.data(), b, dgamma.data(), b,
-                                   rows, n);
+        kernels::rms_norm_backward(x.data(), gamma.data(), rstd.data(), dy.data(), dx.data(), b,
+                                   dgamma.data(), b, rows, n);
         const auto shifted = [b](std::vector<double> v) {
           for (double& e : v) e += static_cast<double>(b) * 0.25;
           return v;
@@ -70,8 +70,8 @@ TEST_CASE_TEMPLATE("rms_norm and its gradients equal a plain loop", T, float, do
   });
 }
 
-TEST_CASE_TEMPLATE("add_rms_norm is the norm of the sum, in place too, and drops as the dropout kernel does", T,
-                   float, double) {
+TEST_CASE_TEMPLATE("add_rms_norm is the norm of the sum, in place too, and drops as the dropout kernel does",
+                   T, float, double) {
   for_each_isa([&] {
     const index_t rows = 5, n = 35;
     const auto x = random_values<T>(rows * n, 1), r = random_values<T>(rows * n, 2);
@@ -86,8 +86,8 @@ TEST_CASE_TEMPLATE("add_rms_norm is the norm of the sum, in place too, and drops
       CHECK(s == sum);
       CHECK(worst_error(y, expected) < tolerance<T>);
       std::vector<T> place = x;
-      kernels::add_rms_norm_forward<T>(place.data(), r.data(), dropout, no_gain, T(1e-5), place.data(), y.data(),
-                                       rstd.data(), rows, n);
+      kernels::add_rms_norm_forward<T>(place.data(), r.data(), dropout, no_gain, T(1e-5), place.data(),
+                                       y.data(), rstd.data(), rows, n);
       CHECK(place == sum);
     }
   });

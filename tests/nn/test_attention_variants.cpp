@@ -172,7 +172,9 @@ TEST_CASE("every variant of self- and cross-attention equals plain loops, packed
   const auto packed = SequenceLayout::packed({L, 9}), memory = SequenceLayout::packed({S, 2});
   const auto x = random_tensor<double>({L + 9, D}, 2), y = random_tensor<double>({S + 2, D}, 3);
   const auto ctx = Context<double>::inference();
-  for (const auto& [name, o] : attention_variants()) {
+  for (const auto& variant : attention_variants()) {
+    const std::string& name = variant.first;
+    const Seq2SeqOptions& o = variant.second;
     CAPTURE(name);
     RandomGenerator rng(1);
     DecoderLayer<double> layer(o.transformer().layer(), rng);
@@ -228,7 +230,9 @@ TEST_CASE("gradients of models of every variant, and packed = padded on either s
       std::copy_n(t.data() + from.offset(b), from.length(b), all.data() + to.offset(b));
     return all;
   };
-  for (auto [name, o] : attention_variants()) {
+  for (const auto& variant : attention_variants()) {
+    const std::string& name = variant.first;
+    Seq2SeqOptions o = variant.second;
     CAPTURE(name);
     RandomGenerator rng(1);
     o.source_vocab_size = 6;

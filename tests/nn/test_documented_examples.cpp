@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 
+#include "eigenformer/nn/language_model.hpp"
 #include "eigenformer/nn/residual.hpp"
+#include "eigenformer/nn/rms_norm.hpp"
 #include "eigenformer/nn/seq2seq.hpp"
 #include "eigenformer/nn/sequence_regressor.hpp"
+#include "eigenformer/nn/text_encoder.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
@@ -58,6 +61,25 @@ TEST_CASE("the examples in the layers' documentation run as they stand there") {
     ef::Transformer<float> model({.d_model = 12, .num_heads = 3, .num_encoder_layers = 2}, rng);
     auto y = model(ctx, memory, x, {.target = ef::AttentionMask::causal()});
     CHECK(y.shape() == x.shape());
+  }
+  {
+    ef::RMSNorm<float> norm({.size = 12, .eps = 1e-6});
+    ef::FeedForward<float> swiglu({.d_model = 12, .activation = ef::Activation::silu, .gated = true}, rng);
+    auto y = swiglu(ctx, norm(ctx, x));
+    CHECK(y.shape() == x.shape());
+  }
+  {
+    const auto ids = ef::Tensor<std::int32_t>::full({2, 5}, 7);
+    ef::LanguageModel<float> model({.vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+    auto logits = model(ctx, ids);
+    auto loss = model.loss(ctx, ids, ids);
+    CHECK(logits.shape() == ef::Shape{2, 5, 23});
+    CHECK(loss.numel() == 1);
+    ef::TextEncoder<float> encoder({.vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+    auto rows = encoder(ctx, ids);
+    auto vectors = encoder.vectors(ctx, ids);
+    CHECK(rows.shape() == ef::Shape{2, 5, 12});
+    CHECK(vectors.shape() == ef::Shape{2, 12});
   }
   {
     ef::SequenceRegressor<float> model({.source_features = 3, .d_model = 12, .num_heads = 3}, rng);

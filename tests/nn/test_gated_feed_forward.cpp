@@ -45,11 +45,13 @@ TEST_CASE_TEMPLATE("glu and relu_squared agree with PyTorch", T, float, double) 
 
 TEST_CASE("a gated network is linear2(activation(linear1(x)) * linear3(x)), forward and backward") {
   const auto x = random_tensor<double>({B, L, D}, 1);
-  for (const auto activation : {Activation::sigmoid, Activation::gelu_tanh, Activation::silu, Activation::none}) {
+  for (const auto activation :
+       {Activation::sigmoid, Activation::gelu_tanh, Activation::silu, Activation::none}) {
     RandomGenerator rng(2);
     FeedForward<double> network(gated(activation), rng);
     randomise(network, 3);
-    check_backward(network, {x}, [&](const Context<double>& ctx, const auto& in) { return network(ctx, in[0]); });
+    check_backward(network, {x},
+                   [&](const Context<double>& ctx, const auto& in) { return network(ctx, in[0]); });
     const auto y = network(Context<double>::inference(), x).value();
     double expected = network.linear2.bias.value().at({4});
     for (index_t f = 0; f < F; ++f) {
@@ -69,8 +71,8 @@ TEST_CASE("a gated network has a third layer, drawn after the two that every net
   RandomGenerator rng(1), same(1);
   const FeedForward<float> plain({.d_model = D, .dim_feedforward = F}, rng);
   const FeedForward<float> network(gated(Activation::silu, false), same);
-  CHECK(names_of(network) ==
-        std::vector<std::string>{"linear1.weight (20, 12)", "linear2.weight (12, 20)", "linear3.weight (20, 12)"});
+  CHECK(names_of(network) == std::vector<std::string>{"linear1.weight (20, 12)", "linear2.weight (12, 20)",
+                                                      "linear3.weight (20, 12)"});
   CHECK(values(network.linear1.weight.value()) == values(plain.linear1.weight.value()));
   CHECK(values(network.linear2.weight.value()) == values(plain.linear2.weight.value()));
 }

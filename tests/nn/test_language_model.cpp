@@ -55,7 +55,8 @@ TEST_CASE("a language model is embedding, causal layers and projection") {
 
   const auto gpt = make<double>(other());
   const Var<double> summed = gpt.embedding.embedding(ctx, input);
-  const Var<double> placed = (*gpt.embedding.embedding_norm)(ctx, (*gpt.embedding.positions)(ctx, summed, layout));
+  const Var<double> placed =
+      (*gpt.embedding.embedding_norm)(ctx, (*gpt.embedding.positions)(ctx, summed, layout));
   const Var<double> last = gpt.decoder(ctx, placed, layout, AttentionMask::causal());
   const Var<double> logits =
       linear(ctx, multiply(last, 0.5), gpt.embedding.embedding.weight, Parameter<double>());
@@ -72,13 +73,15 @@ TEST_CASE("its loss is the mean of -log p of each next token, and its gradients 
       for (index_t t = 0; t < layout.length(b); ++t) sum -= p.at({b, t, output.at({b, t})});
     }
     CHECK(model.loss(ctx, input, layout, output).item() == doctest::Approx(sum / 11));
-    check_backward(model, {},
-                   [&](const Context<double>& c, const auto&) { return model.loss(c, input, layout, output); });
+    check_backward(model, {}, [&](const Context<double>& c, const auto&) {
+      return model.loss(c, input, layout, output);
+    });
   }
 }
 
-TEST_CASE_TEMPLATE("a text gives the same logits padded and packed, and a later token changes no earlier ones", T,
-                   float, double) {
+TEST_CASE_TEMPLATE(
+    "a text gives the same logits padded and packed, and a later token changes no earlier ones", T, float,
+    double) {
   const auto model = make<T>(small());
   const auto ctx = Context<T>::inference();
   const auto padded = model(ctx, input, layout).value();
@@ -128,11 +131,17 @@ TEST_CASE("a language model's names, a tied matrix under both of its own, and wh
   CHECK(refusal([](auto& o) { o.num_layers = 0; }) == "[language_model] num_layers is 0, must be positive");
   CHECK(contains(refusal([](auto& o) { o.layer.num_heads = 5; }), "divisible by num_heads, which is 5"));
   CHECK(contains(refusal([](auto& o) { o.embedding_dropout = 1; }), "embedding_dropout is 1"));
-  CHECK(contains(refusal([](auto& o) { o.padding_index = 23; }), "must be -1 or below vocab_size, which is 23"));
-  CHECK(contains(refusal([](auto& o) { o.layer.positions = Positions::learned, o.max_length = 0; }), "max_length is 0"));
+  CHECK(contains(refusal([](auto& o) { o.padding_index = 23; }),
+                 "must be -1 or below vocab_size, which is 23"));
+  CHECK(contains(refusal([](auto& o) { o.layer.positions = Positions::learned, o.max_length = 0; }),
+                 "max_length is 0"));
   const auto ctx = Context<float>::inference();
-  CHECK(contains(message_of<ShapeError>([&] { (void)make<float>(small())(ctx, random_tokens({2, 3, 4}, V, 1)); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)make<float>(small())(ctx, random_tokens({2, 3, 4}, V, 1));
+                 }),
                  "[language_model] token ids of shape (2, 3, 4)"));
-  CHECK(contains(message_of<ValueError>([&] { (void)model(ctx, random_tokens({1, 8}, V, 1)); }),
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)model(ctx, random_tokens({1, 8}, V, 1));
+                 }),
                  "reaches position 7, but 'positions.weight' has 7 positions"));
 }

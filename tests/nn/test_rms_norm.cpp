@@ -47,10 +47,12 @@ TEST_CASE("either norm stands where a layer holds one, with its parameters") {
 TEST_CASE("RMS norm names what does not fit") {
   RMSNorm<float> norm({.size = 12});
   norm.weight.set_name("encoder.norm.weight");
-  CHECK(message_of<ShapeError>([&] {
-          (void)norm(Context<float>::inference(), Tensor<float>::zeros({2, 4}));
-        }) ==
-        "[rms_norm] last dimension of input (2, 4) must be 12, to match 'encoder.norm.weight' of shape (12,)");
-  CHECK(message_of<ValueError>([] { RMSNorm<float>(RMSNormOptions{}); }) == "[rms_norm] size is 0, must be positive");
+  CHECK(
+      message_of<ShapeError>([&] {
+        (void)norm(Context<float>::inference(), Tensor<float>::zeros({2, 4}));
+      }) ==
+      "[rms_norm] last dimension of input (2, 4) must be 12, to match 'encoder.norm.weight' of shape (12,)");
+  CHECK(message_of<ValueError>([] { RMSNorm<float>(RMSNormOptions{}); }) ==
+        "[rms_norm] size is 0, must be positive");
   CHECK(contains(message_of<ValueError>([] { RMSNorm<float>({.size = 3, .eps = -1}); }), "eps is -1"));
 }

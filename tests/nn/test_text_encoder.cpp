@@ -64,11 +64,12 @@ TEST_CASE("a text encoder is norm(token + position + type) and layers that see a
   }
   const Var<double> expected = model.encoder(ctx, (*model.embedding.embedding_norm)(ctx, sum), layout);
   check_close(model(ctx, ids, layout, types).value(), expected.value(), 1e-12);
-  CHECK(values(model(ctx, ids, layout).value()) == values(model(ctx, ids, layout, Tokens::zeros({B, S})).value()));
+  CHECK(values(model(ctx, ids, layout).value()) ==
+        values(model(ctx, ids, layout, Tokens::zeros({B, S})).value()));
 }
 
-TEST_CASE_TEMPLATE("a text's vector is the mean or the first of its rows, the same padded and packed", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("a text's vector is the mean or the first of its rows, the same padded and packed", T,
+                   float, double) {
   const auto ctx = Context<T>::inference();
   for (const auto pooling : {Pooling::mean, Pooling::first}) {
     auto options = bert();
@@ -80,12 +81,15 @@ TEST_CASE_TEMPLATE("a text's vector is the mean or the first of its rows, the sa
     for (index_t b = 0; b < B; ++b) {
       for (index_t i = 0; i < D; ++i) {
         T mean = 0;
-        for (index_t t = 0; t < layout.length(b); ++t) mean += rows.at({b, t, i}) / static_cast<T>(layout.length(b));
+        for (index_t t = 0; t < layout.length(b); ++t)
+          mean += rows.at({b, t, i}) / static_cast<T>(layout.length(b));
         const T expected = pooling == Pooling::mean ? mean : rows.at({b, 0, i});
-        CHECK(static_cast<double>(vectors.at({b, i})) == doctest::Approx(static_cast<double>(expected)).epsilon(1e-5));
+        CHECK(static_cast<double>(vectors.at({b, i})) ==
+              doctest::Approx(static_cast<double>(expected)).epsilon(1e-5));
       }
     }
-    const auto packed = model.vectors(ctx, pack_tokens(ids, layout), packed_layout(layout), pack_tokens(types, layout));
+    const auto packed =
+        model.vectors(ctx, pack_tokens(ids, layout), packed_layout(layout), pack_tokens(types, layout));
     CHECK(values(packed.value()) == values(vectors));
   }
 }
@@ -102,8 +106,9 @@ TEST_CASE("a text encoder's gradients are right") {
 TEST_CASE("a text encoder's names, trailing padding, and what it refuses") {
   const auto names = names_of(make<float>(bert()));
   CHECK(std::vector<std::string>(names.begin(), names.begin() + 6) ==
-        std::vector<std::string>{"embedding.weight (23, 12)", "positions.weight (7, 12)", "token_types.weight (2, 12)",
-                                 "embedding_norm.weight (12,)", "embedding_norm.bias (12,)",
+        std::vector<std::string>{"embedding.weight (23, 12)", "positions.weight (7, 12)",
+                                 "token_types.weight (2, 12)", "embedding_norm.weight (12,)",
+                                 "embedding_norm.bias (12,)",
                                  "encoder.layers.0.self_attn.in_proj_weight (36, 12)"});
   auto padded = small();
   padded.padding_index = 0;
@@ -115,7 +120,9 @@ TEST_CASE("a text encoder's names, trailing padding, and what it refuses") {
   CHECK(message_of<ValueError>([&] { (void)model(ctx, ids, layout, types); }) ==
         "[text_encoder] token types were given, but the model has none");
   const auto typed = make<double>(bert());
-  CHECK(contains(message_of<ShapeError>([&] { (void)typed(ctx, ids, layout, Tokens::zeros({B, 3})); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)typed(ctx, ids, layout, Tokens::zeros({B, 3}));
+                 }),
                  "token types of shape"));
   CHECK_THROWS_AS((void)typed(ctx, ids, layout, Tokens::full({B, S}, 2)), IndexError);
   auto wrong = small();

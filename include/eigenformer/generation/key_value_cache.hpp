@@ -12,11 +12,12 @@
 
 namespace eigenformer {
 
-/// The keys and values of sequences that grow, for each layer of a decoder; of linear attention a state of constant size.
+/// The keys and values of sequences that grow, for each layer of a decoder; of linear attention a state of
+/// constant size.
 ///
-/// They lie in one block a layer, in the order they were made; which of them belong to a sequence is a table of row
-/// numbers, so that reorder() copies numbers and never a key. Sequences may have different lengths. A step is begin(),
-/// attend() for each layer, and commit().
+/// They lie in one block a layer, in the order they were made; which of them belong to a sequence is a table
+/// of row numbers, so that reorder() copies numbers and never a key. Sequences may have different lengths. A
+/// step is begin(), attend() for each layer, and commit().
 template <class T>
 class KeyValueCache {
  public:
@@ -45,17 +46,18 @@ class KeyValueCache {
     return queries_;
   }
 
-  /// A layer's causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the scores by
-  /// distance. weights, when given, receives the attention's weights (sequences, heads, n, longest sequence). Returns
-  /// (rows, D).
-  Var<T> attend(const Context<T>& ctx, std::size_t layer, const MultiHeadAttention<T>& attention, const Var<T>& x,
-                const Var<T>& bias = {}, Var<T>* weights = nullptr) {
+  /// A layer's causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the
+  /// scores by distance. weights, when given, receives the attention's weights (sequences, heads, n, longest
+  /// sequence). Returns (rows, D).
+  Var<T> attend(const Context<T>& ctx, std::size_t layer, const MultiHeadAttention<T>& attention,
+                const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
     const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
     if (attention.linear_kind()) {
       if (weights != nullptr) throw ValueError("key_value_cache", "linear attention has no weights to show");
       return attend_linear(ctx, states_[layer], attention, p);
     }
-    const index_t rows = x.shape().rows(), wide = attention.options.query_width(), side = attention.options.key_width();
+    const index_t rows = x.shape().rows(), wide = attention.options.query_width(),
+                  side = attention.options.key_width();
     Tensor<T>& cache = cache_[layer];
     if (!cache.defined() || rows_ + rows > cache.dim(0)) {
       Tensor<T> larger(Shape{std::max(rows_ + rows, 2 * rows_ + 8 * rows), 2 * side});
@@ -74,8 +76,9 @@ class KeyValueCache {
     AttentionOp op = attention.attention_op();
     op.key_rows = table_.data();
     const Tensor<T>& q = p.fused.defined() ? p.fused.value() : p.q.value();
-    detail::AttentionSaved<T> saved("key_value_cache", ctx, {q, 0, wide}, {cache, 0, side}, {cache, side, side}, queries_,
-                                    keys_, attention.windowed(mask_), op, attention.relative_positions(ctx, bias));
+    detail::AttentionSaved<T> saved("key_value_cache", ctx, {q, 0, wide}, {cache, 0, side},
+                                    {cache, side, side}, queries_, keys_, attention.windowed(mask_), op,
+                                    attention.relative_positions(ctx, bias));
     saved.forward();
     if (weights != nullptr) {
       Tensor<T> w(Shape{queries_.batch(), op.heads, queries_.max_length(), keys_.max_length()});
@@ -91,15 +94,16 @@ class KeyValueCache {
     rows_ += queries_.rows();
   }
 
-  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a parent that
-  /// does not exist.
+  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist.
   void reorder(std::span<const std::int32_t> parents) {
     std::vector<index_t> table(parents.size() * static_cast<std::size_t>(capacity_));
     std::vector<index_t> lengths(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i) {
       if (parents[i] < 0 || parents[i] >= sequences()) {
-        throw IndexError("key_value_cache", "parent " + std::to_string(parents[i]) + " does not exist, there are " +
-                                                std::to_string(sequences()) + " sequences");
+        throw IndexError("key_value_cache", "parent " + std::to_string(parents[i]) +
+                                                " does not exist, there are " + std::to_string(sequences()) +
+                                                " sequences");
       }
       const auto parent = static_cast<std::size_t>(parents[i]);
       lengths[i] = lengths_[parent];
@@ -132,9 +136,10 @@ class KeyValueCache {
     const T* const none = nullptr;
     Tensor<T> features(Shape{2, rows, width});
     T* const key_features = features.data() + rows * width;
-    kernels::activation_tile<T>(Activation::elu_plus_one, first.data(), stride, none, nullptr, features.data(), width,
-                                rows, width);
-    kernels::activation_tile<T>(Activation::elu_plus_one, k, stride, none, nullptr, key_features, width, rows, width);
+    kernels::activation_tile<T>(Activation::elu_plus_one, first.data(), stride, none, nullptr,
+                                features.data(), width, rows, width);
+    kernels::activation_tile<T>(Activation::elu_plus_one, k, stride, none, nullptr, key_features, width, rows,
+                                width);
     kernels::AttentionProblem<T> p;
     p.q = features.data();
     p.k = key_features;
@@ -163,10 +168,11 @@ class KeyValueCache {
     capacity_ = wider;
   }
 
-  std::vector<Tensor<T>> cache_;  // (rows, 2 D) keys and values so far, by layer; more rows than rows_ are spare
+  std::vector<Tensor<T>>
+      cache_;  // (rows, 2 D) keys and values so far, by layer; more rows than rows_ are spare
   std::vector<Tensor<T>> states_;  // (sequences, heads * state) of linear attention, by layer
-  std::vector<index_t> lengths_;  // by sequence
-  std::vector<index_t> table_;    // (sequences, capacity_): the row of each token of each sequence
+  std::vector<index_t> lengths_;   // by sequence
+  std::vector<index_t> table_;     // (sequences, capacity_): the row of each token of each sequence
   index_t capacity_ = 0;
   index_t rows_ = 0;
   SequenceLayout queries_, keys_;  // of the step under way

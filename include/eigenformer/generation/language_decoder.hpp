@@ -10,8 +10,8 @@
 
 namespace eigenformer {
 
-/// Runs a language model token by token, with the keys and values of earlier tokens kept. Sequences may begin with
-/// prompts of different lengths. The model must outlive it. For inference contexts.
+/// Runs a language model token by token, with the keys and values of earlier tokens kept. Sequences may begin
+/// with prompts of different lengths. The model must outlive it. For inference contexts.
 template <class T>
 class LanguageModelDecoder {
  public:
@@ -26,9 +26,9 @@ class LanguageModelDecoder {
   /// Tokens of each sequence so far.
   std::span<const index_t> lengths() const noexcept { return cache_.lengths(); }
 
-  /// Appends counts[i] tokens to sequence i and returns the last layer's output for them: ids (rows), those of the first
-  /// sequence first; returns (rows, D). Throws ShapeError where ids and counts do not fit, IndexError for an id outside
-  /// the vocabulary.
+  /// Appends counts[i] tokens to sequence i and returns the last layer's output for them: ids (rows), those
+  /// of the first sequence first; returns (rows, D). Throws ShapeError where ids and counts do not fit,
+  /// IndexError for an id outside the vocabulary.
   Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts) {
     index_t rows = 0;
     for (const index_t n : counts) rows += n;
@@ -56,8 +56,8 @@ class LanguageModelDecoder {
     return step(ids, std::vector<index_t>(static_cast<std::size_t>(sequences()), 1));
   }
 
-  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a parent that
-  /// does not exist.
+  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist.
   void reorder(std::span<const std::int32_t> parents) { cache_.reorder(parents); }
 
  private:

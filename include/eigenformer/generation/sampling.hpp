@@ -17,12 +17,13 @@ namespace eigenformer {
 
 /// How tokens are drawn from a model's distribution.
 struct SamplingOptions {
-  double temperature = 1;    ///< divides the logits; 0: the likeliest token (greedy)
-  index_t top_k = 0;         ///< draws from so many likeliest tokens only (Fan et al. 2018); 0: from all
-  double top_p = 1;          ///< and of those from the likeliest that together reach this share (Holtzman et al. 2020)
-  std::uint64_t seed = 0;    ///< with the text's number in the call and the token's place, fixes what is drawn
-  index_t max_length = 256;  ///< new tokens at most, the end symbol included
-  index_t min_length = 0;    ///< new tokens at least before the end symbol may come
+  double temperature = 1;  ///< divides the logits; 0: the likeliest token (greedy)
+  index_t top_k = 0;       ///< draws from so many likeliest tokens only (Fan et al. 2018); 0: from all
+  double top_p =
+      1;  ///< and of those from the likeliest that together reach this share (Holtzman et al. 2020)
+  std::uint64_t seed = 0;  ///< with the text's number in the call and the token's place, fixes what is drawn
+  index_t max_length = 256;                          ///< new tokens at most, the end symbol included
+  index_t min_length = 0;                            ///< new tokens at least before the end symbol may come
   std::int32_t begin_id = 2;                         ///< of a target sentence; of encoder-decoder models
   std::int32_t end_id = 3;                           ///< ends a text; -1: none does
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never drawn: padding and begin
@@ -48,9 +49,9 @@ struct SampledToken {
   double log_probability = 0;
 };
 
-/// Draws a token: the logits of allowed ones, divided by the temperature, cut to top_k and then to top_p, and of what is
-/// left the one that `uniform`, in [0, 1), falls on, the likeliest first and of equals the lower id. may_end: whether
-/// end_id is allowed. Throws ValueError when no token is.
+/// Draws a token: the logits of allowed ones, divided by the temperature, cut to top_k and then to top_p, and
+/// of what is left the one that `uniform`, in [0, 1), falls on, the likeliest first and of equals the lower
+/// id. may_end: whether end_id is allowed. Throws ValueError when no token is.
 template <class T>
 SampledToken sample_token(std::span<const T> logits, const SamplingOptions& options, double uniform,
                           bool may_end = true) {
@@ -58,12 +59,15 @@ SampledToken sample_token(std::span<const T> logits, const SamplingOptions& opti
   ids.reserve(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);
-    const bool forbidden =
-        std::find(options.forbidden_ids.begin(), options.forbidden_ids.end(), id) != options.forbidden_ids.end();
+    const bool forbidden = std::find(options.forbidden_ids.begin(), options.forbidden_ids.end(), id) !=
+                           options.forbidden_ids.end();
     if (!forbidden && (may_end || id != options.end_id)) ids.push_back(id);
   }
-  if (ids.empty()) throw ValueError("sampling", "every one of the " + std::to_string(logits.size()) + " ids is forbidden");
-  const auto logit = [&](std::int32_t id) { return static_cast<double>(logits[static_cast<std::size_t>(id)]); };
+  if (ids.empty())
+    throw ValueError("sampling", "every one of the " + std::to_string(logits.size()) + " ids is forbidden");
+  const auto logit = [&](std::int32_t id) {
+    return static_cast<double>(logits[static_cast<std::size_t>(id)]);
+  };
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
     return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
   };
@@ -87,7 +91,8 @@ SampledToken sample_token(std::span<const T> logits, const SamplingOptions& opti
     // The fewest of the likeliest that reach the share; rounding must not leave out the last one.
     const auto enough = std::lower_bound(sums.begin(), sums.end(), options.top_p * total);
     const std::size_t kept = std::min(sums.size() - 1, static_cast<std::size_t>(enough - sums.begin()));
-    const auto at = std::upper_bound(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(kept), uniform * sums[kept]);
+    const auto at = std::upper_bound(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(kept),
+                                     uniform * sums[kept]);
     chosen = static_cast<std::size_t>(at - sums.begin());
   }
   double highest = static_cast<double>(logits[0]), sum = 0;
@@ -98,26 +103,29 @@ SampledToken sample_token(std::span<const T> logits, const SamplingOptions& opti
 
 namespace detail {
 
-// The number in [0, 1) that decides the token at `place` of text `number`: a function of these and the seed alone, so that
-// a text does not depend on what it is sampled with.
+// The number in [0, 1) that decides the token at `place` of text `number`: a function of these and the seed
+// alone, so that a text does not depend on what it is sampled with.
 inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t place) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
-  const Philox4x32::Counter words = Philox4x32::generate(
-      {low(number), low(number >> 32), low(static_cast<std::uint64_t>(place)), 1}, {low(seed), low(seed >> 32)});
+  const Philox4x32::Counter words =
+      Philox4x32::generate({low(number), low(number >> 32), low(static_cast<std::uint64_t>(place)), 1},
+                           {low(seed), low(seed >> 32)});
   const std::uint64_t bits = static_cast<std::uint64_t>(words[0]) << 32 | words[1];
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
 inline void require_id(const char* field, std::int32_t id, index_t vocabulary, std::int32_t least) {
   if (id >= least && id < vocabulary) return;
-  throw ValueError("sampling", std::string(field) + " is " + std::to_string(id) + ", must be below the vocabulary's size " +
-                                   std::to_string(vocabulary));
+  throw ValueError("sampling", std::string(field) + " is " + std::to_string(id) +
+                                   ", must be below the vocabulary's size " + std::to_string(vocabulary));
 }
 
-// Draws `count` texts at once. logits: of their first tokens, (count, V). next(live, ids): the logits after each of `ids`
-// has been appended to the text that stood at its place in `live`, which lists those that go on.
+// Draws `count` texts at once. logits: of their first tokens, (count, V). next(live, ids): the logits after
+// each of `ids` has been appended to the text that stood at its place in `live`, which lists those that go
+// on.
 template <class T, class Next>
-std::vector<Hypothesis> sample_texts(index_t count, Var<T> logits, const SamplingOptions& options, Next&& next) {
+std::vector<Hypothesis> sample_texts(index_t count, Var<T> logits, const SamplingOptions& options,
+                                     Next&& next) {
   std::vector<Hypothesis> texts(static_cast<std::size_t>(count));
   std::vector<std::size_t> growing(texts.size());
   for (std::size_t i = 0; i < growing.size(); ++i) growing[i] = i;
@@ -129,8 +137,8 @@ std::vector<Hypothesis> sample_texts(index_t count, Var<T> logits, const Samplin
       Hypothesis& text = texts[growing[row]];
       const std::span<const T> scores(logits.value().data() + static_cast<index_t>(row) * vocabulary,
                                       static_cast<std::size_t>(vocabulary));
-      const SampledToken token = sample_token(scores, options, sampling_uniform(options.seed, growing[row], t),
-                                              t >= options.min_length);
+      const SampledToken token = sample_token(
+          scores, options, sampling_uniform(options.seed, growing[row], t), t >= options.min_length);
       text.log_probability += token.log_probability;
       text.finished = token.id == options.end_id;
       if (text.finished) continue;
@@ -151,9 +159,9 @@ std::vector<Hypothesis> sample_texts(index_t count, Var<T> logits, const Samplin
 
 /// Continues prompts of token ids by drawing token after token, all at once, with a key/value cache.
 ///
-/// Returns the new tokens of each prompt, without the end symbol. A prompt's text depends on the prompt, its number in
-/// the list and the seed, and not on the others. Throws ValueError for impossible options and an empty prompt, IndexError
-/// for an id outside the vocabulary.
+/// Returns the new tokens of each prompt, without the end symbol. A prompt's text depends on the prompt, its
+/// number in the list and the seed, and not on the others. Throws ValueError for impossible options and an
+/// empty prompt, IndexError for an id outside the vocabulary.
 template <class T>
 std::vector<Hypothesis> sample(const LanguageModel<T>& model, const Context<T>& ctx,
                                std::span<const std::vector<std::int32_t>> prompts,
@@ -183,13 +191,14 @@ std::vector<Hypothesis> sample(const LanguageModel<T>& model, const Context<T>& 
                                  });
 }
 
-/// Draws a target sentence for each encoded source, one for each sequence of memory or as memory.key_sequence says.
+/// Draws a target sentence for each encoded source, one for each sequence of memory or as memory.key_sequence
+/// says.
 ///
-/// Returns them without begin and end symbol. What is drawn for a source depends on its number in the batch and the
-/// seed, and not on the others. Throws ValueError for impossible options.
+/// Returns them without begin and end symbol. What is drawn for a source depends on its number in the batch
+/// and the seed, and not on the others. Throws ValueError for impossible options.
 template <class T>
-std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context<T>& ctx, const Memory<T>& memory,
-                               const SamplingOptions& options = {}) {
+std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
+                               const Memory<T>& memory, const SamplingOptions& options = {}) {
   options.validate();
   detail::require_id("begin_id", options.begin_id, model.options.target_size(), 0);
   detail::require_id("end_id", options.end_id, model.options.target_size(), -1);
@@ -203,6 +212,25 @@ std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context
                                    decoder.reorder(live);
                                    return model.logits(ctx, decoder.step(drawn));
                                  });
+}
+
+/// The same for source sentences of token ids (with their end symbol, as the model was trained), encoded
+/// here. Throws IndexError for an id outside the vocabulary, too.
+template <class T>
+std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
+                               std::span<const std::vector<std::int32_t>> sources,
+                               const SamplingOptions& options = {}) {
+  options.validate();
+  if (sources.empty()) return {};
+  std::vector<std::int32_t> ids;
+  std::vector<index_t> lengths;
+  for (const auto& source : sources) {
+    ids.insert(ids.end(), source.begin(), source.end());
+    lengths.push_back(static_cast<index_t>(source.size()));
+  }
+  const SequenceLayout layout = SequenceLayout::packed(lengths);
+  const auto tokens = Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+  return sample(model, ctx, Memory<T>(model.encode(ctx, tokens, layout), layout), options);
 }
 
 }  // namespace eigenformer

@@ -39,7 +39,7 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
                         : by_distance.sums + (p.queries->offsets()[at.b] + first) * sums_stride + at.h * distances;
   for (index_t i = 0; i < count && by_row != nullptr; ++i)
     std::fill_n(by_row + i * sums_stride, distances, T(0));
-  t.keys_in_place = count == 1 && p.key_rows != nullptr;
+  t.keys_in_place = count == 1;
   const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
   for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
     const index_t n = std::min(Tiles::width, range.end - key);

@@ -243,7 +243,7 @@ class AttentionTiles {
   T* queries;          // (head_panels, 128, 64)
   T* keys_transposed;  // (head_dim, 64)
   T* scores;           // (32, 64)
-  /// Set for a block of one query that looks back through a cache: score() reads the keys where they lie, unpacked.
+  /// Set for a block of one query, as in decoding: score() reads the keys where they lie, unpacked.
   bool keys_in_place = false;
 
  private:

@@ -79,9 +79,9 @@ void gated_backward_tile(Activation activation, const T* gate, const T* up, inde
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_GATED(T)                                                                    \
+#define EIGENFORMER_INSTANTIATE_GATED(T)                                                                     \
   template void gated_tile(Activation, const T*, index_t, const T*, index_t, T*, index_t, index_t, index_t); \
-  template void gated_backward_tile(Activation, const T*, const T*, index_t, const T*, index_t, T, T*,      \
+  template void gated_backward_tile(Activation, const T*, const T*, index_t, const T*, index_t, T, T*,       \
                                     index_t, T*, index_t, index_t, index_t);
 EIGENFORMER_INSTANTIATE_GATED(float)
 EIGENFORMER_INSTANTIATE_GATED(double)

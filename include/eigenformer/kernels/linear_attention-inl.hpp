@@ -14,7 +14,8 @@ namespace detail {
 /// Keeps the quotient finite where features underflow.
 inline constexpr double linear_attention_eps = 1e-6;
 
-/// One sequence's rows of one head, and the sizes that all share. sums: (head_dim, value_dim), then norm: (head_dim).
+/// One sequence's rows of one head, and the sizes that all share. sums: (head_dim, value_dim), then norm:
+/// (head_dim).
 template <class T>
 struct LinearAttentionRows {
   const T* q;
@@ -32,8 +33,8 @@ struct LinearAttentionMath {
   using V = typename W::V;
 
   /// sums += features (x) values, norm += features * weight.
-  EIGENFORMER_ALWAYS_INLINE static void add(const T* features, const T* values, T weight, T* sums, index_t head_dim,
-                                            index_t value_dim) {
+  EIGENFORMER_ALWAYS_INLINE static void add(const T* features, const T* values, T weight, T* sums,
+                                            index_t head_dim, index_t value_dim) {
     for (index_t c = 0; c < value_dim; c += W::lanes) {
       V value;
       W::load(value, values + c, value_dim - c);
@@ -49,7 +50,8 @@ struct LinearAttentionMath {
   }
 
   /// 1 / (<features, norm> + eps).
-  EIGENFORMER_ALWAYS_INLINE static T inverse(const T* features, const T* sums, index_t head_dim, index_t value_dim) {
+  EIGENFORMER_ALWAYS_INLINE static T inverse(const T* features, const T* sums, index_t head_dim,
+                                             index_t value_dim) {
     const T* const norm = sums + head_dim * value_dim;
     T total = T(linear_attention_eps);
     for (index_t i = 0; i < head_dim; ++i) total += features[i] * norm[i];
@@ -77,8 +79,8 @@ struct LinearAttentionMath {
   }
 
   /// out = beta * out + sums values + norm * weight.
-  EIGENFORMER_ALWAYS_INLINE static void read_transposed(const T* values, T weight, const T* sums, T beta, T* out,
-                                                        index_t head_dim, index_t value_dim) {
+  EIGENFORMER_ALWAYS_INLINE static void read_transposed(const T* values, T weight, const T* sums, T beta,
+                                                        T* out, index_t head_dim, index_t value_dim) {
     const T* const norm = sums + head_dim * value_dim;
     for (index_t i = 0; i < head_dim; ++i) {
       V total{};
@@ -94,13 +96,14 @@ struct LinearAttentionMath {
   }
 };
 
-/// sums += the rows' features and values, with weights (1 where nullptr): keys with values, or queries with gradients.
+/// sums += the rows' features and values, with weights (1 where nullptr): keys with values, or queries with
+/// gradients.
 template <class T>
 struct LinearAttentionAccumulate {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* features, index_t stride, const T* values, index_t v_stride,
-                                            const T* weights, index_t rows, T* sums, index_t head_dim,
-                                            index_t value_dim) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* features, index_t stride, const T* values,
+                                            index_t v_stride, const T* weights, index_t rows, T* sums,
+                                            index_t head_dim, index_t value_dim) {
     for (index_t r = 0; r < rows; ++r) {
       LinearAttentionMath<T, Bytes>::add(features + r * stride, values + r * v_stride,
                                          weights == nullptr ? T(1) : weights[r], sums, head_dim, value_dim);
@@ -112,8 +115,8 @@ struct LinearAttentionAccumulate {
 template <class T>
 struct LinearAttentionForward {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, T* sums, T* out, index_t out_stride,
-                                            index_t rows) {
+  EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, T* sums, T* out,
+                                            index_t out_stride, index_t rows) {
     using Math = LinearAttentionMath<T, Bytes>;
     for (index_t r = 0; r < rows; ++r) {
       if (causal) Math::add(p.k + r * p.k_stride, p.v + r * p.v_stride, T(1), sums, p.head_dim, p.value_dim);
@@ -124,13 +127,14 @@ struct LinearAttentionForward {
   }
 };
 
-/// With the quotient out = n / d: dn = dout / d and dd = -<dout, out> / d, which are kept, and dq = sums dn + norm dd.
+/// With the quotient out = n / d: dn = dout / d and dd = -<dout, out> / d, which are kept, and dq = sums dn +
+/// norm dd.
 template <class T>
 struct LinearAttentionQueryGradients {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, T* sums, const T* out,
-                                            const T* dout, index_t out_stride, T* dn, T* dd, T* dq, index_t dq_stride,
-                                            T beta, index_t rows) {
+                                            const T* dout, index_t out_stride, T* dn, T* dd, T* dq,
+                                            index_t dq_stride, T beta, index_t rows) {
     using Math = LinearAttentionMath<T, Bytes>;
     using W = Simd<T, Bytes>;
     for (index_t r = 0; r < rows; ++r) {
@@ -156,14 +160,14 @@ struct LinearAttentionQueryGradients {
   }
 };
 
-/// With R the sums over queries of q (x) (dn, dd): dk = R (v, 1) and dv = k^T R. Causal: from the last row to the first,
-/// each row's query going into R first.
+/// With R the sums over queries of q (x) (dn, dd): dk = R (v, 1) and dv = k^T R. Causal: from the last row to
+/// the first, each row's query going into R first.
 template <class T>
 struct LinearAttentionKeyGradients {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, const T* dn, const T* dd, T* sums,
-                                            T* dk, index_t dk_stride, T dk_beta, T* dv, index_t dv_stride, T dv_beta,
-                                            index_t rows) {
+  EIGENFORMER_ALWAYS_INLINE static void run(LinearAttentionRows<T> p, bool causal, const T* dn, const T* dd,
+                                            T* sums, T* dk, index_t dk_stride, T dk_beta, T* dv,
+                                            index_t dv_stride, T dv_beta, index_t rows) {
     using Math = LinearAttentionMath<T, Bytes>;
     for (index_t r = rows - 1; r >= 0; --r) {
       if (causal) Math::add(p.q + r * p.q_stride, dn + r * p.value_dim, dd[r], sums, p.head_dim, p.value_dim);
@@ -213,9 +217,9 @@ void linear_attention_accumulate(const AttentionProblem<T>& p, T* state) {
       const index_t b = i / p.heads, h = i % p.heads;
       const auto rows = detail::linear_attention_rows(p, 0, p.keys->offset(b), h);
       const T* const no_weights = nullptr;
-      dispatch_wide<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride, no_weights,
-                                                          p.keys->length(b), state + i * size, p.head_dim,
-                                                          p.value_dim);
+      dispatch_wide<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride,
+                                                          no_weights, p.keys->length(b), state + i * size,
+                                                          p.head_dim, p.value_dim);
     }
   });
 }
@@ -229,9 +233,9 @@ void linear_attention_apply(const AttentionProblem<T>& p, const T* state, T* out
       const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
       // Read only, as nothing is causal.
       T* const sums = const_cast<T*>(state) + (detail::linear_attention_keys_of(p, b) * p.heads + h) * size;
-      dispatch_wide<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, 0, h), false, sums,
-                                                       out + row * out_stride + h * p.value_dim, out_stride,
-                                                       p.queries->length(b));
+      dispatch_wide<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, 0, h), false,
+                                                       sums, out + row * out_stride + h * p.value_dim,
+                                                       out_stride, p.queries->length(b));
     }
   });
 }
@@ -243,9 +247,9 @@ void linear_attention_causal(const AttentionProblem<T>& p, T* state, T* out, ind
   parallel_for(p.queries->batch() * p.heads, 1, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
-      dispatch_wide<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, row, h), true,
-                                                       state + i * size, out + row * out_stride + h * p.value_dim,
-                                                       out_stride, p.queries->length(b));
+      dispatch_wide<detail::LinearAttentionForward<T>>(
+          detail::linear_attention_rows(p, row, row, h), true, state + i * size,
+          out + row * out_stride + h * p.value_dim, out_stride, p.queries->length(b));
     }
   });
 }
@@ -265,7 +269,8 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
   // By sequence of keys and head: all that these need is theirs alone.
   parallel_for(p.keys->batch() * p.heads, 1, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
-      const index_t kb = i / p.heads, h = i % p.heads, key_row = p.keys->offset(kb), keys = p.keys->length(kb);
+      const index_t kb = i / p.heads, h = i % p.heads, key_row = p.keys->offset(kb),
+                    keys = p.keys->length(kb);
       T* const sums = static_cast<T*>(sums_storage.get()) + i * 2 * size;
       T* const query_sums = sums + size;
       std::fill_n(sums, 2 * size, T(0));
@@ -274,12 +279,14 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
       const auto of_keys = detail::linear_attention_rows(p, 0, key_row, h);
       const T* const no_weights = nullptr;
       if (!causal) {
-        dispatch_wide<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v, of_keys.v_stride,
-                                                            no_weights, keys, sums, p.head_dim, p.value_dim);
+        dispatch_wide<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v,
+                                                            of_keys.v_stride, no_weights, keys, sums,
+                                                            p.head_dim, p.value_dim);
       }
       for (index_t b = 0; b < p.queries->batch(); ++b) {
         if (detail::linear_attention_keys_of(p, b) != kb) continue;
-        const index_t row = p.queries->offset(b), n = p.queries->length(b), at = row * out_stride + h * p.value_dim;
+        const index_t row = p.queries->offset(b), n = p.queries->length(b),
+                      at = row * out_stride + h * p.value_dim;
         const auto of_queries = detail::linear_attention_rows(p, row, key_row, h);
         dispatch_wide<detail::LinearAttentionQueryGradients<T>>(
             of_queries, causal, sums, out + at, dout + at, out_stride, dn + row * p.value_dim, dd + row,
@@ -287,8 +294,9 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
         if (!causal) {
           const T* const weights = dd + row;
           const T* const values = dn + row * p.value_dim;
-          dispatch_wide<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values, p.value_dim,
-                                                              weights, n, query_sums, p.head_dim, p.value_dim);
+          dispatch_wide<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values,
+                                                              p.value_dim, weights, n, query_sums, p.head_dim,
+                                                              p.value_dim);
         }
       }
       if (g.dk == nullptr && g.dv == nullptr) continue;
@@ -298,16 +306,17 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
       dispatch_wide<detail::LinearAttentionKeyGradients<T>>(
           detail::linear_attention_rows(p, row, key_row, h), causal, values, weights, query_sums,
           g.dk == nullptr ? g.dk : g.dk + key_row * g.dk_stride + h * p.head_dim, g.dk_stride, g.dk_beta,
-          g.dv == nullptr ? g.dv : g.dv + key_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta, keys);
+          g.dv == nullptr ? g.dv : g.dv + key_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta,
+          keys);
     }
   });
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
-#define EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(T)                                                     \
-  template void linear_attention_accumulate(const AttentionProblem<T>&, T*);                            \
-  template void linear_attention_apply(const AttentionProblem<T>&, const T*, T*, index_t);              \
-  template void linear_attention_causal(const AttentionProblem<T>&, T*, T*, index_t);                   \
+#define EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(T)                                                      \
+  template void linear_attention_accumulate(const AttentionProblem<T>&, T*);                             \
+  template void linear_attention_apply(const AttentionProblem<T>&, const T*, T*, index_t);               \
+  template void linear_attention_causal(const AttentionProblem<T>&, T*, T*, index_t);                    \
   template void linear_attention_backward(const AttentionProblem<T>&, bool, const T*, const T*, index_t, \
                                           const AttentionGradients<T>&);
 EIGENFORMER_INSTANTIATE_LINEAR_ATTENTION(float)

@@ -20,8 +20,8 @@ void add_rms_norm_forward(const T* x, const T* r, const RowDropout& dropout, con
 /// Gradients of rms_norm_forward, from its input and rstd.
 ///
 /// With h = x * rstd and g = gamma * dy: dx = rstd * (g - h * mean(g * h)); dgamma = sum of dy * h over the
-/// rows, summed in chunks of rows of fixed size. dx and dgamma may each be nullptr; beta_dx and beta_gamma are
-/// 0 (overwrite) or 1 (add). dx may be dy.
+/// rows, summed in chunks of rows of fixed size. dx and dgamma may each be nullptr; beta_dx and beta_gamma
+/// are 0 (overwrite) or 1 (add). dx may be dy.
 template <class T>
 void rms_norm_backward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T beta_dx, T* dgamma,
                        T beta_gamma, index_t rows, index_t n);

@@ -364,23 +364,7 @@ struct MultiHeadAttention {
       throw ValueError(name,
                        "linear attention takes no mask but causal(); what is padding, the layouts say");
     }
-    ProjectedHeads<T> p;
-    if (fused() && same(key, value) && same(query, key) && op.key_sequence.empty() && queries == keys) {
-      p = project_self(ctx, query, queries);
-      if (p.fused.defined()) {
-        const index_t width = options.query_width();
-        p.q = slice(p.fused, -1, 0, width);
-        p.k = slice(p.fused, -1, width, 2 * width);
-        p.v = slice(p.fused, -1, 2 * width);
-      }
-    } else if (fused() && same(key, value) && options.positions != Positions::rotary) {
-      const Var<T> both = project_key_value(ctx, key);
-      p.q = project_query(ctx, query);
-      p.k = slice(both, -1, 0, options.key_width());
-      p.v = slice(both, -1, options.key_width());
-    } else {
-      p = project_apart(ctx, query, queries, key, value, keys);
-    }
+    const ProjectedHeads<T> p = project_for_weights(ctx, query, queries, key, value, keys);
     return out_proj(ctx, linear_attention(p.q, p.k, p.v, queries, keys, linear));
   }
 

@@ -14,8 +14,8 @@
 
 namespace eigenformer {
 
-/// Everything that fixes a LanguageModel's shape and behaviour. What GPT-2 is: learned positions, norm_first, tied,
-/// gelu_tanh, no scale_embedding, no projection_bias.
+/// Everything that fixes a LanguageModel's shape and behaviour. What GPT-2 is: learned positions, norm_first,
+/// tied, gelu_tanh, no scale_embedding, no projection_bias.
 struct LanguageModelOptions {
   index_t vocab_size = 0;  ///< must be given
   index_t num_layers = defaults::num_layers;
@@ -25,12 +25,12 @@ struct LanguageModelOptions {
   bool embedding_norm = false;                ///< a norm of embedding + position, before its dropout
   bool scale_embedding = true;                ///< embeddings times sqrt(d_model)
   double logit_scale = 1;                     ///< the last layer's output times this is projected
-  bool tied = false;                          ///< embedding and projection are one matrix (Press and Wolf 2017)
+  bool tied = false;  ///< embedding and projection are one matrix (Press and Wolf 2017)
   bool projection_bias = true;
-  SinusoidOptions sinusoid{};  ///< of sinusoidal layer.positions
-  index_t max_length = 1024;   ///< tokens; of learned positions, which end there
+  SinusoidOptions sinusoid{};           ///< of sinusoidal layer.positions
+  index_t max_length = 1024;            ///< tokens; of learned positions, which end there
   index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
-  index_t padding_index = -1;  ///< trailing ones are padding where no layout is given; -1: none
+  index_t padding_index = -1;           ///< trailing ones are padding where no layout is given; -1: none
 
   TextEmbeddingOptions embedding() const {
     return {.vocab_size = vocab_size,
@@ -59,8 +59,8 @@ struct LanguageModelOptions {
   }
 };
 
-/// A decoder alone: tokens in, logits of the next token out, each seeing itself and those before it. Radford et al.
-/// 2018, with the layers that the options say.
+/// A decoder alone: tokens in, logits of the next token out, each seeing itself and those before it. Radford
+/// et al. 2018, with the layers that the options say.
 ///
 ///     ef::LanguageModel<float> model({.vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
 ///     auto logits = model(ctx, ids);                // (B, L) -> (B, L, 23)
@@ -92,18 +92,19 @@ struct LanguageModel {
     name_parameters(*this);
   }
 
-  /// Logits (B, L, V) for ids (B, L): row t is about token t + 1. Trailing ids equal to padding_index are padding.
-  /// Throws ShapeError for other ranks, IndexError for an id outside the vocabulary.
+  /// Logits (B, L, V) for ids (B, L): row t is about token t + 1. Trailing ids equal to padding_index are
+  /// padding. Throws ShapeError for other ranks, IndexError for an id outside the vocabulary.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids) const {
     return (*this)(ctx, ids, token_layout(name, ids, options.padding_index));
   }
   /// The same for rows as the layout says: ids (B, L) or (rows), logits (B, L, V) or (rows, V).
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout) const {
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids,
+                                  const SequenceLayout& layout) const {
     return logits(ctx, decode(ctx, ids, layout));
   }
 
-  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one; maps, when
-  /// given, receives each layer's attention weights (B, H, L, L).
+  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one;
+  /// maps, when given, receives each layer's attention weights (B, H, L, L).
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     return decoder(ctx, embed(ctx, ids, layout), layout, mask & AttentionMask::causal(), maps);
@@ -123,11 +124,11 @@ struct LanguageModel {
     return log_softmax(logits(ctx, decoded));
   }
 
-  /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless the options say otherwise.
-  /// Padding is dropped before anything is computed; the logits are never stored.
+  /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless the options say
+  /// otherwise. Padding is dropped before anything is computed; the logits are never stored.
   ///
-  /// input, output: (B, L) or (rows), output being input one token later. Throws ShapeError where ids and layout do not
-  /// fit, IndexError for an id outside the vocabulary.
+  /// input, output: (B, L) or (rows), output being input one token later. Throws ShapeError where ids and
+  /// layout do not fit, IndexError for an id outside the vocabulary.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
                             const Tokens& output, const CrossEntropyOptions& loss_options = {}) const {
     check_tokens(name, "input", input, layout);

@@ -12,8 +12,8 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-/// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain 1
-/// and bias 0.
+/// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain
+/// 1 and bias 0.
 ///
 ///     ef::LayerNorm<float> norm({.size = 12});
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)

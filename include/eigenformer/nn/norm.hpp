@@ -12,8 +12,8 @@ struct NormOptions {
   index_t size = 0;  ///< of the last dimension; must be given
   double eps = defaults::layer_norm_eps;
   LayerNormFormula formula = LayerNormFormula::pytorch;  ///< of layer_norm
-  bool scalar_gain = false;                              ///< of layer_norm: one gain and one bias for all features
-  bool bias = true;                                      ///< of layer_norm: rms_norm has none
+  bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
+  bool bias = true;          ///< of layer_norm: rms_norm has none
 
   void validate(const char* op) const {
     detail::require_positive(op, "size", size);

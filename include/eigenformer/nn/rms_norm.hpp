@@ -9,8 +9,8 @@ struct RMSNormOptions {
   double eps = defaults::layer_norm_eps;
 };
 
-/// Divides each row by its root mean square and scales it; no mean, no bias (Zhang and Sennrich 2019; PyTorch's
-/// nn.RMSNorm, whose eps is the smallest of its type unless given). Starts with gain 1.
+/// Divides each row by its root mean square and scales it; no mean, no bias (Zhang and Sennrich 2019;
+/// PyTorch's nn.RMSNorm, whose eps is the smallest of its type unless given). Starts with gain 1.
 ///
 ///     ef::RMSNorm<float> norm({.size = 12, .eps = 1e-6});
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)

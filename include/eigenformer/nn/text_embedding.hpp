@@ -8,8 +8,8 @@
 #include "eigenformer/autograd/ops/dropout.hpp"
 #include "eigenformer/nn/norm.hpp"
 #include "eigenformer/nn/optional_module.hpp"
-#include "eigenformer/nn/positional.hpp"
 #include "eigenformer/nn/options.hpp"
+#include "eigenformer/nn/positional.hpp"
 
 namespace eigenformer {
 
@@ -21,9 +21,9 @@ struct TextEmbeddingOptions {
   bool scale = true;  ///< token vectors times sqrt(d_model)
   Positions positions = Positions::sinusoidal;
   SinusoidOptions sinusoid{};
-  index_t max_length = 1024;   ///< tokens; of learned positions
+  index_t max_length = 1024;            ///< tokens; of learned positions
   index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
-  index_t padding_index = -1;  ///< its vector is zero; -1: none
+  index_t padding_index = -1;           ///< its vector is zero; -1: none
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
@@ -31,7 +31,8 @@ struct TextEmbeddingOptions {
     detail::require_positive(op, "d_model", d_model);
     detail::require_rate(op, "embedding_dropout", dropout);
     if (num_token_types < 0) {
-      throw ValueError(op, "num_token_types is " + std::to_string(num_token_types) + ", must not be negative");
+      throw ValueError(op,
+                       "num_token_types is " + std::to_string(num_token_types) + ", must not be negative");
     }
     if (positions == Positions::learned) {
       detail::require_positive(op, "max_length", max_length);
@@ -45,8 +46,8 @@ struct TextEmbeddingOptions {
   }
 };
 
-/// What a text's model begins with: dropout(norm(token + position + token type)), each but the first optional.
-/// Devlin et al. 2019, figure 2.
+/// What a text's model begins with: dropout(norm(token + position + token type)), each but the first
+/// optional. Devlin et al. 2019, figure 2.
 template <class T = float>
 struct TextEmbedding {
   using value_type = T;
@@ -63,12 +64,14 @@ struct TextEmbedding {
   TextEmbedding(const char* op, const TextEmbeddingOptions& given, OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
       : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
-        sinusoids(given.d_model, given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+        sinusoids(given.d_model,
+                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
         embedding_norm(std::move(norm)),
         options(given) {
     if (options.positions == Positions::learned) {
       positions.emplace(
-          LearnedPositionalOptions{options.max_length, options.d_model, options.learned_position_offset}, rng);
+          LearnedPositionalOptions{options.max_length, options.d_model, options.learned_position_offset},
+          rng);
     }
     if (options.num_token_types > 0) {
       token_types.emplace(EmbeddingOptions{options.num_token_types, options.d_model}, rng);
@@ -76,18 +79,20 @@ struct TextEmbedding {
   }
 
   /// ids, and types where the model has token types (left out: all 0): (B, L) or (rows), as the layout says.
-  /// Returns (..., D). Throws ShapeError where they do not fit, IndexError for an id outside its table, ValueError
-  /// for types that the model has not.
+  /// Returns (..., D). Throws ShapeError where they do not fit, IndexError for an id outside its table,
+  /// ValueError for types that the model has not.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const char* op, const Tokens& ids,
                                   const SequenceLayout& layout, const Tokens& types = {}) const {
     check_tokens(op, "tokens", ids, layout);
     Var<T> x = embedding(ctx, ids, options.scale ? std::sqrt(static_cast<double>(options.d_model)) : 1.0);
     if (positions) x = (*positions)(ctx, x, layout);
     if (options.positions == Positions::sinusoidal) x = sinusoids(ctx, x, layout);
-    if (types.defined() && !token_types) throw ValueError(op, "token types were given, but the model has none");
+    if (types.defined() && !token_types)
+      throw ValueError(op, "token types were given, but the model has none");
     if (token_types) {
       if (types.defined()) check_tokens(op, "token types", types, layout);
-      x = add(x, (*token_types)(ctx, types.defined() ? types.reshape(ids.shape()) : Tokens::zeros(ids.shape())));
+      x = add(x,
+              (*token_types)(ctx, types.defined() ? types.reshape(ids.shape()) : Tokens::zeros(ids.shape())));
     }
     if (embedding_norm) x = (*embedding_norm)(ctx, x);
     return dropout(ctx.for_rows(layout), x, options.dropout);

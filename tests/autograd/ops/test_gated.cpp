@@ -40,13 +40,15 @@ TEST_CASE("glu: gradients and values for every gate") {
       }
     }
   }
-  CHECK(message_of<ShapeError>([] { (void)glu(Var<double>(Tensor<double>::zeros({2, 5}))); }) ==
-        "[glu] last dimension of input (2, 5) must be even");
+  CHECK(message_of<ShapeError>([] {
+          (void)glu(Var<double>(Tensor<double>::zeros({2, 5})));
+        }) == "[glu] last dimension of input (2, 5) must be even");
 }
 
 TEST_CASE("the gated feed-forward op has the values and gradients of its parts") {
-  const auto w1 = parameter({20, 12}, 1, "w1"), b1 = parameter({20}, 2, "b1"), w3 = parameter({20, 12}, 3, "w3"),
-             b3 = parameter({20}, 4, "b3"), w2 = parameter({7, 20}, 5, "w2"), b2 = parameter({7}, 6, "b2");
+  const auto w1 = parameter({20, 12}, 1, "w1"), b1 = parameter({20}, 2, "b1"),
+             w3 = parameter({20, 12}, 3, "w3"), b3 = parameter({20}, 4, "b3"),
+             w2 = parameter({7, 20}, 5, "w2"), b2 = parameter({7}, 6, "b2");
   const std::vector<ParameterHandle<double>> handles = {w1.handle(), b1.handle(), w3.handle(),
                                                         b3.handle(), w2.handle(), b2.handle()};
   const Tensor<double> x = random({2, 5, 12}, 7);
@@ -56,7 +58,8 @@ TEST_CASE("the gated feed-forward op has the values and gradients of its parts")
       CAPTURE(static_cast<int>(gate));
       CAPTURE(rate);
       const auto fused = [&](Tape<double>& tape, const Vars& v) {
-        return gated_feed_forward(Context<double>::training(tape, key), v[0], w1, b1, w3, b3, w2, b2, gate, rate);
+        return gated_feed_forward(Context<double>::training(tape, key), v[0], w1, b1, w3, b3, w2, b2, gate,
+                                  rate);
       };
       check_op(fused, {x}, handles);
       Tape<double> tape;
@@ -66,8 +69,8 @@ TEST_CASE("the gated feed-forward op has the values and gradients of its parts")
       const auto parts = linear(ctx, dropout(ctx, hidden, rate), w2, b2);
       CHECK(worst_difference(fused(tape, {Var<double>(x)}).value(), parts.value()) < 1e-12);
       if (rate > 0) continue;
-      const auto inferred =
-          gated_feed_forward(Context<double>::inference(), Var<double>(x), w1, b1, w3, b3, w2, b2, gate, rate);
+      const auto inferred = gated_feed_forward(Context<double>::inference(), Var<double>(x), w1, b1, w3, b3,
+                                               w2, b2, gate, rate);
       CHECK(worst_difference(inferred.value(), parts.value()) < 1e-12);
     }
   }
@@ -85,11 +88,15 @@ TEST_CASE("the gated feed-forward op refuses what does not fit, by name") {
              w2 = parameter({7, 20}, 5, "linear2.weight");
   const Parameter<double> absent;
   const auto run = [&](const Shape& shape) {
-    (void)gated_feed_forward(Context<double>::inference(), Var<double>(Tensor<double>::zeros(shape)), w1, absent,
-                             w3, absent, w2, absent, Activation::silu, 0.0);
+    (void)gated_feed_forward(Context<double>::inference(), Var<double>(Tensor<double>::zeros(shape)), w1,
+                             absent, w3, absent, w2, absent, Activation::silu, 0.0);
   };
-  CHECK(contains(message_of<ShapeError>([&] { run({2, 11}); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   run({2, 11});
+                 }),
                  "last dimension of input (2, 11) must be 12, to match 'linear1.weight'"));
-  CHECK(contains(message_of<ShapeError>([&] { run({2, 12}); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   run({2, 12});
+                 }),
                  "'linear3.weight' of shape (19, 12) must have the shape of 'linear1.weight'"));
 }

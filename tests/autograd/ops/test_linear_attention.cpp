@@ -14,7 +14,8 @@ namespace {
 
 // The definition, as plain loops over every query and every key: O(n^2), and no state.
 Tensor<double> reference(const Tensor<double>& q, const Tensor<double>& k, const Tensor<double>& v,
-                         const SequenceLayout& queries, const SequenceLayout& keys, const LinearAttentionOp& op) {
+                         const SequenceLayout& queries, const SequenceLayout& keys,
+                         const LinearAttentionOp& op) {
   const index_t width = q.dim(-1), values = v.dim(-1), d = width / op.heads, dv = values / op.heads;
   const auto feature = [](double x) { return x > 0 ? x + 1 : std::exp(x); };
   Tensor<double> out = Tensor<double>::zeros(q.shape().with(-1, values));
@@ -47,12 +48,15 @@ Tensor<double> reference(const Tensor<double>& q, const Tensor<double>& k, const
 TEST_CASE("linear attention equals the definition, and its gradients are right") {
   const auto queries = SequenceLayout::padded({5, 3}, 5), keys = SequenceLayout::padded({7, 4}, 7);
   const auto packed = SequenceLayout::packed({6, 1, 3});
-  const auto check = [](const SequenceLayout& of_queries, const SequenceLayout& of_keys, const LinearAttentionOp& op) {
+  const auto check = [](const SequenceLayout& of_queries, const SequenceLayout& of_keys,
+                        const LinearAttentionOp& op) {
     // Heads of 4 features and of 3 values, and of 19 values, which is more than a vector.
     for (const index_t values : {9, 57}) {
       const auto q = random({of_queries.rows(), 12}, 1), k = random({of_keys.rows(), 12}, 2),
                  v = random({of_keys.rows(), values}, 3);
-      const auto f = [&](const Vars& x) { return linear_attention(x[0], x[1], x[2], of_queries, of_keys, op); };
+      const auto f = [&](const Vars& x) {
+        return linear_attention(x[0], x[1], x[2], of_queries, of_keys, op);
+      };
       const auto y = f({q, k, v}).value();
       CHECK(worst_difference(y, reference(q, k, v, of_queries, of_keys, op)) < 1e-12);
       // The objective of so many elements is large, and a difference of it needs a wider step.
@@ -66,8 +70,11 @@ TEST_CASE("linear attention equals the definition, and its gradients are right")
   check(packed, keys, {.heads = 3, .key_sequence = {1, 0, 1}});
   const auto x = random({10, 12}, 4);
   // One Var for all three, and each alone.
-  check_op([&](const Vars& v) { return linear_attention(v[0], v[0], v[0], packed, packed, {.heads = 3, .causal = true}); },
-           {x});
+  check_op(
+      [&](const Vars& v) {
+        return linear_attention(v[0], v[0], v[0], packed, packed, {.heads = 3, .causal = true});
+      },
+      {x});
   for (std::size_t i = 0; i < 3; ++i) {
     check_op(
         [&](const Vars& v) {
@@ -83,7 +90,9 @@ TEST_CASE("a linear attention to nothing gives zeros, and what padding holds doe
   const auto queries = SequenceLayout::padded({2, 3}, 3), keys = SequenceLayout::padded({0, 2}, 4);
   const auto q = random({2, 3, 4}, 1);
   Tensor<double> k = random({2, 4, 4}, 2), v = random({2, 4, 4}, 3);
-  const auto run = [&] { return linear_attention(Var<double>(q), Var<double>(k), Var<double>(v), queries, keys).value(); };
+  const auto run = [&] {
+    return linear_attention(Var<double>(q), Var<double>(k), Var<double>(v), queries, keys).value();
+  };
   const auto before = values(run());
   for (index_t i = 0; i < 12; ++i) CHECK(before[static_cast<std::size_t>(i)] == 0);
   k.at({1, 3, 1}) = 1e9;
@@ -125,10 +134,14 @@ TEST_CASE("linear attention names what does not fit") {
   const auto value = [&](auto&&... args) {
     return message_of<ValueError>([&] { (void)linear_attention(args...); });
   };
-  CHECK(contains(shape(x, wide, x, layout, layout, LinearAttentionOp{}), "as many features as the queries, 12"));
-  CHECK(contains(shape(x, x, x, layout, SequenceLayout::packed({2, 2})), "must have the 4 rows of its layout"));
-  CHECK(contains(shape(x, x, x, layout, layout, LinearAttentionOp{.heads = 5}), "features for each of 5 heads"));
+  CHECK(contains(shape(x, wide, x, layout, layout, LinearAttentionOp{}),
+                 "as many features as the queries, 12"));
+  CHECK(
+      contains(shape(x, x, x, layout, SequenceLayout::packed({2, 2})), "must have the 4 rows of its layout"));
+  CHECK(contains(shape(x, x, x, layout, layout, LinearAttentionOp{.heads = 5}),
+                 "features for each of 5 heads"));
   CHECK(contains(shape(x, x, x, layout, other), "2 sequences of queries and 1 of keys"));
   CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.causal = true}), "with one layout"));
-  CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.key_sequence = {0, 1}}), "key_sequence has 1"));
+  CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.key_sequence = {0, 1}}),
+                 "key_sequence has 1"));
 }

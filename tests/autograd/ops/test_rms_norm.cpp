@@ -49,8 +49,6 @@ TEST_CASE("rms_norm says what does not fit") {
   const Var<double> x = Tensor<double>::zeros({2, 5}), g = Tensor<double>::zeros({4});
   CHECK(message_of<ShapeError>([&] { (void)rms_norm(x, g); }) ==
         "[rms_norm] gain of shape (4,) must have 5 elements for input (2, 5)");
-  CHECK(contains(message_of<ShapeError>([&] {
-                   (void)add_rms_norm(Context<double>::inference(), x, g, 0.0);
-                 }),
+  CHECK(contains(message_of<ShapeError>([&] { (void)add_rms_norm(Context<double>::inference(), x, g, 0.0); }),
                  "residual of shape (4,) must have the input's shape (2, 5)"));
 }

@@ -60,7 +60,8 @@ TEST_CASE("what stochastic_depth leaves out depends on the sequence's number alo
   const auto batch = SequenceLayout::packed({2, 1, 3, 2}).with_sequence_numbers({11, 4, 7, 30});
   const Tensor<double> together = run(batch);
   for (index_t b = 0; b < 4; ++b) {
-    const auto alone = SequenceLayout::padded({batch.length(b)}, 4).with_sequence_numbers({batch.sequence_number(b)});
+    const auto alone =
+        SequenceLayout::padded({batch.length(b)}, 4).with_sequence_numbers({batch.sequence_number(b)});
     CHECK(run(alone).data()[0] == together.data()[batch.offset(b) * 2]);
   }
   CHECK_THROWS_AS((void)stochastic_depth(Context<double>::inference(), Var<double>(ones), 1.0), ValueError);

@@ -54,8 +54,8 @@ struct GatedBackwardTile {
                                s.dropout.key);
     }
     const index_t width = s.up.dim(-1), at = row * width + col;
-    kernels::gated_backward_tile<T>(s.activation, s.gate.data() + at, s.up.data() + at, width, c, ldc, T(0), c,
-                                    ldc, self.dup + at, width, rows, cols);
+    kernels::gated_backward_tile<T>(s.activation, s.gate.data() + at, s.up.data() + at, width, c, ldc, T(0),
+                                    c, ldc, self.dup + at, width, rows, cols);
   }
 };
 
@@ -80,8 +80,8 @@ void check_gated(const Var<T>& x, const Parameter<T>& w_gate, const Parameter<T>
 
 }  // namespace detail
 
-/// a * f(b) for the halves (a, b) of x's last dimension. Sigmoid gives GLU (Dauphin et al. 2017; PyTorch's F.glu),
-/// the others the variants of Shazeer 2020.
+/// a * f(b) for the halves (a, b) of x's last dimension. Sigmoid gives GLU (Dauphin et al. 2017; PyTorch's
+/// F.glu), the others the variants of Shazeer 2020.
 ///
 /// x: (..., 2 n), the gate last. Returns (..., n). Throws ShapeError unless the last dimension is even.
 template <class T>
@@ -106,8 +106,8 @@ template <class T>
     const T* dy = b.dy().data();
     parallel_for(rows, grain, [&](index_t begin, index_t end) {
       const index_t at = begin * 2 * n;
-      kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n, dy + begin * n, n, dx.beta,
-                                      dx.data + at + n, 2 * n, dx.data + at, 2 * n, end - begin, n);
+      kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n, dy + begin * n, n,
+                                      dx.beta, dx.data + at + n, 2 * n, dx.data + at, 2 * n, end - begin, n);
     });
   });
 }
@@ -115,7 +115,8 @@ template <class T>
 /// linear2(dropout(activation(gate(x)) * up(x))) as one op: the halves meet, and in backward part, inside the
 /// products around them. Shazeer 2020: sigmoid is GLU, gelu GEGLU, silu SwiGLU, relu ReGLU, none bilinear.
 ///
-/// x: (..., d); w_gate, w_up: (ff, d); b_gate, b_up: (ff) or absent; w2: (out, ff); b2: (out) or absent. Returns
+/// x: (..., d); w_gate, w_up: (ff, d); b_gate, b_up: (ff) or absent; w2: (out, ff); b2: (out) or absent.
+/// Returns
 /// (..., out). Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate outside
 /// [0, 1).
 template <class T>
@@ -137,8 +138,8 @@ template <class T>
                               Tensor<T>(hidden_shape),
                               activation,
                               detail::RowDropoutSite<T>("gated_feed_forward", ctx, dropout_rate, rows)};
-  const auto product = [&](const Tensor<T>& in, const Parameter<T>& weight, const Parameter<T>& bias, Tensor<T>& y,
-                           kernels::GemmEpilogue<T> epilogue) {
+  const auto product = [&](const Tensor<T>& in, const Parameter<T>& weight, const Parameter<T>& bias,
+                           Tensor<T>& y, kernels::GemmEpilogue<T> epilogue) {
     if (bias.defined()) epilogue.bias = bias.value().data();
     detail::weight_product<T>("gated_feed_forward", ctx, rows, in.data(), weight, 0, weight.shape()[0],
                               recorded, y.data(), epilogue);
@@ -149,15 +150,15 @@ template <class T>
   product(saved.hidden, w2, b2, y, {});
   if (!recorded) return Var<T>(std::move(y));
 
-  // dW2 = dy^T h; with dh = (dy W2) * mask: dg = dh * up * f'(gate), du = dh * f(gate); then for each half dW = d^T x
-  // and dx = dg Wg + du Wu; each bias gets its columns' sums.
+  // dW2 = dy^T h; with dh = (dy W2) * mask: dg = dh * up * f'(gate), du = dh * f(gate); then for each half dW
+  // = d^T x and dx = dg Wg + du Wu; each bias gets its columns' sums.
   return record("gated_feed_forward", std::move(y),
                 {x, ctx.use(w_gate), ctx.use(b_gate), ctx.use(w_up), ctx.use(b_up), ctx.use(w2), ctx.use(b2)},
                 [saved = std::move(saved), rows, d, ff, out, precision = ctx.precision()](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(5)) {
-                    kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff, dw2.beta,
-                                     dw2.data, ff, {}, precision);
+                    kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff,
+                                     dw2.beta, dw2.data, ff, {}, precision);
                   }
                   if (auto db2 = b.grad(6)) kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
                   Tensor<T> dgate(saved.hidden.shape()), dup(saved.hidden.shape());
@@ -167,13 +168,14 @@ template <class T>
                                    precision);
                   const auto half = [&](const Tensor<T>& dz, const Tensor<T>& weight, index_t input) {
                     if (auto dw = b.grad(input)) {
-                      kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d, dw.beta,
-                                       dw.data, d, {}, precision);
+                      kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
+                                       dw.beta, dw.data, d, {}, precision);
                     }
-                    if (auto db = b.grad(input + 1)) kernels::sum_rows<T>(dz.data(), db.data, db.beta, rows, ff);
+                    if (auto db = b.grad(input + 1))
+                      kernels::sum_rows<T>(dz.data(), db.data, db.beta, rows, ff);
                     if (auto dx = b.grad(0)) {
-                      kernels::gemm<T>(false, false, rows, d, ff, T(1), dz.data(), ff, weight.data(), d, dx.beta,
-                                       dx.data, d, {}, precision);
+                      kernels::gemm<T>(false, false, rows, d, ff, T(1), dz.data(), ff, weight.data(), d,
+                                       dx.beta, dx.data, d, {}, precision);
                     }
                   };
                   half(dgate, saved.w_gate, 1);

@@ -30,7 +30,8 @@ struct LinearAttentionSaved {
   // Throws ShapeError and ValueError for what does not fit.
   void check() const {
     const auto refuse = [](const char* what, const Tensor<T>& x, const std::string& rule) {
-      throw ShapeError("linear_attention", std::string(what) + " of shape " + x.shape().str() + " must have " + rule,
+      throw ShapeError("linear_attention",
+                       std::string(what) + " of shape " + x.shape().str() + " must have " + rule,
                        {x.shape()});
     };
     if (op.heads < 1) {
@@ -40,14 +41,17 @@ struct LinearAttentionSaved {
       if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
         refuse(what, x, "the " + std::to_string(layout.rows()) + " rows of its layout");
       }
-      if (x.dim(-1) % op.heads != 0) refuse(what, x, "features for each of " + std::to_string(op.heads) + " heads");
+      if (x.dim(-1) % op.heads != 0)
+        refuse(what, x, "features for each of " + std::to_string(op.heads) + " heads");
     };
     rows("queries", q, queries);
     rows("keys", k, keys);
     rows("values", v, keys);
-    if (q.dim(-1) != k.dim(-1)) refuse("keys", k, "as many features as the queries, " + std::to_string(q.dim(-1)));
+    if (q.dim(-1) != k.dim(-1))
+      refuse("keys", k, "as many features as the queries, " + std::to_string(q.dim(-1)));
     if (op.causal && (queries != keys || !op.key_sequence.empty())) {
-      throw ValueError("linear_attention", "causal attention is that of a sequence to itself, with one layout");
+      throw ValueError("linear_attention",
+                       "causal attention is that of a sequence to itself, with one layout");
     }
     if (op.key_sequence.empty() && queries.batch() != keys.batch()) {
       throw ShapeError("linear_attention", std::to_string(queries.batch()) + " sequences of queries and " +
@@ -84,12 +88,12 @@ struct LinearAttentionSaved {
 
 }  // namespace detail
 
-/// Attention whose weight of a query and a key is the product of their features, elu + 1 of each: time and memory grow
-/// with the length, not with its square. Katharopoulos et al. 2020.
+/// Attention whose weight of a query and a key is the product of their features, elu + 1 of each: time and
+/// memory grow with the length, not with its square. Katharopoulos et al. 2020.
 ///
-/// out = sum over keys of <f(q), f(k)> v / (sum of <f(q), f(k)> + 1e-6), for each head. q, k: (rows, H dh) or (B, L, H dh),
-/// v: (rows, H dv), rows as the layouts say. Returns q's shape with H dv features, zeros where there are no keys. Throws
-/// ShapeError and ValueError where they do not fit.
+/// out = sum over keys of <f(q), f(k)> v / (sum of <f(q), f(k)> + 1e-6), for each head. q, k: (rows, H dh) or
+/// (B, L, H dh), v: (rows, H dv), rows as the layouts say. Returns q's shape with H dv features, zeros where
+/// there are no keys. Throws ShapeError and ValueError where they do not fit.
 template <class T>
 [[nodiscard]] Var<T> linear_attention(const Var<T>& q, const Var<T>& k, const Var<T>& v,
                                       const SequenceLayout& queries, const SequenceLayout& keys,
@@ -112,7 +116,8 @@ template <class T>
   return record("linear_attention", saved.out, {query_features, key_features, v}, [saved](Backward<T>& b) {
     const kernels::AttentionProblem<T> problem = saved.problem();
     const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
-    kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(), b.dy().data(), saved.v.dim(-1),
+    kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(), b.dy().data(),
+                                          saved.v.dim(-1),
                                           {.dq = dq.data,
                                            .dq_stride = problem.q_stride,
                                            .dq_beta = dq.beta,

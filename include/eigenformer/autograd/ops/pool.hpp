@@ -17,7 +17,8 @@ enum class Pooling {
 
 /// One row for each sequence, without its padding; a sequence without tokens gives zeros.
 ///
-/// x: (rows, d) or (B, L, d), rows as the layout says. Returns (B, d). Throws ShapeError where they do not fit.
+/// x: (rows, d) or (B, L, d), rows as the layout says. Returns (B, d). Throws ShapeError where they do not
+/// fit.
 template <class T>
 [[nodiscard]] Var<T> pool(const Var<T>& x, const SequenceLayout& layout, Pooling pooling = Pooling::mean) {
   const OpScope scope(Runtime::instance().profiler(), "pool");

@@ -29,9 +29,8 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
     o.sandwich_norm = true, o.norm = NormKind::rms_norm, o.activation = Activation::relu_squared;
   });
   add("glu", [](auto& o) { o.gated = true, o.activation = Activation::sigmoid; });
-  add("linear attention, silu", [](auto& o) {
-    o.attention = AttentionKind::linear, o.activation = Activation::silu;
-  });
+  add("linear attention, silu",
+      [](auto& o) { o.attention = AttentionKind::linear, o.activation = Activation::silu; });
   add("geglu, embedding norm, scaled logits, tied", [](auto& o) {
     o.gated = true, o.activation = Activation::gelu_tanh, o.embedding_norm = true, o.logit_scale = 0.25;
     o.target_vocab_size = 0, o.tying = Tying::all;
@@ -47,19 +46,21 @@ TEST_CASE("every variant's gradients are right, through the whole model") {
     CAPTURE(name);
     auto model = make_seq2seq<double>(options);
     check_backward(model, {}, [&](const Context<double>& ctx, const auto&) {
-      return model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
+      return model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
+                        batch.target_out);
     });
   }
 }
 
-TEST_CASE_TEMPLATE("every variant gives a sentence the same logits alone, padded and packed, bit by bit", T, float,
-                   double) {
+TEST_CASE_TEMPLATE("every variant gives a sentence the same logits alone, padded and packed, bit by bit", T,
+                   float, double) {
   const TokenBatch batch;
   for (const auto& [name, options] : variants()) {
     CAPTURE(name);
     const auto model = make_seq2seq<T>(options);
     const auto ctx = Context<T>::inference();
-    const auto padded = model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
+    const auto padded =
+        model(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout).value();
     const auto targets = packed_layout(batch.target_layout);
     const auto packed =
         model(ctx, pack_tokens(batch.source, batch.source_layout), packed_layout(batch.source_layout),
@@ -71,7 +72,8 @@ TEST_CASE_TEMPLATE("every variant gives a sentence the same logits alone, padded
   }
 }
 
-TEST_CASE_TEMPLATE("a layer of RMS norms before and after, and SwiGLU, agrees with PyTorch", T, float, double) {
+TEST_CASE_TEMPLATE("a layer of RMS norms before and after, and SwiGLU, agrees with PyTorch", T, float,
+                   double) {
   RandomGenerator rng(1);
   EncoderLayer<T> layer({.d_model = D,
                          .num_heads = H,
@@ -81,13 +83,15 @@ TEST_CASE_TEMPLATE("a layer of RMS norms before and after, and SwiGLU, agrees wi
                          .norm = NormKind::rms_norm,
                          .sandwich_norm = true},
                         rng);
-  check_parity<T>(Fixture("encoder_layer_rms_sandwich_swiglu"), layer, {"x"}, {L, L},
-                  [&](const Context<T>& ctx, const auto& x) { return layer(ctx, x[0], AttentionMask::causal()); });
+  check_parity<T>(
+      Fixture("encoder_layer_rms_sandwich_swiglu"), layer, {"x"}, {L, L},
+      [&](const Context<T>& ctx, const auto& x) { return layer(ctx, x[0], AttentionMask::causal()); });
 }
 
 TEST_CASE("sandwich norm is x + post(f(pre(x))), and its norms are listed last") {
   RandomGenerator rng(1);
-  EncoderLayer<double> layer({.d_model = D, .num_heads = H, .dim_feedforward = F, .sandwich_norm = true}, rng);
+  EncoderLayer<double> layer({.d_model = D, .num_heads = H, .dim_feedforward = F, .sandwich_norm = true},
+                             rng);
   randomise(layer, 2);
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({B, L, D}, 3);
@@ -117,10 +121,12 @@ TEST_CASE("embedding_norm normalises embedding + position, and logit_scale the d
       linear(ctx, multiply(decoded, 0.5), model.projection_weight(), model.projection_bias);
   check_close(model.logits(ctx, decoded).value(), expected.value(), 1e-12);
   options.logit_scale = std::numeric_limits<double>::infinity();
-  CHECK(contains(message_of<ValueError>([&] { make_seq2seq<float>(options); }), "logit_scale is inf, must be finite"));
+  CHECK(contains(message_of<ValueError>([&] { make_seq2seq<float>(options); }),
+                 "logit_scale is inf, must be finite"));
 }
 
-TEST_CASE("linear attention is linear_attention between the projections, and refuses what it has no form of") {
+TEST_CASE(
+    "linear attention is linear_attention between the projections, and refuses what it has no form of") {
   RandomGenerator rng(1);
   MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .kind = AttentionKind::linear}, rng);
   randomise(attention, 2);
@@ -133,25 +139,31 @@ TEST_CASE("linear attention is linear_attention between the projections, and ref
                               attention.project_value(ctx, y), layout, of_y, {.heads = H, .causal = causal}));
   };
   check_close(attention(ctx, x, x, x).value(), expected(x, layout, false).value(), 1e-12);
-  check_close(attention(ctx, x, x, x, AttentionMask::causal()).value(), expected(x, layout, true).value(), 1e-12);
+  check_close(attention(ctx, x, x, x, AttentionMask::causal()).value(), expected(x, layout, true).value(),
+              1e-12);
   check_close(attention(ctx, x, memory, memory).value(), expected(memory, keys, false).value(), 1e-12);
   const auto refusal = [](auto&& f) { return message_of<ValueError>(f); };
-  CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, AttentionMask::window(2, 0)); }), "no mask but causal()"));
+  CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, AttentionMask::window(2, 0)); }),
+                 "no mask but causal()"));
   CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }), "no weights to show"));
-  CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }), "one layout"));
+  CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }),
+                 "one layout"));
   const auto layer = [&](auto&& change) {
     LayerOptions o{.d_model = D, .num_heads = 4, .attention = AttentionKind::linear};
     change(o);
     return refusal([&] { EncoderLayer<double>(o, rng); });
   };
-  CHECK(layer([](auto& o) { o.attention_window = 3; }) == "[encoder_layer] linear attention has no attention_window");
+  CHECK(layer([](auto& o) { o.attention_window = 3; }) ==
+        "[encoder_layer] linear attention has no attention_window");
   CHECK(contains(layer([](auto& o) { o.positions = Positions::alibi; }), "positions that act on scores"));
-  CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }), "num_key_value_heads other than num_heads"));
+  CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }),
+                 "num_key_value_heads other than num_heads"));
 }
 
 TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers out, and only in training") {
   RandomGenerator rng(1);
-  const LayerOptions options{.d_model = D, .num_heads = H, .dim_feedforward = F, .dropout = 0, .layer_drop = 0.8};
+  const LayerOptions options{
+      .d_model = D, .num_heads = H, .dim_feedforward = F, .dropout = 0, .layer_drop = 0.8};
   const Encoder<double> stack({.num_layers = 4, .layer = options}, rng);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(stack.layers[i].options.layer_drop == doctest::Approx(0.2 * static_cast<double>(i + 1)));
@@ -188,23 +200,25 @@ TEST_CASE("layer_drop's choices and gradients do not depend on packing") {
     Tape<double> tape;
     const auto ctx = Context<double>::training(tape, key);
     Gradients<double> gradients(parameters(model));
-    const auto loss =
-        packed ? model.loss(ctx, pack_tokens(batch.source, batch.source_layout), packed_layout(batch.source_layout),
-                            pack_tokens(batch.target_in, batch.target_layout), packed_layout(batch.target_layout),
-                            pack_tokens(batch.target_out, batch.target_layout))
-               : model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
-                            batch.target_out);
+    const auto loss = packed ? model.loss(ctx, pack_tokens(batch.source, batch.source_layout),
+                                          packed_layout(batch.source_layout),
+                                          pack_tokens(batch.target_in, batch.target_layout),
+                                          packed_layout(batch.target_layout),
+                                          pack_tokens(batch.target_out, batch.target_layout))
+                             : model.loss(ctx, batch.source, batch.source_layout, batch.target_in,
+                                          batch.target_layout, batch.target_out);
     const double value = loss.item();
     tape.backward(loss, gradients);
     std::vector<double> all{value};
-    for (const auto& entry : gradients.entries()) all.insert(all.end(), entry.value.span().begin(), entry.value.span().end());
+    for (const auto& entry : gradients.entries())
+      all.insert(all.end(), entry.value.span().begin(), entry.value.span().end());
     return all;
   };
   CHECK(run(false) == run(true));
   const auto result = grad_check(
       [&](Tape<double>& tape, const auto&) {
-        return model.loss(Context<double>::training(tape, key), batch.source, batch.source_layout, batch.target_in,
-                          batch.target_layout, batch.target_out);
+        return model.loss(Context<double>::training(tape, key), batch.source, batch.source_layout,
+                          batch.target_in, batch.target_layout, batch.target_out);
       },
       {}, parameters(model), {.max_elements = 40});
   CHECK_MESSAGE(result.ok, result.str());
