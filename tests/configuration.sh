@@ -51,12 +51,14 @@ esac
 # Fuzzing is the sanitizers' configuration, run for longer.
 labels=(--label-exclude long)
 cmake_preset=$preset
+targets=()
 if [[ $preset == fuzz ]]; then
   labels=(--label-regex long)
   cmake_preset=asan
+  targets=(--target fuzz)
 fi
 cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON "${options[@]}"
-cmake --build "$build" --parallel "$jobs"
+cmake --build "$build" --parallel "$jobs" "${targets[@]}"
 # The thread sanitizer of some compilers cannot stand the address space of newer kernels.
 without_random_addresses=()
 if [[ $preset == tsan ]] && setarch -R true 2>/dev/null; then without_random_addresses=(setarch -R); fi

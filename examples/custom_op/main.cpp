@@ -1,5 +1,5 @@
-/// How to write an op and a module of one's own: RMS normalisation (Zhang and Sennrich 2019) with a backward by hand, and the
-/// gated feed-forward block of many recent models (Shazeer 2020) on top of it. grad_check compares with finite differences.
+/// How to write an op and a module of one's own: ScaleNorm (Nguyen and Salazar 2019) with a backward by hand, and a gated
+/// feed-forward block (Shazeer 2020) on top of it. grad_check compares with finite differences.
 
 #include <cmath>
 #include <cstdio>
@@ -8,46 +8,39 @@
 
 namespace ef = eigenformer;
 
-/// y = x / sqrt(mean(x^2) + eps) * gain over the last dimension. x: (..., n), gain: (n). Returns the shape of x.
+/// y = gain * x / sqrt(sum(x^2) + eps) over the last dimension. x: (..., n), gain: (1). Returns the shape of x.
 template <class T>
-[[nodiscard]] ef::Var<T> rms_norm(const ef::Var<T>& x, const ef::Var<T>& gain, double eps = 1e-6) {
+[[nodiscard]] ef::Var<T> scale_norm(const ef::Var<T>& x, const ef::Var<T>& gain, double eps = 1e-6) {
   const ef::index_t n = x.dim(-1), rows = x.numel() / n;
-  if (gain.shape() != ef::Shape{n}) {
-    throw ef::ShapeError("rms_norm", "gain of shape " + gain.shape().str() + " must be " + ef::Shape{n}.str(), {gain.shape()});
+  if (gain.shape() != ef::Shape{1}) {
+    throw ef::ShapeError("scale_norm", "gain of shape " + gain.shape().str() + " must be (1,)", {gain.shape()});
   }
   ef::Tensor<T> y(x.shape()), scale({rows});
   for (ef::index_t r = 0; r < rows; ++r) {
     const T* xr = x.value().data() + r * n;
     T sum = 0;
     for (ef::index_t i = 0; i < n; ++i) sum += xr[i] * xr[i];
-    scale.data()[r] = T(1) / std::sqrt(sum / static_cast<T>(n) + static_cast<T>(eps));
-    for (ef::index_t i = 0; i < n; ++i) y.data()[r * n + i] = xr[i] * scale.data()[r] * gain.value().data()[i];
+    scale.data()[r] = T(1) / std::sqrt(sum + static_cast<T>(eps));
+    for (ef::index_t i = 0; i < n; ++i) y.data()[r * n + i] = xr[i] * scale.data()[r] * gain.value().data()[0];
   }
-  // With s = scale and g = gain: dx = s g dy - x s^3 mean(x g dy), dgain = sum over rows of x s dy. What the closure
+  // With s = scale and g = gain: dx = g (s dy - x s^3 <x, dy>), dgain = sum over rows of s <x, dy>. What the closure
   // captures is what is kept until backward. A slot's beta is 0 where nothing was written before, else 1.
-  return ef::record("rms_norm", y, {x, gain}, [x = x.value(), g = gain.value(), scale, n, rows](ef::Backward<T>& back) {
-    const T* dy = back.dy().data();
-    if (const auto dx = back.grad(0)) {
-      for (ef::index_t r = 0; r < rows; ++r) {
-        const T s = scale.data()[r];
-        const T* xr = x.data() + r * n;
-        const T* dyr = dy + r * n;
-        T dot = 0;
-        for (ef::index_t i = 0; i < n; ++i) dot += xr[i] * g.data()[i] * dyr[i];
-        for (ef::index_t i = 0; i < n; ++i) {
-          T& out = dx.data[r * n + i];
-          const T value = s * g.data()[i] * dyr[i] - xr[i] * s * s * s * dot / static_cast<T>(n);
-          out = dx.beta == T(0) ? value : out + value;
-        }
+  return ef::record("scale_norm", y, {x, gain}, [x = x.value(), g = gain.value(), scale, n, rows](ef::Backward<T>& back) {
+    const auto dx = back.grad(0), dgain = back.grad(1);
+    T total = 0;
+    for (ef::index_t r = 0; r < rows; ++r) {
+      const T s = scale.data()[r];
+      const T *xr = x.data() + r * n, *dy = back.dy().data() + r * n;
+      T dot = 0;
+      for (ef::index_t i = 0; i < n; ++i) dot += xr[i] * dy[i];
+      total += s * dot;
+      for (ef::index_t i = 0; dx && i < n; ++i) {
+        T& out = dx.data[r * n + i];
+        const T value = g.data()[0] * (s * dy[i] - xr[i] * s * s * s * dot);
+        out = dx.beta == T(0) ? value : out + value;
       }
     }
-    if (const auto dgain = back.grad(1)) {
-      for (ef::index_t i = 0; i < n; ++i) {
-        T sum = 0;
-        for (ef::index_t r = 0; r < rows; ++r) sum += x.data()[r * n + i] * scale.data()[r] * dy[r * n + i];
-        dgain.data[i] = dgain.beta == T(0) ? sum : dgain.data[i] + sum;
-      }
-    }
+    if (dgain) dgain.data[0] = dgain.beta == T(0) ? total : dgain.data[0] + total;
   });
 }
 
@@ -57,16 +50,16 @@ template <class T = float>
 struct GatedFeedForward {
   using value_type = T;
 
-  ef::Parameter<T> gain;  // (d)
+  ef::Parameter<T> gain;  // (1)
   ef::Linear<T> gate, up, down;
 
   GatedFeedForward(ef::index_t d, ef::index_t hidden, ef::RandomGenerator& rng)
-      : gain(ef::Tensor<T>::ones({d})), gate({d, hidden, false}, rng), up({d, hidden, false}, rng), down({hidden, d, false}, rng) {
+      : gain(ef::Tensor<T>::full({1}, std::sqrt(static_cast<T>(d)))), gate({d, hidden, false}, rng), up({d, hidden, false}, rng), down({hidden, d, false}, rng) {
     ef::name_parameters(*this);
   }
 
   ef::Var<T> operator()(const ef::Context<T>& ctx, const ef::Var<T>& x) const {
-    const ef::Var<T> h = rms_norm(x, ctx.use(gain));
+    const ef::Var<T> h = scale_norm(x, ctx.use(gain));
     return x + down(ctx, ef::silu(gate(ctx, h)) * up(ctx, h));
   }
 
@@ -83,7 +76,6 @@ int main() {
   GatedFeedForward<double> block(12, 20, rng);
   ef::Tensor<double> x({2, 5, 12});
   rng.fill_normal(x.data(), x.numel(), 0, 1);
-  rng.fill_uniform(block.gain.value().data(), 12, 0.5, 1.5);
 
   const auto check = ef::grad_check(
       [&](ef::Tape<double>& tape, const std::vector<ef::Var<double>>& inputs) {

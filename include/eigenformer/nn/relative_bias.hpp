@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <utility>
+#include <cstdlib>
 #include <vector>
 
+#include "eigenformer/autograd/context.hpp"
 #include "eigenformer/autograd/ops/embedding.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
-#include "eigenformer/nn/module.hpp"
 #include "eigenformer/nn/init.hpp"
+#include "eigenformer/nn/module.hpp"
 #include "eigenformer/nn/options.hpp"
 
 namespace eigenformer {
