@@ -1,6 +1,7 @@
 # Targets beside eigenformer::eigenformer, made alike in this project and by find_package(eigenformer):
 #   eigenformer::io             headers that read and write models; there when nlohmann-json is; zlib is used if found
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
+#   eigenformer::icu            the tokenizers of BART and BERT; there when ICU is
 #   eigenformer::compiled       the heavy kernels, compiled once instead of in every file that uses them
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp.
 include_guard(GLOBAL)
@@ -39,6 +40,20 @@ if(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR AND EIGENFORMER_SENTENCEPIECE_LIBRARY A
 else()
   message(STATUS "eigenformer: SentencePiece not found, so no eigenformer::sentencepiece and no subword tokenizer "
                  "(Debian and Ubuntu: libsentencepiece-dev)")
+endif()
+
+find_path(EIGENFORMER_ICU_INCLUDE_DIR unicode/uchar.h)
+find_library(EIGENFORMER_ICU_LIBRARY icuuc)
+mark_as_advanced(EIGENFORMER_ICU_INCLUDE_DIR EIGENFORMER_ICU_LIBRARY)
+if(EIGENFORMER_ICU_INCLUDE_DIR AND EIGENFORMER_ICU_LIBRARY)
+  add_library(eigenformer_icu INTERFACE)
+  add_library(eigenformer::icu ALIAS eigenformer_icu)
+  target_include_directories(eigenformer_icu SYSTEM INTERFACE "${EIGENFORMER_ICU_INCLUDE_DIR}")
+  target_compile_definitions(eigenformer_icu INTERFACE EIGENFORMER_WITH_ICU=1)
+  target_link_libraries(eigenformer_icu INTERFACE eigenformer::eigenformer "${EIGENFORMER_ICU_LIBRARY}")
+else()
+  message(STATUS "eigenformer: ICU not found, so no eigenformer::icu and no tokenizers of BART and BERT "
+                 "(Debian and Ubuntu: libicu-dev)")
 endif()
 
 # Built only when something links it, with the flags of the project that does.

@@ -21,7 +21,7 @@ find_package(benchmark CONFIG QUIET)
 # Everything that a program of ours may use.
 add_library(eigenformer_programs INTERFACE)
 target_link_libraries(eigenformer_programs INTERFACE eigenformer::compiled eigenformer_warnings)
-foreach(target eigenformer::io eigenformer::sentencepiece CLI11::CLI11)
+foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu CLI11::CLI11)
   if(TARGET ${target})
     target_link_libraries(eigenformer_programs INTERFACE ${target})
   endif()
@@ -50,6 +50,8 @@ function(eigenformer_needs file out)
         list(APPEND needs CLI11)
       elseif(line MATCHES "<sentencepiece_")
         list(APPEND needs SentencePiece)
+      elseif(line MATCHES "<unicode/")
+        list(APPEND needs ICU)
       elseif(line MATCHES "<benchmark/")
         list(APPEND needs "Google Benchmark")
       elseif(line MATCHES "include *\"(.+)\"")
@@ -79,6 +81,7 @@ function(eigenformer_missing out)
       if((need STREQUAL "nlohmann-json" AND NOT TARGET eigenformer::io) OR
          (need STREQUAL "CLI11" AND NOT TARGET CLI11::CLI11) OR
          (need STREQUAL "SentencePiece" AND NOT TARGET eigenformer::sentencepiece) OR
+         (need STREQUAL "ICU" AND NOT TARGET eigenformer::icu) OR
          (need STREQUAL "Google Benchmark" AND NOT TARGET benchmark::benchmark))
         list(APPEND missing "${need}")
       endif()

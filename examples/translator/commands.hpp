@@ -14,6 +14,7 @@ void add_train(CLI::App& app, Run& run);
 void add_translate(CLI::App& app, Run& run);
 void add_evaluate(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
+void add_import(CLI::App& app, Run& run);
 void add_quantize(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
 

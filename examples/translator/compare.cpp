@@ -27,9 +27,10 @@ ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingM
                                   const std::vector<std::string>& references) {
   ef::EncodedCorpus corpus;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto s = a.loaded.tokenizers.source->encode(sources[i]);
+    const std::string line = a.loaded.description.text.source_text + sources[i];
+    const auto s = a.loaded.tokenizers.source->encode(line);
     const auto t = a.loaded.tokenizers.target->encode(references[i]);
-    if (s != b.loaded.tokenizers.source->encode(sources[i]) ||
+    if (s != b.loaded.tokenizers.source->encode(line) ||
         t != b.loaded.tokenizers.target->encode(references[i])) {
       throw ef::ValueError("compare",
                            "'" + command.folder + "' and '" + command.other +
@@ -45,9 +46,9 @@ ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingM
 }
 
 ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef::EncodedCorpus& corpus) {
-  constexpr std::int32_t forbidden[] = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id,
-                                        ef::Vocabulary::begin_id};
-  ef::Batcher batcher(corpus, {.shuffle = false});
+  const ef::TextConventions& text = a.loaded.description.text;
+  const std::vector<std::int32_t>& forbidden = text.forbidden_ids;
+  ef::Batcher batcher(corpus, {.shuffle = false, .text = text});
   ef::Accuracy equal;
   for (ef::index_t k = 0; k < batcher.num_batches(0); ++k) {
     const ef::Batch batch = batcher.batch(0, k);
@@ -74,7 +75,7 @@ int compare(const CompareCommand& command) {
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModel* model : {&a, &b}) {
     const SentenceTranslator translator(model->loaded.model, model->loaded.tokenizers,
-                                        model->loaded.description.model.max_length, command.decoding,
+                                        model->loaded.description, command.decoding,
                                         model->ctx);
     const ef::BleuScore bleu = ef::corpus_bleu(translator(sources), references);
     std::printf("%s %-8s %s\n", model == &a ? "A" : "B",

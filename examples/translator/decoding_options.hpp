@@ -18,8 +18,8 @@ struct DecodingCommand {
     app.add_option("--beam", decoding.beam, "hypotheses kept for each sentence; 1: greedy")->capture_default_str();
     app.add_option("--max-length", decoding.max_length, "tokens of a translation at most")->capture_default_str();
     app.add_option("--length-penalty", decoding.length_penalty,
-                   "scores are divided by ((5 + length) / 6) to this power; higher: longer sentences")
-        ->capture_default_str();
+                   "scores are divided by ((5 + length) / 6) to this power, of imported models by length; higher: longer "
+                   "sentences; else 1, or as the imported model says");
     app.add_option("--batch-size", decoding.batch_size, "sentences that are translated together")->capture_default_str();
     app.add_option("--threads", threads, "threads; 0: as many as there are cores")->capture_default_str();
   }

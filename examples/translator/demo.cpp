@@ -143,7 +143,10 @@ int demo(const DemoCommand& command) {
   }
   const double trained = seconds();
 
-  const SentenceTranslator translator(model, tokenizers, 64, {.beam = 1, .max_length = 40});
+  ef::ModelDescription description;
+  description.model = model.options;
+  description.model.max_length = 64;
+  const SentenceTranslator translator(model, tokenizers, description, {.beam = 1, .max_length = 40});
   const std::vector<std::string> translations = translator(corpus.held_out.source);
   show_translations(corpus.held_out, translations, command.shown);
   const std::size_t example = good_example(corpus.held_out, translations);

@@ -27,22 +27,23 @@ struct EvaluateCommand : DecodingCommand {
 double reference_perplexity(const DecodingModel& model, const std::vector<std::string>& sources,
                             const std::vector<std::string>& references) {
   const ef::TokenizerPair& tokenizers = model.loaded.tokenizers;
+  const ef::TextConventions& text = model.loaded.description.text;
   ef::EncodedCorpus corpus;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto s = tokenizers.source->encode(sources[i]);
+    const auto s = tokenizers.source->encode(text.source_text + sources[i]);
     const auto t = tokenizers.target->encode(references[i]);
     if (s.empty() || t.empty()) continue;
     corpus.source.push_back(s);
     corpus.target.push_back(t);
   }
-  return corpus.size() == 0 ? 0 : std::exp(ef::corpus_loss(model.loaded.model, corpus, 2048, model.ctx));
+  return corpus.size() == 0 ? 0 : std::exp(ef::corpus_loss(model.loaded.model, corpus, 2048, model.ctx, text));
 }
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description.model.max_length, command.decoding, model.ctx);
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding, model.ctx);
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {

@@ -56,7 +56,8 @@ int quantize(const QuantizeCommand& command) {
   const fs::path output = output_folder(command);
   check_output(command, output);
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
-  ef::save_model_folder(output, loaded.model, loaded.tokenizers, loaded.description.training, format);
+  ef::save_model_folder(output, loaded.model, loaded.tokenizers, loaded.description.training, format,
+                        loaded.description.text);
   std::printf("%s: %s weights, %.3f MB; float32 is %.3f MB\n", output.c_str(), command.format.c_str(),
               megabytes(output), megabytes(command.folder));
   return 0;

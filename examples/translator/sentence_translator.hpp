@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/generate.hpp"
-#include "eigenformer/io/translation_model.hpp"
+#include "eigenformer/generation/translate.hpp"
 
 namespace translator {
 
@@ -19,7 +19,7 @@ namespace ef = eigenformer;
 struct DecodingOptions {
   ef::index_t beam = 4;
   ef::index_t max_length = 256;
-  double length_penalty = 1.0;
+  std::optional<double> length_penalty{};  ///< else the model's
   ef::index_t batch_size = 32;
 };
 
@@ -27,15 +27,16 @@ struct DecodingOptions {
 class SentenceTranslator {
  public:
   SentenceTranslator(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
-                     ef::index_t max_source_length, const DecodingOptions& options,
+                     const ef::ModelDescription& description, const DecodingOptions& options,
                      const ef::Context<float>& ctx = ef::Context<float>::inference())
-      : model_(model), tokenizers_(tokenizers), max_source_length_(max_source_length), ctx_(ctx) {
+      : model_(model),
+        tokenizers_(tokenizers),
+        description_(description),
+        ctx_(ctx),
+        search_(ef::generation_options(description)) {
     search_.beam_size = options.beam;
-    search_.max_length = options.max_length;
-    search_.length_penalty = options.length_penalty;
-    search_.begin_id = ef::Vocabulary::begin_id;
-    search_.end_id = ef::Vocabulary::end_id;
-    search_.forbidden_ids = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id, ef::Vocabulary::begin_id};
+    search_.max_length = ef::max_target_tokens(description, options.max_length);
+    if (options.length_penalty) search_.length_penalty = *options.length_penalty;
     search_.validate();
     if (options.batch_size < 1) {
       throw ef::ValueError("generation", "batch_size is " + std::to_string(options.batch_size) + ", must be at least 1");
@@ -52,13 +53,11 @@ class SentenceTranslator {
     std::vector<std::vector<std::int32_t>> sources;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      std::vector<std::int32_t> ids = tokenizers_.source->encode(lines[i]);
+      bool was_cut = false;
+      std::vector<std::int32_t> ids =
+          ef::source_ids(description_, *tokenizers_.source, lines[i], ef::max_source_tokens(description_), &was_cut);
       if (ids.empty()) continue;
-      if (static_cast<ef::index_t>(ids.size()) > max_source_length_) {
-        ids.resize(static_cast<std::size_t>(max_source_length_));
-        if (cut != nullptr) cut->push_back(i);
-      }
-      ids.push_back(ef::Vocabulary::end_id);
+      if (was_cut && cut != nullptr) cut->push_back(i);
       sources.push_back(std::move(ids));
       places.push_back(i);
     }
@@ -78,7 +77,7 @@ class SentenceTranslator {
  private:
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
-  ef::index_t max_source_length_;
+  const ef::ModelDescription& description_;
   ef::Context<float> ctx_;
   ef::GenerationOptions search_;
   ef::BatchGenerationOptions batching_;

@@ -94,8 +94,8 @@ int translate(const TranslateCommand& command) {
   command.set_threads();
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
-  const ef::index_t max_source = loaded.description.model.max_length;
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, max_source, command.decoding, model.ctx);
+  const ef::index_t max_source = ef::max_source_tokens(loaded.description);
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding, model.ctx);
   LineReader reader(command.input);
   Output output(command.output);
   AttentionFile attention(command.attention);

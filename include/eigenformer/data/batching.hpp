@@ -13,6 +13,7 @@
 #include "eigenformer/core/error.hpp"
 #include "eigenformer/core/layout.hpp"
 #include "eigenformer/core/random.hpp"
+#include "eigenformer/data/conventions.hpp"
 #include "eigenformer/data/corpus.hpp"
 #include "eigenformer/data/vocabulary.hpp"
 
@@ -61,6 +62,7 @@ struct BatchingOptions {
       4096;             ///< so many consecutive sentences of the shuffled epoch are sorted by length; 1: none
   bool shuffle = true;  ///< false: the order of the corpus, only sorted in buckets (validation)
   std::uint64_t seed = 1;
+  TextConventions text{};  ///< what stands around sentences; the limits count one token for it
 };
 
 /// Cuts a corpus into batches, epoch by epoch. What batch k of epoch e holds depends on the corpus, the
@@ -110,14 +112,22 @@ class Batcher {
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const std::span<const std::int32_t> source = corpus_->source[plan_.order[i]];
       const std::span<const std::int32_t> target = corpus_->target[plan_.order[i]];
-      batch.source.insert(batch.source.end(), source.begin(), source.end());
-      batch.source.push_back(Vocabulary::end_id);
-      batch.target_input.push_back(Vocabulary::begin_id);
-      batch.target_input.insert(batch.target_input.end(), target.begin(), target.end());
-      batch.target_output.insert(batch.target_output.end(), target.begin(), target.end());
-      batch.target_output.push_back(Vocabulary::end_id);
-      source_lengths.push_back(static_cast<index_t>(source.size()) + 1);
-      target_lengths.push_back(static_cast<index_t>(target.size()) + 1);
+      const TextConventions& text = options_.text;
+      const auto append = [](std::vector<std::int32_t>& ids, std::span<const std::int32_t> more) {
+        ids.insert(ids.end(), more.begin(), more.end());
+      };
+      append(batch.source, text.source_prefix);
+      append(batch.source, source);
+      append(batch.source, text.source_suffix);
+      batch.target_input.push_back(text.begin_id);
+      for (std::vector<std::int32_t>* ids : {&batch.target_input, &batch.target_output}) {
+        append(*ids, text.target_prefix);
+        append(*ids, target);
+      }
+      batch.target_output.push_back(text.end_id);
+      source_lengths.push_back(
+          static_cast<index_t>(text.source_prefix.size() + source.size() + text.source_suffix.size()));
+      target_lengths.push_back(static_cast<index_t>(text.target_prefix.size() + target.size()) + 1);
       numbers.push_back(static_cast<std::uint32_t>(i));
     }
     batch.source_layout = SequenceLayout::packed(source_lengths).with_sequence_numbers(numbers);

@@ -15,14 +15,14 @@
 
 namespace eigenformer {
 
-/// Turns text into token ids and back. The ids 0 to 3 are pad, unknown, begin and end in every tokenizer (see
-/// Vocabulary). Text goes through normalize_text() first; decode(encode(text)) gives that normalised text
-/// back, where all of it is known.
+/// Turns text into token ids and back. The ids 0 to 3 are pad, unknown, begin and end in every tokenizer that
+/// this library trains (see Vocabulary; for those of other libraries' checkpoints see ForeignTokenizer). Text goes
+/// through normalize_text() first; decode(encode(text)) gives that normalised text back, where all of it is known.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "char", "word" or "subword": what load_tokenizer() is told to make such a tokenizer again.
+  /// "char", "word", "subword" or one of load_tokenizer()'s other kinds: what it is told to make such a tokenizer again.
   virtual std::string kind() const = 0;
 
   /// Number of ids, the special ones included.

@@ -9,9 +9,16 @@
 
 #include "eigenformer/core/error.hpp"
 #include "eigenformer/data/corpus.hpp"
+#include "eigenformer/data/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+#include "eigenformer/data/sentencepiece_tokenizer.hpp"
 #include "eigenformer/data/subword_tokenizer.hpp"
+#endif
+
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+#include "eigenformer/data/byte_bpe_tokenizer.hpp"
+#include "eigenformer/data/wordpiece_tokenizer.hpp"
 #endif
 
 namespace eigenformer {
@@ -35,6 +42,15 @@ struct TokenizerPair {
 /// Whether this program was built with SentencePiece.
 constexpr bool has_subword_tokenizer() noexcept {
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  return true;
+#else
+  return false;
+#endif
+}
+
+/// Whether this program was built with ICU, which byte_bpe and wordpiece need.
+constexpr bool has_icu_tokenizers() noexcept {
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   return true;
 #else
   return false;
@@ -87,11 +103,28 @@ inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const Par
   return {tokenizer, tokenizer};
 }
 
-/// Reads the tokenizer that save(directory, name) of the same kind wrote. Throws IoError, and ValueError for
-/// a kind that is unknown or not built in.
+/// Reads the tokenizer that save(directory, name) of the same kind wrote: one of those that are trained here, or
+/// tokens, sentencepiece, byte_bpe or wordpiece, which come with other libraries' checkpoints. Throws IoError, and ValueError for a kind
+/// that is unknown or not built in.
 inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                                        const std::filesystem::path& directory,
                                                        const std::string& name = "tokenizer") {
+  if (kind == "tokens") return std::make_shared<TokenTokenizer>(TokenTokenizer::load(directory, name));
+  if (kind == "sentencepiece") {
+#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+    return std::make_shared<SentencePieceTokenizer>(SentencePieceTokenizer::load(directory, name));
+#else
+    throw ValueError("tokenizer", "kind 'sentencepiece' needs SentencePiece, which this program was built without");
+#endif
+  }
+  if (kind == "byte_bpe" || kind == "wordpiece") {
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+    if (kind == "byte_bpe") return std::make_shared<ByteBpeTokenizer>(ByteBpeTokenizer::load(directory, name));
+    return std::make_shared<WordPieceTokenizer>(WordPieceTokenizer::load(directory, name));
+#else
+    throw ValueError("tokenizer", "kind '" + kind + "' needs ICU, which this program was built without");
+#endif
+  }
   return detail::with_tokenizer_type(kind, [&]<class T>() -> std::shared_ptr<const Tokenizer> {
     return std::make_shared<T>(T::load(directory, name));
   });

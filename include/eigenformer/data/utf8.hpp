@@ -111,6 +111,16 @@ inline bool is_punctuation(char32_t c) {
   return false;
 }
 
+/// The text with U+FFFD in the place of each byte that is not UTF-8.
+inline std::string valid_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    out += c == 0xFFFD ? std::string_view("\xEF\xBF\xBD") : bytes;
+  });
+  return out;
+}
+
 /// One line as the tokenizers see it: each run of white space (U+00A0 and the other Unicode spaces included)
 /// and of NUL bytes becomes one space, none stays at the edges, and a byte that is not UTF-8 becomes U+FFFD.
 /// Nothing else changes; there is no Unicode composition (NFC).

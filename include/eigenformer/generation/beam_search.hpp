@@ -22,12 +22,17 @@ struct SentenceSearch {
   index_t input = 0;
   std::vector<Hypothesis> growing;   // the best first
   std::vector<Hypothesis> finished;  // the best first
+  bool best_ended = false;           // whether the best of a beam has ended
 
   void finish(Hypothesis h, index_t length, const GenerationOptions& options, bool ended) {
-    h.score = h.log_probability / length_penalty(length, options.length_penalty);
+    h.score = hypothesis_score(h.log_probability, length, options);
     h.finished = ended;
     const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
     finished.insert(std::upper_bound(finished.begin(), finished.end(), h, better), std::move(h));
+    // The worst of those that are kept is what the others have to beat.
+    if (options.rule == SearchRule::huggingface && static_cast<index_t>(finished.size()) > options.beam_size) {
+      finished.pop_back();
+    }
   }
 
   // Without a length penalty scores only fall, so the best finished ones may be final while others still grow. With one,
@@ -35,6 +40,17 @@ struct SentenceSearch {
   // that may all be leftovers that end early: so the best one growing must not beat what there is by ending next.)
   bool done(index_t length, const GenerationOptions& options) const {
     if (growing.empty()) return true;
+    const bool full = static_cast<index_t>(finished.size()) >= options.beam_size;
+    if (options.early_stopping && full) return true;
+    if (options.rule == SearchRule::huggingface) {
+      return full && finished.back().score >=
+                         hypothesis_score(growing.front().log_probability, length, options);
+    }
+    if (options.rule == SearchRule::ctranslate2) {
+      return options.length_penalty == 0
+                 ? best_ended && static_cast<index_t>(finished.size()) >= options.num_hypotheses
+                 : full;
+    }
     const index_t enough = options.length_penalty == 0 ? options.num_hypotheses : options.beam_size;
     if (static_cast<index_t>(finished.size()) < enough) return false;
     return finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >=
@@ -63,6 +79,34 @@ struct Continuation {
   std::int32_t id;
 };
 
+inline void require_token(const char* what, std::int32_t id, index_t vocabulary) {
+  if (id >= 0 && id < vocabulary) return;
+  throw ValueError("generation", std::string(what) + " must be below the vocabulary's size " +
+                                     std::to_string(vocabulary) + ", one is " + std::to_string(id));
+}
+
+// CTranslate2 normalises what is left.
+template <class T>
+void take_out_forbidden(Tensor<T> logits, index_t length, const GenerationOptions& options) {
+  std::vector<std::int32_t> ids = options.forbidden_ids;
+  if (length < options.min_length) ids.push_back(options.end_id);
+  for (index_t r = 0; r < logits.dim(0); ++r) {
+    for (const std::int32_t id : ids) {
+      if (id >= 0 && id < logits.dim(1)) logits.data()[r * logits.dim(1) + id] = std::numeric_limits<T>::lowest();
+    }
+  }
+}
+
+// The last of every n rows: (H n, D) -> (H, D).
+template <class T>
+Var<T> last_rows(const Var<T>& x, index_t n) {
+  if (n == 1) return x;
+  const index_t count = x.dim(0) / n, d = x.dim(1);
+  Tensor<T> y(Shape{count, d});
+  for (index_t i = 0; i < count; ++i) std::copy_n(x.value().data() + ((i + 1) * n - 1) * d, d, y.data() + i * d);
+  return Var<T>(std::move(y));
+}
+
 }  // namespace detail
 
 /// Finds the best target sentences for encoded sources, all at once, with a key/value cache.
@@ -76,12 +120,10 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
   options.validate();
   const index_t batch = memory.layout.batch();
   const index_t vocabulary = model.options.target_size();
-  for (const std::int32_t id : {options.begin_id, options.end_id}) {
-    if (id < 0 || id >= vocabulary) {
-      throw ValueError("generation", "begin_id and end_id must be below the vocabulary's size " +
-                                         std::to_string(vocabulary) + ", one is " + std::to_string(id));
-    }
-  }
+  std::vector<std::int32_t> first_ids = {options.begin_id};
+  first_ids.insert(first_ids.end(), options.prefix_ids.begin(), options.prefix_ids.end());
+  for (const std::int32_t id : first_ids) detail::require_token("begin_id and prefix_ids", id, vocabulary);
+  detail::require_token("end_id", options.end_id, vocabulary);
   std::vector<std::vector<Hypothesis>> results(static_cast<std::size_t>(batch));
   std::vector<detail::SentenceSearch> searches(static_cast<std::size_t>(batch));
   for (index_t b = 0; b < batch; ++b) {
@@ -91,7 +133,8 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
   if (batch == 0) return results;
 
   IncrementalDecoder<T> decoder(model, ctx, memory);
-  Tensor<std::int32_t> ids = Tensor<std::int32_t>::full(Shape{batch}, options.begin_id);
+  Tensor<std::int32_t> ids(Shape{batch, static_cast<index_t>(first_ids.size())});
+  for (index_t b = 0; b < batch; ++b) std::copy(first_ids.begin(), first_ids.end(), ids.data() + b * ids.dim(1));
   // Of 2 beams' worth of continuations at most half end; forbidden ones and a premature end are passed over.
   const index_t wanted = 2 * options.beam_size;
   const index_t k = std::min(vocabulary, wanted + static_cast<index_t>(options.forbidden_ids.size()) + 1);
@@ -101,8 +144,10 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
   std::vector<std::int32_t> parents, next_ids;
 
   for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
-    const Var<T> logits = model.logits(ctx, decoder.step(ids));
+    const bool last = t + 1 == options.max_length;
+    const Var<T> logits = model.logits(ctx, detail::last_rows(decoder.step(ids), ids.rank() == 2 ? ids.dim(1) : 1));
     const index_t rows = logits.dim(0);
+    if (options.rule == SearchRule::ctranslate2) detail::take_out_forbidden(logits.value(), t, options);
     values.resize(static_cast<std::size_t>(rows * k));
     best_ids.resize(values.size());
     kernels::log_softmax_top_k<T>(logits.value().data(), vocabulary, rows, vocabulary, k, values.data(), best_ids.data());
@@ -114,6 +159,10 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
       continuations.clear();
       const std::size_t first_row = row;
       for (std::size_t h = 0; h < search.growing.size(); ++h, ++row) {
+        if (last && options.force_end) {
+          continuations.push_back({search.growing[h].log_probability, h, options.end_id});
+          continue;
+        }
         for (std::size_t i = row * static_cast<std::size_t>(k); i < (row + 1) * static_cast<std::size_t>(k); ++i) {
           const std::int32_t id = best_ids[i];
           const bool forbidden = std::find(options.forbidden_ids.begin(), options.forbidden_ids.end(), id) !=
@@ -132,16 +181,31 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
                         });
       std::vector<Hypothesis> next;
       const std::size_t parents_before = parents.size();
-      for (std::size_t i = 0; i < kept && static_cast<index_t>(next.size()) < options.beam_size; ++i) {
+      // By the other libraries' rules, what is in the beam at the last step is what the search has found.
+      const bool cut = last && options.rule != SearchRule::gnmt;
+      const std::size_t considered = cut ? std::min(kept, static_cast<std::size_t>(options.beam_size)) : kept;
+      // CTranslate2 lets nothing but the best continuation end a forced prefix, and gives the place of others away.
+      const bool after_prefix = t == 0 && options.rule == SearchRule::ctranslate2 && !options.prefix_ids.empty();
+      index_t places = options.beam_size;
+      for (std::size_t i = 0; i < considered && static_cast<index_t>(next.size()) < places; ++i) {
         const detail::Continuation& c = continuations[i];
         Hypothesis h = search.growing[c.parent];
         h.log_probability = c.log_probability;
+        if (c.id == options.end_id && after_prefix && i > 0) {
+          --places;
+          continue;
+        }
         if (c.id == options.end_id) {
           // An end outside the beam would not have survived as a hypothesis either.
+          search.best_ended = search.best_ended || i == 0;
           if (static_cast<index_t>(i) < options.beam_size) search.finish(std::move(h), t + 1, options, true);
           continue;
         }
         h.ids.push_back(c.id);
+        if (cut) {
+          search.finish(std::move(h), t + 1, options, false);
+          continue;
+        }
         next.push_back(std::move(h));
         parents.push_back(static_cast<std::int32_t>(first_row + c.parent));
         next_ids.push_back(c.id);
@@ -155,7 +219,7 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
       }
     }
     std::erase_if(searches, [](const detail::SentenceSearch& s) { return s.input < 0; });
-    if (searches.empty() || t + 1 == options.max_length) break;
+    if (searches.empty() || last) break;
     decoder.reorder(parents);
     ids = Tensor<std::int32_t>::from(Shape{static_cast<index_t>(next_ids.size())}, next_ids);
   }

@@ -68,8 +68,10 @@ std::vector<std::vector<Hypothesis>> generate(const Seq2SeqTransformer<T>& model
       if (!options.attention) continue;
       // A pass over the finished sentence: a search would have to carry the weights of all it gives up.
       for (Hypothesis& h : hypotheses) {
+        std::vector<std::int32_t> target = options.prefix_ids;
+        target.insert(target.end(), h.ids.begin(), h.ids.end());
         h.attention = std::make_shared<const AttentionMaps>(
-            attention_maps(model, ctx, sources[order[i]], h.ids, options.begin_id));
+            attention_maps(model, ctx, sources[order[i]], target, options.begin_id));
       }
     }
   };

@@ -9,6 +9,7 @@
 #include "eigenformer/core/config.hpp"
 #include "eigenformer/core/error.hpp"
 #include "eigenformer/core/tensor.hpp"
+#include "eigenformer/data/conventions.hpp"
 
 namespace eigenformer {
 
@@ -17,10 +18,14 @@ struct GenerationOptions {
   index_t beam_size = 4;       ///< hypotheses kept for each sentence; 1: greedy
   index_t max_length = 256;    ///< target tokens at most, the end symbol included
   index_t min_length = 0;      ///< target tokens at least before the end symbol may come
-  double length_penalty = 1.0; ///< alpha of ((5 + |y|) / 6)^alpha, which divides a score (Wu et al. 2016, eq. 14)
+  double length_penalty = 1.0; ///< alpha: see SearchRule
+  SearchRule rule = SearchRule::gnmt;
+  bool early_stopping = false; ///< end a sentence's search as soon as beam_size hypotheses have ended
+  bool force_end = false;      ///< at max_length take the end symbol, at no cost
   index_t num_hypotheses = 1;  ///< sentences returned for each input, the best first; at most beam_size
   std::int32_t begin_id = 2;
   std::int32_t end_id = 3;
+  std::vector<std::int32_t> prefix_ids{};            ///< forced after begin_id, at no cost; not in the results
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never produced: padding and begin
   bool attention = false;  ///< whether hypotheses come with their attention weights; those not asked for cost nothing
 
@@ -44,8 +49,9 @@ struct GenerationOptions {
       throw ValueError("generation", "min_length is " + std::to_string(min_length) +
                                          ", must be at most max_length, which is " + std::to_string(max_length));
     }
-    if (!(length_penalty >= 0) || !std::isfinite(length_penalty)) {
-      throw ValueError("generation", "length_penalty is " + std::to_string(length_penalty) + ", must not be negative");
+    if (!(length_penalty >= 0 || rule != SearchRule::gnmt) || !std::isfinite(length_penalty)) {
+      throw ValueError("generation", "length_penalty is " + std::to_string(length_penalty) + ", must " +
+                                         (rule == SearchRule::gnmt ? "not be negative" : "be finite"));
     }
   }
 };
@@ -70,6 +76,14 @@ struct Hypothesis {
 /// ((5 + length) / 6)^alpha; length counts the end symbol and not the start (Wu et al. 2016, eq. 14).
 inline double length_penalty(index_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
+/// A hypothesis's log probability divided by its length penalty, as options.rule says. length: its tokens without begin
+/// and prefix, with the end symbol where it has one.
+inline double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options) {
+  if (options.rule == SearchRule::gnmt) return log_probability / length_penalty(length, options.length_penalty);
+  const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
+  return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
 }
 
 }  // namespace eigenformer

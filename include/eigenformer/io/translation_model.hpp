@@ -13,6 +13,7 @@
 
 #include "eigenformer/data/tokenizer_factory.hpp"
 #include "eigenformer/io/checkpoint.hpp"
+#include "eigenformer/io/conventions_json.hpp"
 #include "eigenformer/io/folder_transaction.hpp"
 #include "eigenformer/io/options_json.hpp"
 #include "eigenformer/io/quantized_model.hpp"
@@ -22,15 +23,15 @@
 /// A model folder holds all that translating needs:
 ///
 ///   options.json         format_version, the weights' format, the model's options, the tokenizer's kind, what training
-///                        was told
+///                        was told; of models from elsewhere also `text`, their conventions
 ///   model.safetensors    the weights, under PyTorch's names (io/quantized_model.hpp: bf16 and int8)
-///   tokenizer.model      (subword) or tokenizer.vocab (char, word); source.* and target.* where the languages have
-///                        vocabularies of their own
+///   tokenizer.model      (subword), tokenizer.vocab (char, word) or tokenizer.tokenizer (from elsewhere); source.* and
+///                        target.* where the languages have tokenizers of their own
 namespace eigenformer {
 
 /// The newest version of the model folder's format that this library reads and writes. Float32 weights are version 1, so
-/// that older readers take them, smaller ones version 2.
-inline constexpr int model_format_version = 2;
+/// that older readers take them, smaller ones version 2, models with conventions from elsewhere version 3.
+inline constexpr int model_format_version = 3;
 
 /// What a model folder's options.json says.
 struct ModelDescription {
@@ -40,6 +41,7 @@ struct ModelDescription {
   Seq2SeqOptions model{};
   std::string tokenizer = "subword";  ///< char, word or subword
   bool joint = true;                  ///< one vocabulary for both languages
+  TextConventions text{};             ///< what stands around a sentence, and which ids the search is to know
   nlohmann::json training = nlohmann::json::object();  ///< what training was told; translating does not look at it
 };
 
@@ -54,7 +56,8 @@ struct TranslationModel {
 namespace detail {
 
 inline std::string tokenizer_file(const std::string& kind, const std::string& name) {
-  return name + (kind == "subword" ? ".model" : ".vocab");
+  if (kind == "char" || kind == "word") return name + ".vocab";
+  return name + (kind == "subword" ? ".model" : ".tokenizer");
 }
 
 // Each file is looked up by itself: an interrupted commit may have moved one of them and not the other.
@@ -121,11 +124,11 @@ inline bool is_model_folder(const std::filesystem::path& folder) {
 
 /// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model as it was.
 /// The description's sizes and tokenizer are taken from the model and the tokenizers; `weights` is the format they are
-/// written in. Throws IoError, and ValueError for weights that are not finite or were given back.
+/// written in, `text` what a model from elsewhere expects around a sentence. Throws IoError, and ValueError for weights that are not finite or were given back.
 template <class T>
 void save_model_folder(const std::filesystem::path& folder, const Seq2SeqTransformer<T>& model,
                        const TokenizerPair& tokenizers, const nlohmann::json& training = nlohmann::json::object(),
-                       WeightFormat weights = WeightFormat::float32) {
+                       WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
   const std::string kind = tokenizers.source->kind();
   nlohmann::json options = {
       {"format", "eigenformer-translation"},
@@ -138,6 +141,10 @@ void save_model_folder(const std::filesystem::path& folder, const Seq2SeqTransfo
   if (weights != WeightFormat::float32) {
     options["format_version"] = 2;
     options["weights"] = weight_format_name(weights);
+  }
+  if (text != TextConventions{}) {
+    options["format_version"] = 3;
+    options["text"] = conventions_to_json(text);
   }
   FolderTransaction save(folder);
   write_file(save.file("options.json"), options.dump(2) + "\n");
@@ -189,6 +196,9 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
     }
     detail::option_from_json("kind", tokenizer.at("kind"), d.tokenizer);
     detail::option_from_json("joint", tokenizer.at("joint"), d.joint);
+    if (json.contains("text")) {
+      d.text = conventions_from_json(json.at("text"), d.model.source_vocab_size, d.model.target_size());
+    }
     if (json.contains("training")) d.training = json.at("training");
   } catch (const ValueError& error) {
     throw refuse("is damaged or foreign: " + std::string(error.what()));

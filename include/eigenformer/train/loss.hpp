@@ -46,8 +46,8 @@ double accumulate_gradients(const Seq2SeqTransformer<T>& model, Tape<T>& tape, s
 /// packed weights. Throws ValueError for no pair.
 template <class T>
 double corpus_loss(const Seq2SeqTransformer<T>& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048,
-                   const Context<T>& ctx = Context<T>::inference()) {
-  Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false});
+                   const Context<T>& ctx = Context<T>::inference(), const TextConventions& text = {}) {
+  Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false, .text = text});
   double sum = 0;
   index_t tokens = 0;
   for (index_t k = 0; k < batcher.num_batches(0); ++k) {

@@ -1,0 +1,72 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "commands.hpp"
+#include "eigenformer/io/import_checkpoint.hpp"
+
+namespace translator {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace ef = eigenformer;
+
+struct ImportCommand {
+  std::string from, folder;
+  std::string format = "float32";
+  ef::ImportOptions options;
+  bool overwrite = false;
+};
+
+void check_output(const ImportCommand& command) {
+  std::error_code ignored;
+  const fs::path output = command.folder;
+  if (fs::equivalent(command.from, output, ignored)) {
+    throw ef::ValueError("import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
+  }
+  if (command.overwrite || !fs::exists(output, ignored)) return;
+  if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
+  throw ef::IoError("import", "'" + output.string() +
+                                  "' exists already; give --overwrite to replace the model in it, or another folder as --model");
+}
+
+int import_model(const ImportCommand& command) {
+  ef::WeightFormat format{};
+  ef::detail::option_from_json("weights", command.format, format);
+  check_output(command);
+  const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, command.options);
+  ef::save_model_folder(command.folder, model.model, model.tokenizers, {{"imported_from", fs::path(command.from).filename().string()}},
+                        format, model.description.text);
+  const ef::Seq2SeqOptions& o = model.description.model;
+  std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
+              static_cast<long long>(o.num_encoder_layers), static_cast<long long>(o.num_decoder_layers),
+              static_cast<long long>(o.d_model), static_cast<long long>(ef::count_parameters(model.model)),
+              model.description.tokenizer.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("import", "Makes a model of a checkpoint of CTranslate2 or Hugging Face's transformers");
+  auto command = std::make_shared<ImportCommand>();
+  sub->add_option("--from", command->from, "folder of the checkpoint: model.bin and its vocabularies, or config.json, "
+                                           "model.safetensors and the tokenizer's files")
+      ->required();
+  sub->add_option("--model", command->folder, "folder for the model")->required();
+  sub->add_option("--source-language", command->options.source_language,
+                  "of a model of several languages, as its vocabulary spells it, such as eng_Latn");
+  sub->add_option("--target-language", command->options.target_language, "the language to translate into");
+  sub->add_option("--prefix", command->options.source_text,
+                  "text put before each line, such as T5's \"translate English to German: \"");
+  sub->add_option("--weights", command->format, "float32, bf16 or int8")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"float32", "bf16", "int8"}));
+  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->callback([&run, command] { run = [command] { return import_model(*command); }; });
+}
+
+}  // namespace translator

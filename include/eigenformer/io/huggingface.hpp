@@ -1,0 +1,191 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/huggingface_bart.hpp"
+#include "eigenformer/io/huggingface_t5.hpp"
+#include "eigenformer/io/huggingface_tokenizers.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// config.json and generation_config.json, where the latter has the last word on what concerns the search.
+struct HuggingFaceConfig {
+  explicit HuggingFaceConfig(const std::filesystem::path& folder)
+      : model(JsonFile::open(folder / "config.json")),
+        generation(JsonFile::open_if_exists(folder / "generation_config.json")),
+        tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
+
+  /// A token id; the first of a list; -1 where there is none.
+  std::int32_t id(const std::string& name) const {
+    const JsonFile& file = generation.has(name) ? generation : model;
+    if (!file.has(name)) return -1;
+    const nlohmann::json& value = file.json().at(name);
+    if (value.is_array() && !value.empty() && value.front().is_number_integer()) return value.front().get<std::int32_t>();
+    return file.get<std::int32_t>(name, -1);
+  }
+  /// The same, which must be there.
+  std::int32_t require_id(const std::string& name) const {
+    const std::int32_t found = id(name);
+    if (found < 0) throw model.refuse("has no '" + name + "'");
+    return found;
+  }
+  template <class X>
+  X search(const std::string& name, X missing) const {
+    return generation.has(name) ? generation.get(name, missing) : model.get(name, missing);
+  }
+
+  /// Tokens that are never produced.
+  std::vector<std::int32_t> forbidden() const {
+    std::vector<std::int32_t> ids;
+    for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
+      const JsonFile& file = generation.has(name) ? generation : model;
+      if (!file.has(name) || !file.json().at(name).is_array()) continue;
+      for (const nlohmann::json& word : file.json().at(name)) {
+        const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
+        if (token.is_number_integer() && token.get<std::int64_t>() >= 0) ids.push_back(token.get<std::int32_t>());
+      }
+    }
+    return ids;
+  }
+
+  JsonFile model, generation, tokenizer;
+};
+
+/// What stands around a sentence of these families, and their tokenizers.
+inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder, const HuggingFaceConfig& config,
+                                            const ImportOptions& options, ModelDescription& description) {
+  const auto type = config.model.get<std::string>("model_type", "");
+  const index_t rows = description.model.source_vocab_size;
+  TextConventions& text = description.text;
+  const std::int32_t end = config.require_id("eos_token_id");
+  text.source_text = options.source_text;
+  text.source_suffix = {end};
+  text.end_id = end;
+  text.begin_id = config.id("decoder_start_token_id");
+  if (text.begin_id < 0) text.begin_id = end;
+  text.forbidden_ids = config.forbidden();
+  text.search_rule = SearchRule::huggingface;
+  text.length_penalty = config.search("length_penalty", 1.0);
+  const JsonFile& search = config.generation.has("early_stopping") ? config.generation : config.model;
+  text.early_stopping = search.has("early_stopping") && search.json().at("early_stopping") == true;
+  text.force_end = config.id("forced_eos_token_id") == end;
+  if (const std::int32_t forced = config.id("forced_bos_token_id"); forced >= 0) text.target_prefix = {forced};
+
+  HuggingFaceVocabulary vocabulary(folder, rows);
+  std::filesystem::path source_model = find_sentencepiece(folder, "source"),
+                        target_model = find_sentencepiece(folder, "target");
+  std::error_code ignored;
+  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool with_languages = type == "mbart" || type == "m2m_100";
+  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
+  if (type != "bart" && (source_model.empty() || target_model.empty())) {
+    throw IoError("import", "'" + folder.string() + "' has no SentencePiece model: expected " +
+                                (type == "marian"  ? "source.spm and target.spm"
+                                 : with_languages ? "sentencepiece.bpe.model"
+                                                   : "spiece.model"));
+  }
+  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
+  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
+  if (!with_languages && type != "bart" && type != "marian") {
+    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
+  }
+  vocabulary.read_added();
+
+  if (with_languages) {
+    if (options.source_language.empty() || options.target_language.empty()) {
+      throw ValueError("import", "'" + folder.string() + "' is a model of several languages; give source_language and "
+                                 "target_language as its vocabulary spells them");
+    }
+    const std::int32_t from = find_language(vocabulary.tokens(), options.source_language),
+                       to = find_language(vocabulary.tokens(), options.target_language);
+    const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
+    const bool suffix = config.tokenizer.get("legacy_behaviour", false) ||
+                        (type == "mbart" && !tokenizer_class.starts_with("MBart50"));
+    if (suffix) {
+      text.source_suffix = {end, from};
+    } else {
+      text.source_prefix = {from};
+    }
+    if (type == "mbart" && !tokenizer_class.starts_with("MBart50")) {
+      text.begin_id = to;  // the first mBART starts with the language itself
+      text.target_prefix.clear();
+    } else {
+      text.target_prefix = {to};
+    }
+  } else if (type == "bart") {
+    text.source_prefix = {config.require_id("bos_token_id")};
+  }
+  if (const auto least = config.search<index_t>("min_length", 0); least > 0) {
+    // Theirs counts what the decoder starts with.
+    text.min_length = std::max<index_t>(0, least - 1 - static_cast<index_t>(text.target_prefix.size()));
+  }
+
+  std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
+  for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
+    meant.insert(meant.end(), ids->begin(), ids->end());
+  }
+  ForeignVocabulary v = vocabulary.finish(config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
+  TokenizerPair pair;
+  if (type == "bart") {
+    pair.source = byte_bpe_tokenizer(folder, std::move(v));
+    pair.target = pair.source;
+  } else {
+    const bool codes = type == "marian";
+    pair.source = sentencepiece_tokenizer(source_model, v, codes);
+    if (std::filesystem::exists(folder / "target_vocab.json", ignored) && description.model.target_size() > 0) {
+      HuggingFaceVocabulary target(folder, description.model.target_size());
+      target.read_map("target_vocab.json");
+      pair.target = sentencepiece_tokenizer(
+          target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
+    } else {
+      pair.target = source_model == target_model ? pair.source : sentencepiece_tokenizer(target_model, std::move(v), codes);
+    }
+  }
+  description.tokenizer = pair.source->kind();
+  description.joint = pair.joint();
+  return pair;
+}
+
+}  // namespace detail
+
+/// Reads a folder as Hugging Face's transformers saves it (config.json, model.safetensors, the tokenizer's files):
+/// MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any float type become T; search and scores are those of
+/// transformers' generate().
+///
+///     auto model = ef::import_huggingface("opus-mt-en-de");
+///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/translate.hpp
+///
+/// Throws IoError that names the file and what is wrong: missing, truncated, of another architecture, a tokenizer that
+/// does not fit the weights; ValueError for a missing or unknown language, and for a tokenizer that needs a library this
+/// program was built without.
+template <class T = float>
+TranslationModel<T> import_huggingface(const std::filesystem::path& folder, const ImportOptions& options = {}) {
+  const detail::HuggingFaceConfig config(folder);
+  const auto type = config.model.require<std::string>("model_type");
+  const bool t5 = type == "t5" || type == "mt5";
+  if (!t5 && type != "marian" && type != "bart" && type != "mbart" && type != "m2m_100") {
+    throw config.model.refuse("holds a model of type '" + type + "', expected marian, bart, mbart, m2m_100, t5 or mt5");
+  }
+  const auto weights = detail::HuggingFaceWeights::open(folder);
+  const auto load = [&](const auto& family) -> TranslationModel<T> {
+    ModelDescription description;
+    description.model = family.options();
+    Seq2SeqTransformer<T> model = family.template model<T>();
+    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, config, options, description);
+    return {std::move(description), std::move(tokenizers), std::move(model)};
+  };
+  try {
+    return t5 ? load(detail::HuggingFaceT5(config.model, weights)) : load(detail::HuggingFaceBart(config.model, weights));
+  } catch (const ShapeError& error) {
+    throw config.model.refuse(std::string("asks for what no memory holds: ") + error.what());
+  }
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer::testing;
+namespace fs = std::filesystem;
+
+TEST_CASE("a checkpoint is imported, translates as its own library does, is inspected, evaluated and quantised") {
+  const TextFolder folder;
+  const fs::path checkpoint = fs::path(EIGENFORMER_FIXTURES) / "checkpoints" / "ct2_post";
+  const std::string model = (folder.path() / "model").string();
+  const Ended imported = run("translator", {"import", "--from", checkpoint.string(), "--model", model});
+  CAPTURE(imported.err);
+  REQUIRE(imported.code == 0);
+  CHECK(contains(imported.out, model + ": 2 + 1 layers of width 12, "));
+
+  const auto reference = nlohmann::json::parse(read_file(checkpoint / "reference.json"));
+  std::string lines, expected;
+  for (const auto& line : reference.at("lines")) lines += line.get<std::string>() + "\n";
+  for (const auto& tokens : reference.at("greedy_tokens")) {
+    std::string text;
+    for (const std::string token : tokens) {
+      if (token == "<s>" || token == "<blank>") continue;
+      text += (text.empty() ? "" : " ") + (token == "<unk>" ? std::string("\xE2\x81\x87") : token);
+    }
+    expected += text + "\n";
+  }
+  const Ended translated = run("translator", {"translate", "--model", model, "--beam", "1", "--max-length", "14"}, lines);
+  CHECK(translated.err.empty());
+  CHECK(translated.out == expected);
+
+  const std::string source = folder.write("source", lines).string(), target = folder.write("target", expected).string();
+  const Ended evaluated = run("translator", {"evaluate", "--model", model, "--source", source, "--reference", target, "--beam",
+                                             "1", "--max-length", "14"});
+  CAPTURE(evaluated.err);
+  CHECK(evaluated.code == 0);
+  CHECK(contains(evaluated.out, "exact match: 100.0 %"));
+  CHECK(contains(evaluated.out, "perplexity of the references"));
+  CHECK(contains(run("translator", {"inspect", "--model", model}).out, "format version 3"));
+  REQUIRE(run("translator", {"quantize", "--model", model, "--to", "int8"}).code == 0);
+  CHECK(run("translator", {"translate", "--model", model + "-int8"}, lines).code == 0);
+
+  const auto refused = [](const std::vector<std::string>& arguments, const std::string& why) {
+    const Ended ended = run("translator", arguments);
+    CHECK(ended.code == 1);
+    CHECK(ended.out.empty());
+    CHECK_MESSAGE(contains(ended.err, why), ended.err);
+  };
+  refused({"import", "--from", checkpoint.string(), "--model", model}, "exists already; give --overwrite");
+  refused({"import", "--from", model, "--model", model}, "is the checkpoint itself");
+  refused({"import", "--from", model, "--model", model + "2"}, "is no checkpoint");
+  refused({"import", "--from", model + "3", "--model", model + "2"}, "does not exist");
+  CHECK_FALSE(fs::exists(model + "2"));
+  CHECK(run("translator", {"import", "--from", checkpoint.string(), "--model", model, "--overwrite", "--weights", "bf16"}).code == 0);
+}
