@@ -25,7 +25,8 @@ foreach(header IN LISTS headers)
       list(APPEND failures "${header}: ${line} must name a header in a folder, as eigenformer/folder/name.hpp")
     elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/eigen_interop)") OR
            (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train)/") OR
-           (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/subword_tokenizer"))
+           (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/(subword|sentencepiece)_tokenizer") OR
+           (line MATCHES "<unicode/" AND NOT header STREQUAL "data/icu_text.hpp"))
       list(APPEND failures "${header} must not have ${line}")
     endif()
   endforeach()
