@@ -26,6 +26,7 @@ std::vector<Family> families() {
              {"hf_mbart", {"en_XX", "de_DE", {}}},
              {"hf_mbart50", {"en_XX", "de_DE", {}}},
              {"hf_m2m100", {"en", "de", {}}},
+             {"hf_nllb", {"eng_Latn", "deu_Latn", {}}},
              {"hf_t5", {{}, {}, "translate to German: "}},
              {"hf_mt5", {{}, {}, "translate to German: "}}};
   }
@@ -170,7 +171,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
 
 TEST_CASE("a model of several languages wants them named") {
   if (!has_subword_tokenizer()) return;
-  const std::filesystem::path folder = CheckpointReference("hf_m2m100").folder;
+  const std::filesystem::path folder = CheckpointReference("hf_nllb").folder;
   CHECK_THROWS_AS((void)import_huggingface<float>(folder), ValueError);
-  CHECK_THROWS_AS((void)import_huggingface<float>(folder, {"en", "xyz", {}}), ValueError);
+  CHECK_THROWS_AS((void)import_huggingface<float>(folder, {"eng_Latn", "xyz_Latn", {}}), ValueError);
 }
