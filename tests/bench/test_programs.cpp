@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -74,7 +75,8 @@ TEST_CASE("bench_loading: time and memory of both ways of loading") {
       INFO(part << counter);
       CHECK(value(ended.out, counter, part) > 0);
     }
-    CHECK(value(ended.out, "grown MiB", part) >= 0);
+    // So small a file may even leave the process smaller.
+    CHECK(std::abs(value(ended.out, "grown MiB", part)) < 64);
   }
 }
 

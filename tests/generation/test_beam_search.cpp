@@ -181,6 +181,6 @@ TEST_CASE("impossible options are refused by name") {
   refuse({.beam_size = 2, .num_hypotheses = 3}, "[generation] num_hypotheses is 3, must be at most beam_size, which is 2");
   refuse({.max_length = 4, .min_length = 5}, "[generation] min_length is 5, must be at most max_length, which is 4");
   refuse({.length_penalty = -1}, "[generation] length_penalty is -1.000000, must not be negative");
-  refuse({.end_id = 19}, "[generation] begin_id and end_id must be below the vocabulary's size 19, one is 19");
+  refuse({.end_id = 19}, "[generation] end_id must be below the vocabulary's size 19, one is 19");
   CHECK_THROWS_AS((void)generate(model, Context<double>::inference(), std::span<const Ids>(), {}, {.batch_size = 0}), ValueError);
 }
