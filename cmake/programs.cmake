@@ -5,10 +5,6 @@ endif()
 
 add_library(eigenformer_warnings INTERFACE)
 target_compile_options(eigenformer_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Werror)
-# g++ 12 finds its own AVX-512 intrinsics uninitialised when Eigen uses them, as it does with -march=native.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(eigenformer_warnings INTERFACE -Wno-error=maybe-uninitialized -Wno-error=uninitialized)
-endif()
 target_link_libraries(eigenformer_compiled PRIVATE eigenformer_warnings)
 
 find_package(CLI11 CONFIG QUIET)
@@ -21,6 +17,10 @@ find_package(benchmark CONFIG QUIET)
 # Everything that a program of ours may use.
 add_library(eigenformer_programs INTERFACE)
 target_link_libraries(eigenformer_programs INTERFACE eigenformer::compiled eigenformer_warnings)
+# g++ 12 finds its own AVX-512 intrinsics uninitialised when Eigen uses them, as it does with -march=native.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(eigenformer_programs INTERFACE -Wno-error=maybe-uninitialized -Wno-error=uninitialized)
+endif()
 foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu CLI11::CLI11)
   if(TARGET ${target})
     target_link_libraries(eigenformer_programs INTERFACE ${target})
