@@ -45,7 +45,9 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
 }  // namespace
 
 TEST_CASE("every variant decodes token by token as at once") {
-  for (const auto& [name, options] : variants()) {
+  for (const auto& variant : variants()) {
+    const auto& name = variant.first;
+    const auto& options = variant.second;
     CAPTURE(name);
     RandomGenerator rng(1);
     const Seq2SeqTransformer<double> model(options, rng);

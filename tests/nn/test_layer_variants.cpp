@@ -42,7 +42,9 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
 
 TEST_CASE("every variant's gradients are right, through the whole model") {
   const TokenBatch batch;
-  for (const auto& [name, options] : variants()) {
+  for (const auto& variant : variants()) {
+    const auto& name = variant.first;
+    const auto& options = variant.second;
     CAPTURE(name);
     auto model = make_seq2seq<double>(options);
     check_backward(model, {}, [&](const Context<double>& ctx, const auto&) {
@@ -55,7 +57,9 @@ TEST_CASE("every variant's gradients are right, through the whole model") {
 TEST_CASE_TEMPLATE("every variant gives a sentence the same logits alone, padded and packed, bit by bit", T,
                    float, double) {
   const TokenBatch batch;
-  for (const auto& [name, options] : variants()) {
+  for (const auto& variant : variants()) {
+    const auto& name = variant.first;
+    const auto& options = variant.second;
     CAPTURE(name);
     const auto model = make_seq2seq<T>(options);
     const auto ctx = Context<T>::inference();
