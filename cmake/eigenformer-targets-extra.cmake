@@ -2,7 +2,7 @@
 #   eigenformer::io             headers that read and write models; there when nlohmann-json is; zlib is used if found
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT; there when ICU is
-#   eigenformer::compiled       the heavy kernels, compiled once instead of in every file that uses them
+#   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp.
 include_guard(GLOBAL)
 
@@ -65,10 +65,12 @@ list(JOIN _eigenformer_inl "" _eigenformer_inl)
 file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/eigenformer-compiled/eigenformer_definitions.hpp"
      CONTENT "${_eigenformer_inl}" @ONLY)
 unset(_eigenformer_inl)
-add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/compiled.cpp")
+add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp"
+                                                         "${CMAKE_CURRENT_LIST_DIR}/modules.cpp")
 add_library(eigenformer::compiled ALIAS eigenformer_compiled)
 target_include_directories(eigenformer_compiled PRIVATE "${CMAKE_BINARY_DIR}/eigenformer-compiled")
 target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
 target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
 # Kernels are worth full optimisation in every build type.
-target_compile_options(eigenformer_compiled PRIVATE "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-O3>")
+set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
+                            COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-O3>")

@@ -89,4 +89,6 @@ class Gradients {
   std::unordered_map<std::uint64_t, std::size_t> index_;
 };
 
+EIGENFORMER_INSTANCES(class Gradients)
+
 }  // namespace eigenformer

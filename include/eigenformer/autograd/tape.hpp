@@ -314,4 +314,6 @@ template <class T, class F>
   return record(op, std::move(y), std::span<const Var<T>* const>(pointers), std::forward<F>(backward));
 }
 
+EIGENFORMER_INSTANCES(class Tape)
+
 }  // namespace eigenformer

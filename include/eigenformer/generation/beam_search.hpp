@@ -229,4 +229,11 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
   return results;
 }
 
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<float>&,
+                                                                       const Context<float>&, const Memory<float>&,
+                                                                       const GenerationOptions&))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<double>&,
+                                                                       const Context<double>&, const Memory<double>&,
+                                                                       const GenerationOptions&))
+
 }  // namespace eigenformer

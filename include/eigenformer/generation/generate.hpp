@@ -90,4 +90,11 @@ std::vector<std::vector<Hypothesis>> generate(const Seq2SeqTransformer<T>& model
   return results;
 }
 
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> generate(
+    const Seq2SeqTransformer<float>&, const Context<float>&, std::span<const std::vector<std::int32_t>>,
+    const GenerationOptions&, const BatchGenerationOptions&))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> generate(
+    const Seq2SeqTransformer<double>&, const Context<double>&, std::span<const std::vector<std::int32_t>>,
+    const GenerationOptions&, const BatchGenerationOptions&))
+
 }  // namespace eigenformer

@@ -174,4 +174,6 @@ class IncrementalDecoder {
   index_t length_ = 0;
 };
 
+EIGENFORMER_INSTANCES(class IncrementalDecoder)
+
 }  // namespace eigenformer

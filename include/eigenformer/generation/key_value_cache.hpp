@@ -179,4 +179,6 @@ class KeyValueCache {
   AttentionMask mask_;
 };
 
+EIGENFORMER_INSTANCES(class KeyValueCache)
+
 }  // namespace eigenformer

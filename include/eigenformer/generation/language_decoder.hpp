@@ -67,4 +67,6 @@ class LanguageModelDecoder {
   KeyValueCache<T> cache_;
 };
 
+EIGENFORMER_INSTANCES(class LanguageModelDecoder)
+
 }  // namespace eigenformer

@@ -369,4 +369,6 @@ struct MultiHeadAttention {
 
 static_assert(std::is_nothrow_move_constructible_v<MultiHeadAttention<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(MultiHeadAttention)
+
 }  // namespace eigenformer

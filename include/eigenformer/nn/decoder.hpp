@@ -200,4 +200,7 @@ struct Decoder {
 
 static_assert(std::is_nothrow_move_constructible_v<Decoder<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(DecoderLayer)
+EIGENFORMER_MODULE_INSTANCES(Decoder)
+
 }  // namespace eigenformer

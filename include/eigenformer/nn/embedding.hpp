@@ -85,4 +85,6 @@ struct Embedding {
 
 static_assert(std::is_nothrow_move_constructible_v<Embedding<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(Embedding)
+
 }  // namespace eigenformer

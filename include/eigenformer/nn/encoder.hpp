@@ -236,4 +236,7 @@ struct Encoder {
 
 static_assert(std::is_nothrow_move_constructible_v<Encoder<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(EncoderLayer)
+EIGENFORMER_MODULE_INSTANCES(Encoder)
+
 }  // namespace eigenformer

@@ -76,4 +76,6 @@ struct FeedForward {
 
 static_assert(std::is_nothrow_move_constructible_v<FeedForward<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(FeedForward)
+
 }  // namespace eigenformer

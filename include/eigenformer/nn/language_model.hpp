@@ -173,4 +173,6 @@ struct LanguageModel {
 
 static_assert(std::is_nothrow_move_constructible_v<LanguageModel<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(LanguageModel)
+
 }  // namespace eigenformer

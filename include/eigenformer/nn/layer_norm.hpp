@@ -31,4 +31,6 @@ struct LayerNorm : Norm<T> {
 
 static_assert(std::is_nothrow_move_constructible_v<LayerNorm<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(LayerNorm)
+
 }  // namespace eigenformer

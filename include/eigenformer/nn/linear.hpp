@@ -55,4 +55,6 @@ struct Linear {
 
 static_assert(std::is_nothrow_move_constructible_v<Linear<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(Linear)
+
 }  // namespace eigenformer

@@ -70,20 +70,48 @@ void visit_member(const std::string& name, Member& member, F& f) {
   }
 }
 
+/// What is called for each field of a module, behind virtual functions: so one walk through a model's modules serves
+/// all callers, and compilers make it once.
 template <class T>
-struct ScalarOf {};
-template <class T>
-struct ScalarOf<Parameter<T>> {
-  using type = T;
+class FieldVisitor {
+ public:
+  virtual void operator()(const std::string& name, Parameter<T>& parameter) = 0;
+  virtual void operator()(const std::string& name, Buffer<T>& buffer) = 0;
+
+ protected:
+  ~FieldVisitor() = default;
+};
+
+// Calls f with what F of a const module may see.
+template <class T, bool is_const, class F>
+class FieldCaller final : public FieldVisitor<T> {
+ public:
+  explicit FieldCaller(F& f) : f_(f) {}
+  void operator()(const std::string& name, Parameter<T>& parameter) override { call(name, parameter); }
+  void operator()(const std::string& name, Buffer<T>& buffer) override { call(name, buffer); }
+
+ private:
+  template <class X>
+  void call(const std::string& name, X& member) {
+    f_(name, static_cast<std::conditional_t<is_const, const X, X>&>(member));
+  }
+  F& f_;
 };
 
 }  // namespace detail
 
 /// Calls f(name, member) for every Parameter and Buffer of a module, in the order of its fields, with dotted names.
-/// A tied parameter appears under each of its names.
+/// A tied parameter appears under each of its names. All are of the module's `value_type`, where it has one.
 template <class M, class F>
 void for_each_field(M& module, F&& f) {
-  detail::visit_fields(std::string(), module, f);
+  using Plain = std::remove_const_t<M>;
+  if constexpr (requires { typename Plain::value_type; }) {
+    using T = typename Plain::value_type;
+    detail::FieldCaller<T, std::is_const_v<M>, std::remove_reference_t<F>> caller(f);
+    detail::visit_fields<detail::FieldVisitor<T>>(std::string(), const_cast<Plain&>(module), caller);
+  } else {
+    detail::visit_fields(std::string(), module, f);
+  }
 }
 
 /// Calls f(name, parameter) for every defined parameter under its first name, each once.
@@ -301,3 +329,9 @@ std::string summary(const M& module) {
 }
 
 }  // namespace eigenformer
+
+/// EIGENFORMER_INSTANCES of a module, with the walk through its fields. Used in namespace eigenformer.
+#define EIGENFORMER_MODULE_INSTANCES(MODULE)                                                                        \
+  EIGENFORMER_INSTANCES(struct MODULE)                                                                              \
+  EIGENFORMER_INSTANCE(void detail::visit_fields(const std::string&, MODULE<float>&, detail::FieldVisitor<float>&)) \
+  EIGENFORMER_INSTANCE(void detail::visit_fields(const std::string&, MODULE<double>&, detail::FieldVisitor<double>&))

@@ -197,4 +197,7 @@ struct LearnedPositionalEmbedding {
 
 static_assert(std::is_nothrow_move_constructible_v<LearnedPositionalEmbedding<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(SinusoidalPositionalEncoding)
+EIGENFORMER_MODULE_INSTANCES(LearnedPositionalEmbedding)
+
 }  // namespace eigenformer

@@ -85,4 +85,6 @@ struct RelativeBias {
 
 static_assert(std::is_nothrow_move_constructible_v<RelativeBias<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(RelativeBias)
+
 }  // namespace eigenformer

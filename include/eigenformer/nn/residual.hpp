@@ -71,4 +71,6 @@ struct Residual {
 
 static_assert(std::is_nothrow_move_constructible_v<Residual<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(Residual)
+
 }  // namespace eigenformer

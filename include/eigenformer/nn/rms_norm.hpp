@@ -23,4 +23,6 @@ struct RMSNorm : Norm<T> {
 
 static_assert(std::is_nothrow_move_constructible_v<RMSNorm<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(RMSNorm)
+
 }  // namespace eigenformer

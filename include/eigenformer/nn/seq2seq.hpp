@@ -213,4 +213,6 @@ struct Seq2SeqTransformer {
 
 static_assert(std::is_nothrow_move_constructible_v<Seq2SeqTransformer<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(Seq2SeqTransformer)
+
 }  // namespace eigenformer

@@ -126,4 +126,6 @@ struct SequenceRegressor {
 
 static_assert(std::is_nothrow_move_constructible_v<SequenceRegressor<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(SequenceRegressor)
+
 }  // namespace eigenformer

@@ -114,4 +114,6 @@ struct TextEmbedding {
 
 static_assert(std::is_nothrow_move_constructible_v<TextEmbedding<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(TextEmbedding)
+
 }  // namespace eigenformer

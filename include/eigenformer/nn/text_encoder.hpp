@@ -125,4 +125,6 @@ struct TextEncoder {
 
 static_assert(std::is_nothrow_move_constructible_v<TextEncoder<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(TextEncoder)
+
 }  // namespace eigenformer

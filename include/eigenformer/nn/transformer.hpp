@@ -99,4 +99,6 @@ struct Transformer {
 
 static_assert(std::is_nothrow_move_constructible_v<Transformer<float>>);
 
+EIGENFORMER_MODULE_INSTANCES(Transformer)
+
 }  // namespace eigenformer

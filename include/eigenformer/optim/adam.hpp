@@ -138,4 +138,6 @@ class AdamW : public Adam<T> {
                 true) {}
 };
 
+EIGENFORMER_INSTANCES(class Adam)
+
 }  // namespace eigenformer
