@@ -72,5 +72,8 @@ target_include_directories(eigenformer_compiled PRIVATE "${CMAKE_BINARY_DIR}/eig
 target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
 target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
 # Kernels are worth full optimisation in every build type.
-set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
-                            COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-O3>")
+set(EIGENFORMER_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimisation of the kernels in eigenformer::compiled")
+mark_as_advanced(EIGENFORMER_KERNEL_OPTIMIZATION)
+set_source_files_properties(
+  "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
+  COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:${EIGENFORMER_KERNEL_OPTIMIZATION}>")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with g++ and clang, and runs all tests. With --full also what takes long: the
-# thread sanitizer, a minute of fuzzing for each reader of files, tests labelled long, clang-tidy, client projects with
-# both compilers.
+# thread sanitizer, a minute of fuzzing for each reader of files, tests labelled long, clang-tidy, headers alone and
+# client projects with both compilers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=OFF
