@@ -114,7 +114,7 @@ TEST_CASE("large gradients take the memory of the activations that backward has 
   constexpr std::size_t activation = rows * d * sizeof(float), weight = d * d * sizeof(float);
   const std::size_t peak = pool.statistics().peak_bytes - without;
   CHECK(peak > layers * activation);
-  // Backward holds dy, dy before the activation and dx beside them, and gradients of two layers, with some slack.
+  // Backward holds dy, dy before the activation and dx beside them, and the gradients of two layers; slack.
   CHECK(peak < layers * activation + 3 * activation + 3 * weight);
   CHECK(pool.statistics().bytes_in_use - without >= layers * weight);
 }
