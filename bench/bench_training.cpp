@@ -66,11 +66,11 @@ class Training {
   index_t step() {
     const TrainingBatch& b = batches_[next_];
     next_ = next_ + 1 == batches_.size() ? static_cast<std::size_t>(warm_up) : next_ + 1;
+    gradients_.zero();
     const auto ctx = ef::Context<float>::training(tape_, rng_).with_precision(precision_);
     const auto loss = model_.loss(ctx, b.source, b.source_layout, b.target_input, b.target_layout,
                                   b.target_output, {.label_smoothing = 0.1});
     loss_ = static_cast<double>(loss.item());
-    gradients_.zero();
     tape_.backward(loss, gradients_);
     ef::Profiler& profiler = ef::Runtime::instance().profiler();
     ef::ClippedNorm clip;

@@ -72,9 +72,9 @@ int main(int argc, char** argv) {
       batch.add(sentences[static_cast<std::size_t>(rng.uniform_int(n))]);
     }
     ef::Tape<float> tape;
+    gradients.zero();
     const auto mean = model.loss(ef::Context<float>::training(tape, rng), row(batch.input),
                                  ef::SequenceLayout::packed(batch.lengths), row(batch.output));
-    gradients.zero();
     tape.backward(mean, gradients);
     optimizer.step(gradients,
                    ef::schedule::cosine(step, 5e-3, std::min<ef::index_t>(20, steps / 2), steps + 1),

@@ -87,9 +87,9 @@ int main(int argc, char** argv) {
   for (ef::index_t step = 1; step <= steps; ++step) {
     const LabelledBatch batch(opinions::sentences(32, rng), tokenizer);
     ef::Tape<float> tape;
+    gradients.zero();
     const auto loss = ef::cross_entropy(
         model(ef::Context<float>::training(tape, rng), batch.ids, batch.layout), batch.labels);
-    gradients.zero();
     tape.backward(loss, gradients);
     optimizer.step(gradients,
                    ef::schedule::cosine(step, 2e-3, std::min<ef::index_t>(30, steps / 2), steps + 1),

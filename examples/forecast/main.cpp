@@ -70,9 +70,9 @@ int main(int argc, char** argv) {
   for (ef::index_t step = 1; step <= steps; ++step) {
     const ef::Tensor<float> series = damped_sines(32, rng);
     ef::Tape<float> tape;
+    gradients.zero();
     const auto predicted = model(ef::Context<float>::training(tape, rng), columns(series, 0, seen), columns(series, seen - 1, ahead));
     const auto loss = ef::mean(ef::square(predicted - columns(series, seen, ahead)));
-    gradients.zero();
     tape.backward(loss, gradients);
     optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, warmup, steps + 1), ef::clip_global_norm(gradients, 1.0).factor);
     if (step % 100 == 0) std::printf("step %lld  loss %.5f\n", static_cast<long long>(step), static_cast<double>(loss.item()));

@@ -13,8 +13,8 @@ int main() {
   auto target = ef::Tensor<std::int32_t>::from({2, 5}, {2, 7, 8, 9, 10, 2, 14, 13, 12, 11});
   for (int step = 0; step < 100; ++step) {
     ef::Tape<float> tape;
-    auto loss = model.loss(ef::Context<float>::training(tape, rng), source, target, source);
     gradients.zero();
+    auto loss = model.loss(ef::Context<float>::training(tape, rng), source, target, source);
     tape.backward(loss, gradients);
     adam.step(gradients, 3e-3);
   }

@@ -37,18 +37,72 @@ TEST_CASE("Gradients: zero until something is accumulated") {
   CHECK(gradients.of(w).shape() == Shape{2, 3});
 }
 
-TEST_CASE("Gradients: two backwards accumulate, zero() starts again in the same memory") {
+TEST_CASE("Gradients: two backwards accumulate, zero() starts again") {
   const auto w = parameter("w", Tensor<double>::ones({2}));
   Gradients<double> gradients({w.handle()});
   backward(w, 3, gradients);
-  const double* memory = gradients.of(w).data();
   backward(w, 4, gradients);
   CHECK(values(gradients.of(w)) == std::vector<double>{7, 7});
   gradients.zero();
   CHECK(values(gradients.of(w)) == std::vector<double>{0, 0});
   backward(w, 5, gradients);
   CHECK(values(gradients.of(w)) == std::vector<double>{5, 5});
-  CHECK(gradients.of(w).data() == memory);
+}
+
+TEST_CASE("Gradients: large ones take memory at the first write and give it back in zero()") {
+  const auto bytes = [] { return Runtime::instance().pool().statistics().bytes_in_use; };
+  const auto large = parameter("large", Tensor<double>::ones({700, 300}));
+  const auto small = parameter("small", Tensor<double>::ones({70, 30}));
+  const auto before = bytes();
+  Gradients<double> gradients({large.handle(), small.handle()});
+  const auto with_small = bytes();
+  CHECK(with_small >= before + 70 * 30 * sizeof(double));
+  CHECK(with_small < before + 700 * 300 * sizeof(double));
+  CHECK(gradients.entries()[0].value.shape() == Shape{700, 300});
+  backward(small, 2, gradients);
+  backward(large, 3, gradients);
+  CHECK(bytes() >= with_small + 700 * 300 * sizeof(double));
+  const double* memory = gradients.of(small).data();
+  gradients.zero();
+  CHECK(bytes() == with_small);
+  CHECK_FALSE(gradients.entries()[0].value.defined());
+  CHECK(gradients.entries()[0].value.shape() == Shape{700, 300});
+  backward(small, 5, gradients);
+  backward(large, 7, gradients);
+  CHECK(gradients.of(small).data() == memory);
+  CHECK(values(gradients.of(small)) == std::vector<double>(70 * 30, 5.0));
+  CHECK(values(gradients.of(large)) == std::vector<double>(700 * 300, 7.0));
+}
+
+TEST_CASE("Gradients: a large finished gradient that is moved is taken over unless somebody shares it") {
+  const Shape shape{500, 290};
+  const auto w = parameter("w", Tensor<double>::ones(shape));
+  Gradients<double> gradients({w.handle()});
+  Tensor<double> kept;
+  const double* finished = nullptr;
+  const auto run = [&](bool share, double value) {
+    Tape<double> tape;
+    const Var<double> x = tape.parameter(w.handle());
+    Tensor<double> dw = Tensor<double>::full(shape, value);
+    finished = dw.data();
+    if (share) kept = dw;
+    const Var<double> y =
+        record("op", Tensor<double>::scalar(1), {x},
+               [dw = std::move(dw)](Backward<double>& b) mutable { b.pass(0, std::move(dw)); });
+    tape.backward(y, gradients);
+  };
+  const auto all = [&](double value) { return std::vector<double>(500 * 290, value); };
+  run(false, 5);
+  CHECK(gradients.of(w).data() == finished);
+  CHECK(values(gradients.of(w)) == all(5));
+  run(false, 6);  // added to what is there
+  CHECK(values(gradients.of(w)) == all(11));
+  gradients.zero();
+  run(true, 7);
+  CHECK(gradients.of(w).data() != finished);
+  gradients.scale(2);
+  CHECK(values(gradients.of(w)) == all(14));
+  CHECK(values(kept) == all(7));
 }
 
 TEST_CASE("Gradients: a tied parameter is held once") {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "eigenformer/autograd/ops/reduce.hpp"
 #include "eigenformer/nn/seq2seq.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/clip.hpp"
@@ -44,6 +45,7 @@ TrainingBatch make_batch(index_t tokens, RandomGenerator& rng) {
 }  // namespace
 
 TEST_CASE("training steps on shapes that were seen before take no storage from the system") {
+  Runtime::instance().pool().trim();  // of what other tests left
   // With more threads, which of them need scratch memory at the same time is up to the system: on a busy machine a
   // thread may get its first piece of work, and its scratch memory, long after the first epochs.
   const int threads = Runtime::instance().threads();
@@ -84,6 +86,42 @@ TEST_CASE("training steps on shapes that were seen before take no storage from t
   CHECK(after.peak_bytes == before.peak_bytes);
   CHECK(after.bytes_in_use == before.bytes_in_use);
   Runtime::instance().set_threads(threads);
+}
+
+TEST_CASE("large gradients take the memory of the activations that backward has passed") {
+  constexpr index_t layers = 6, rows = 700, d = 600;
+  RandomGenerator rng(3);
+  std::vector<Linear<float>> stack;
+  std::vector<ParameterHandle<float>> handles;
+  for (index_t i = 0; i < layers; ++i) {
+    stack.emplace_back(LinearOptions{d, d, false}, rng);
+    handles.push_back(stack.back().weight.handle());
+  }
+  Gradients<float> gradients(handles);
+  Tensor<float> x(Shape{rows, d});
+  rng.fill_uniform(x.data(), x.numel(), -1, 1);
+  MemoryPool& pool = Runtime::instance().pool();
+  const std::size_t without = pool.statistics().bytes_in_use;
+  const auto step = [&] {
+    gradients.zero();
+    Tape<float> tape;
+    const auto ctx = Context<float>::checking(tape);
+    Var<float> h(x);
+    for (const auto& layer : stack) h = linear(ctx, h, layer.weight, Parameter<float>(), Activation::relu);
+    tape.backward(mean(h), gradients);
+  };
+  step();
+  pool.trim();
+  gradients.zero();
+  pool.trim();
+  pool.reset_peak();
+  step();
+  constexpr std::size_t activation = rows * d * sizeof(float), weight = d * d * sizeof(float);
+  const std::size_t peak = pool.statistics().peak_bytes - without;
+  CHECK(peak > layers * activation);
+  // Backward holds dy, dy before the activation and dx beside them, and the gradients of two layers; slack.
+  CHECK(peak < layers * activation + 3 * activation + 3 * weight);
+  CHECK(pool.statistics().bytes_in_use - without >= layers * weight);
 }
 
 TEST_CASE("a byte limit bounds what varying lengths leave in the pool") {

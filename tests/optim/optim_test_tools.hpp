@@ -17,8 +17,7 @@ namespace eigenformer::testing {
 template <class T>
 void set_gradient(Gradients<T>& gradients, const Parameter<T>& parameter, const Tensor<T>& value) {
   auto* entry = gradients.find(parameter.id());
-  entry->value.copy_from(value);
-  entry->written = true;
+  entry->writable().copy_from(value);
 }
 
 /// CHECKs eight steps of an optimizer against the fixture.

@@ -10,14 +10,23 @@
 namespace eigenformer {
 
 /// The gradients of a list of parameters, owned by the caller. Tape::backward accumulates into them, so two
-/// backwards are gradient accumulation, and one Gradients a worker, added in order, is data parallelism.
+/// backwards are gradient accumulation, and one Gradients a worker, added in order, is data parallelism. A
+/// large gradient has memory from its first write to zero(): call that before the next forward pass, which
+/// can use the memory.
 template <class T>
 class Gradients {
  public:
   struct Entry {
     ParameterHandle<T> parameter;
-    Tensor<T> value;
-    bool written = false;  ///< false: zero, and the memory holds nothing yet
+    Tensor<T> value;       ///< of the parameter's shape; it may be without memory when it is not written
+    bool written = false;  ///< false: zero
+
+    /// The value to be written to, with memory, which holds nothing yet if it was not written before.
+    Tensor<T>& writable() {
+      if (!value.defined()) value = Tensor<T>(value.shape());
+      written = true;
+      return value;
+    }
   };
 
   Gradients() = default;
@@ -28,7 +37,9 @@ class Gradients {
 
   void add(const ParameterHandle<T>& parameter) {
     if (!index_.emplace(parameter->id, entries_.size()).second) return;
-    entries_.push_back({parameter, Tensor<T>(parameter->value.shape()), false});
+    const Shape& shape = parameter->value.shape();
+    entries_.push_back({parameter, Tensor<T>::without_storage(shape), false});
+    if (!large(entries_.back().value)) entries_.back().value = Tensor<T>(shape);
   }
 
   std::vector<Entry>& entries() noexcept { return entries_; }
@@ -40,16 +51,28 @@ class Gradients {
   }
   const Entry* find(std::uint64_t id) const noexcept { return const_cast<Gradients*>(this)->find(id); }
 
-  /// The gradient of a parameter; zeros when nothing was accumulated. Throws ValueError when it is not in the list.
+  /// The gradient of a parameter; zeros when nothing was accumulated. Throws ValueError when it is not in the
+  /// list.
   Tensor<T> of(const Parameter<T>& parameter) const {
     const Entry* entry = find(parameter.id());
-    if (entry == nullptr) throw ValueError("gradients", "no gradient is kept for parameter '" + parameter.name() + "'");
+    if (entry == nullptr)
+      throw ValueError("gradients", "no gradient is kept for parameter '" + parameter.name() + "'");
     return entry->written ? entry->value : Tensor<T>::zeros(parameter.shape());
   }
 
-  /// Starts again from zero; memory is kept.
-  void zero() noexcept {
-    for (Entry& e : entries_) e.written = false;
+  /// Starts again from zero; the memory of large gradients goes back to the pool.
+  void zero() {
+    for (Entry& e : entries_) {
+      if (large(e.value)) e.value = Tensor<T>::without_storage(e.value.shape());
+      e.written = false;
+    }
+  }
+
+  /// Whether a gradient has memory only while it is written. Small ones keep theirs: with activations they
+  /// would divide the pool's classes of small blocks in another way in each step, and these would never
+  /// settle.
+  static bool large(const Tensor<T>& gradient) noexcept {
+    return static_cast<std::size_t>(gradient.numel()) * sizeof(T) >= MemoryPool::large;
   }
 
   /// Adds the gradients of another worker, entry by entry. Throws ValueError when the parameters differ.
@@ -61,8 +84,7 @@ class Gradients {
       }
       if (!theirs.written) continue;
       if (!ours->written) {
-        ours->value.copy_from(theirs.value);
-        ours->written = true;
+        ours->writable().copy_from(theirs.value);
         continue;
       }
       T* a = ours->value.data();

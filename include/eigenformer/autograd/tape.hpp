@@ -86,6 +86,7 @@ class Backward {
       auto* entry = gradients_->find(n.parameter->id);
       target = &entry->value;
       written = &entry->written;
+      if (!target->defined()) *target = Tensor<T>(n.shape);
     } else if (!n.gradient.defined()) {
       n.gradient = Tensor<T>(n.shape);
     } else if (n.gradient.use_count() != 1) {
@@ -99,7 +100,22 @@ class Backward {
     return {target->data(), beta, n.shape};
   }
 
-  /// Adds a finished gradient for input i: shared without a copy when it is the first, summed otherwise.
+  /// Adds a finished gradient for input i: shared without a copy when it is the first, summed otherwise. A parameter
+  /// takes over the memory of a large one that is moved here and has no other owner, and copies any other.
+  void pass(std::size_t i, Tensor<T>&& gradient) {
+    const std::int32_t id = input(i);
+    if (id >= 0 && gradient.use_count() == 1 && Gradients<T>::large(gradient)) {
+      const detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
+      auto* entry = n.parameter == nullptr ? nullptr : gradients_->find(n.parameter->id);
+      if (entry != nullptr && !entry->written) {
+        entry->value = gradient.reshape(n.shape);
+        entry->written = true;
+        gradient = Tensor<T>();
+        return;
+      }
+    }
+    pass(i, static_cast<const Tensor<T>&>(gradient));
+  }
   void pass(std::size_t i, const Tensor<T>& gradient) {
     const std::int32_t id = input(i);
     if (id < 0) return;

@@ -47,8 +47,9 @@ class Adam {
       const T* g = detail::gradient_of(name_, gradients, p);
       if (g == nullptr) continue;
       if (!m.steps.defined()) {
-        m.first = Tensor<T>::zeros(p.value.shape());
-        m.second = Tensor<T>::zeros(p.value.shape());
+        m.take_memory();
+        m.first.fill(T(0));
+        m.second.fill(T(0));
         m.steps = Tensor<T>::scalar(T(0));
       }
       *m.steps.data() += T(1);
@@ -107,14 +108,23 @@ class Adam {
     require(options.eps >= 0 && std::isfinite(options.eps), "eps", options.eps, "finite and not negative");
     require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
             options.weight_decay, "finite and not negative");
-    for (const auto& p : detail::distinct(name, parameters)) moments_.push_back({p, {}, {}, {}});
+    for (const auto& p : detail::distinct(name, parameters)) {
+      moments_.push_back({p, {}, {}, {}});
+      if (!p->frozen) moments_.back().take_memory();
+    }
   }
 
  private:
   struct Moments {
     ParameterHandle<T> parameter;
     Tensor<T> first, second;
-    Tensor<T> steps;  // a scalar, so that it is saved like the others
+    Tensor<T> steps;  // a scalar, so that it is saved like the others; undefined before the first step
+
+    // Before the first step, so that what lasts does not lie between what a step leaves behind.
+    void take_memory() {
+      if (!first.defined()) first = Tensor<T>(parameter->value.shape());
+      if (!second.defined()) second = Tensor<T>(parameter->value.shape());
+    }
   };
 
   void require_names() const {

@@ -140,12 +140,12 @@ template <class T>
   }
   // The gradients stand for dy = 1; any other arrives as a factor.
   return record("linear_cross_entropy", Tensor<T>::scalar(static_cast<T>(sum * scale)), {x, w, b},
-                [dx, dw, db](Backward<T>& back) {
+                [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
     const T dy = back.dy().item();
-    const Tensor<T>* ready[] = {&dx, &dw, &db};
+    Tensor<T>* ready[] = {&dx, &dw, &db};
     for (std::size_t i = 0; i < 3; ++i) {
       if (dy == T(1) && back.needs(i)) {
-        back.pass(i, *ready[i]);
+        back.pass(i, std::move(*ready[i]));
       } else if (auto slot = back.grad(i)) {
         kernels::axpby<T>(dy, ready[i]->data(), slot.beta, slot.data, ready[i]->numel());
       }
