@@ -27,6 +27,9 @@ struct SamplingOptions {
   std::int32_t begin_id = 2;                         ///< of a target sentence; of encoder-decoder models
   std::int32_t end_id = 3;                           ///< ends a text; -1: none does
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never drawn: padding and begin
+  /// Of language models: the first tokens of each prompt that see one another in both directions, for a model that
+  /// was trained as a prefix language model; what exceeds a prompt is all of it.
+  index_t prefix_length = 0;
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
@@ -40,6 +43,7 @@ struct SamplingOptions {
     require(max_length >= 1, "max_length", std::to_string(max_length), "must be at least 1");
     require(min_length >= 0 && min_length <= max_length, "min_length", std::to_string(min_length),
             "must be from 0 to max_length");
+    require(prefix_length >= 0, "prefix_length", std::to_string(prefix_length), "must not be negative");
   }
 };
 
@@ -170,20 +174,21 @@ std::vector<Hypothesis> sample(const LanguageModel<T>& model, const Context<T>& 
   detail::require_id("end_id", options.end_id, model.options.vocab_size, -1);
   if (prompts.empty()) return {};
   std::vector<std::int32_t> ids, last;
-  std::vector<index_t> counts;
+  std::vector<index_t> counts, prefix;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].empty()) {
       throw ValueError("sampling", "prompt " + std::to_string(i) + " is empty, must have at least one token");
     }
     ids.insert(ids.end(), prompts[i].begin(), prompts[i].end());
     counts.push_back(static_cast<index_t>(prompts[i].size()));
+    if (options.prefix_length > 0) prefix.push_back(std::min(options.prefix_length, counts.back()));
     last.push_back(static_cast<std::int32_t>(ids.size()) - 1);
   }
   const auto tensor = [](const std::vector<std::int32_t>& v) {
     return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(v.size())}, v);
   };
   LanguageModelDecoder<T> decoder(model, ctx, static_cast<index_t>(prompts.size()));
-  const Var<T> read = index_select(decoder.step(tensor(ids), counts), tensor(last));
+  const Var<T> read = index_select(decoder.step(tensor(ids), counts, prefix), tensor(last));
   return detail::sample_texts<T>(decoder.sequences(), model.logits(ctx, read), options,
                                  [&](std::span<const std::int32_t> live, const Tensor<std::int32_t>& drawn) {
                                    decoder.reorder(live);
