@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -16,6 +17,8 @@ struct LinearAttentionOp {
   bool causal = false;  ///< each query sees the keys up to its own; queries and keys have one layout then
   /// The sequence of keys that each sequence of queries looks at; empty: its own number.
   std::vector<std::int32_t> key_sequence{};
+  /// (rows of keys): the keys that queries attend to; undefined: all. What the others hold, even NaN, has no effect.
+  Tensor<bool> admitted{};
 };
 
 namespace detail {
@@ -61,6 +64,12 @@ struct LinearAttentionSaved {
     if (!op.key_sequence.empty() && static_cast<index_t>(op.key_sequence.size()) != queries.batch()) {
       throw ValueError("linear_attention", "key_sequence must have one entry for each sequence of queries");
     }
+    if (op.admitted.defined() && op.admitted.shape() != Shape{keys.rows()}) {
+      throw ShapeError("linear_attention",
+                       "admitted keys of shape " + op.admitted.shape().str() + " must be " +
+                           Shape{keys.rows()}.str() + ", one for each row of keys",
+                       {op.admitted.shape()});
+    }
     for (const std::int32_t b : op.key_sequence) {
       if (b >= 0 && b < keys.batch()) continue;
       throw ValueError("linear_attention", "key_sequence has " + std::to_string(b) + ", but there are " +
@@ -86,6 +95,45 @@ struct LinearAttentionSaved {
   }
 };
 
+// Rows of x, zeros in place of those that are not admitted.
+template <class T>
+Tensor<T> admitted_rows(const Tensor<T>& x, const Tensor<bool>& admitted) {
+  Tensor<T> y(x.shape());
+  const index_t d = x.dim(-1);
+  for (index_t r = 0; r < admitted.numel(); ++r) {
+    if (admitted.data()[r]) {
+      std::copy_n(x.data() + r * d, d, y.data() + r * d);
+    } else {
+      std::fill_n(y.data() + r * d, d, T(0));
+    }
+  }
+  return y;
+}
+
+// The features of keys, zeros for those that are not admitted: these add nothing to either sum.
+template <class T>
+Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
+  Tensor<T> y(k.shape());
+  kernels::activation_forward<T>(Activation::elu_plus_one, k.value().data(), y.data(), y.numel());
+  y = admitted_rows(y, admitted);
+  // dk = min(y, 1) dy, as elu_plus_one has it; 0 where y is.
+  return record("admitted_features", y, {k}, [y](Backward<T>& b) {
+    if (const auto dk = b.grad(0)) {
+      for (index_t i = 0; i < y.numel(); ++i) {
+        const T d = std::min(y.data()[i], T(1)) * b.dy().data()[i];
+        dk.data[i] = dk.beta == T(0) ? d : dk.beta * dk.data[i] + d;
+      }
+    }
+  });
+}
+
+// The values of admitted keys. The gradient of the others' is zero already, because their features are.
+template <class T>
+Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
+  return record("admitted_values", admitted_rows(v.value(), admitted), {v},
+                [](Backward<T>& b) { b.pass(0, b.dy()); });
+}
+
 }  // namespace detail
 
 /// Attention whose weight of a query and a key is the product of their features, elu + 1 of each: time and
@@ -98,11 +146,16 @@ template <class T>
 [[nodiscard]] Var<T> linear_attention(const Var<T>& q, const Var<T>& k, const Var<T>& v,
                                       const SequenceLayout& queries, const SequenceLayout& keys,
                                       const LinearAttentionOp& op = {}) {
-  const Var<T> query_features = elu_plus_one(q), key_features = elu_plus_one(k);
-  const OpScope scope(Runtime::instance().profiler(), "linear_attention");
-  detail::LinearAttentionSaved<T> saved{
-      query_features.value(), key_features.value(), v.value(), Tensor<T>(), queries, keys, op};
+  detail::LinearAttentionSaved<T> saved{q.value(), k.value(), v.value(), Tensor<T>(), queries, keys, op};
   saved.check();
+  const bool all = !op.admitted.defined();
+  const Var<T> query_features = elu_plus_one(q),
+               key_features = all ? elu_plus_one(k) : detail::admitted_features(k, op.admitted),
+               values = all ? v : detail::admitted_values(v, op.admitted);
+  const OpScope scope(Runtime::instance().profiler(), "linear_attention");
+  saved.q = query_features.value();
+  saved.k = key_features.value();
+  saved.v = values.value();
   saved.out = Tensor<T>(q.shape().with(-1, v.dim(-1)));
   const kernels::AttentionProblem<T> p = saved.problem();
   Tensor<T> state = Tensor<T>::zeros(
@@ -113,7 +166,7 @@ template <class T>
     kernels::linear_attention_accumulate<T>(p, state.data());
     kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
   }
-  return record("linear_attention", saved.out, {query_features, key_features, v}, [saved](Backward<T>& b) {
+  return record("linear_attention", saved.out, {query_features, key_features, values}, [saved](Backward<T>& b) {
     const kernels::AttentionProblem<T> problem = saved.problem();
     const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
     kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(), b.dy().data(),
