@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -331,38 +330,6 @@ struct MultiHeadAttention {
     const LinearAttentionOp linear{op.heads, mask.right() == 0, op.key_sequence, admitted_keys(mask, keys)};
     const ProjectedHeads<T> p = project_for_weights(ctx, query, queries, key, value, keys);
     return out_proj(ctx, linear_attention(p.q, p.k, p.v, queries, keys, linear));
-  }
-
-  // The keys that a mask of linear attention admits. Its weights are never formed, so a mask may depend on the key
-  // alone, or be causal. Throws ValueError for any other.
-  static Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayout& keys) {
-    bool other = mask.left() != AttentionMask::unlimited || mask.has_rules() ||
-                 (mask.right() != AttentionMask::unlimited && mask.right() != 0);
-    for (const AttentionMask::Dense& dense : mask.dense_masks()) other = other || !dense.keyed;
-    if (other) {
-      throw ValueError(name,
-                       "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
-                       "documents and dense masks need weights of queries and keys, which it never forms");
-    }
-    if (mask.dense_masks().empty()) return {};
-    Tensor<bool> admitted = Tensor<bool>::full(Shape{keys.rows()}, true);
-    for (const AttentionMask::Dense& dense : mask.dense_masks()) {
-      for (index_t b = 0; b < keys.batch(); ++b) {
-        const index_t start = b * AttentionMask::strides(dense).b + keys.leading(b);
-        for (index_t j = 0; j < keys.length(b); ++j) {
-          bool& here = admitted.data()[keys.offset(b) + j];
-          if (dense.kind != AttentionMask::Kind::additive) {
-            here = here && dense.flags.data()[start + j] == (dense.kind == AttentionMask::Kind::allow);
-          } else if (const float x = dense.bias.data()[start + j]; x == -std::numeric_limits<float>::infinity()) {
-            here = false;
-          } else if (x != 0) {
-            throw ValueError(name, "key padding of linear attention adds " + std::to_string(x) +
-                                       " to scores, which it has not: must be 0 or -infinity");
-          }
-        }
-      }
-    }
-    return admitted;
   }
 
   void require_fused() const {

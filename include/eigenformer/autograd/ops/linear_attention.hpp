@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/activation.hpp"
+#include "eigenformer/core/mask.hpp"
 #include "eigenformer/kernels/linear_attention.hpp"
 
 namespace eigenformer {
@@ -135,6 +137,39 @@ Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
 }
 
 }  // namespace detail
+
+/// The keys that a mask admits, as LinearAttentionOp::admitted wants them: undefined where it forbids none. Weights
+/// are never formed, so a mask may depend on the key alone (AttentionMask::key_padding, of floats 0 and -infinity),
+/// beside being causal. Throws ValueError for any other.
+inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayout& keys) {
+  bool other = mask.left() != AttentionMask::unlimited || mask.has_rules() ||
+               (mask.right() != AttentionMask::unlimited && mask.right() != 0);
+  for (const AttentionMask::Dense& dense : mask.dense_masks()) other = other || !dense.keyed;
+  if (other) {
+    throw ValueError("linear_attention",
+                     "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
+                     "documents and dense masks need weights of queries and keys, which it never forms");
+  }
+  if (mask.dense_masks().empty()) return {};
+  Tensor<bool> admitted = Tensor<bool>::full(Shape{keys.rows()}, true);
+  for (const AttentionMask::Dense& dense : mask.dense_masks()) {
+    for (index_t b = 0; b < keys.batch(); ++b) {
+      const index_t start = b * AttentionMask::strides(dense).b + keys.leading(b);
+      for (index_t j = 0; j < keys.length(b); ++j) {
+        bool& here = admitted.data()[keys.offset(b) + j];
+        if (dense.kind != AttentionMask::Kind::additive) {
+          here = here && dense.flags.data()[start + j] == (dense.kind == AttentionMask::Kind::allow);
+        } else if (const float x = dense.bias.data()[start + j]; x == -std::numeric_limits<float>::infinity()) {
+          here = false;
+        } else if (x != 0) {
+          throw ValueError("linear_attention", "key padding adds " + std::to_string(x) +
+                                                   " to scores, which it has not: must be 0 or -infinity");
+        }
+      }
+    }
+  }
+  return admitted;
+}
 
 /// Attention whose weight of a query and a key is the product of their features, elu + 1 of each: time and
 /// memory grow with the length, not with its square. Katharopoulos et al. 2020.
