@@ -57,12 +57,14 @@ class SentenceTranslator {
     batching_.batch_size = options.batch_size;
   }
 
-  /// One translation for each line, empty for a line without a word. The numbers of lines that were cut because they have
-  /// too many tokens are added to `cut`, if given; `attention` receives the attention weights of each line, nullptr for an
-  /// empty one or where translations are drawn. first: the number of the first line, for drawing.
+  /// One translation for each line, empty for a line without a word. The numbers of lines that were cut
+  /// because they have too many tokens are added to `cut`, if given; `attention` receives the attention
+  /// weights of each line, nullptr for an empty one or where translations are drawn. first: the number of the
+  /// first line, for drawing.
   std::vector<std::string> operator()(
       std::span<const std::string> lines, std::vector<std::size_t>* cut = nullptr,
-      std::vector<std::shared_ptr<const ef::AttentionMaps>>* attention = nullptr, std::size_t first = 0) const {
+      std::vector<std::shared_ptr<const ef::AttentionMaps>>* attention = nullptr,
+      std::size_t first = 0) const {
     std::vector<std::vector<std::int32_t>> sources;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -67,11 +67,12 @@ TEST_CASE("train, translate, evaluate, inspect") {
 }
 
 TEST_CASE("models of all positions and heads are trained, saved, and translate") {
-  const std::vector<std::vector<std::string>> kinds = {{"--positions", "rotary", "--qk-norm", "--qk-norm-kind", "rms_norm"},
-                                                       {"--positions", "alibi", "--kv-heads", "1"},
-                                                       {"--positions", "relative", "--head-dim", "6"},
-                                                       {"--positions", "shaw", "--window", "5"},
-                                                       {"--positions", "learned"}};
+  const std::vector<std::vector<std::string>> kinds = {
+      {"--positions", "rotary", "--qk-norm", "--qk-norm-kind", "rms_norm"},
+      {"--positions", "alibi", "--kv-heads", "1"},
+      {"--positions", "relative", "--head-dim", "6"},
+      {"--positions", "shaw", "--window", "5"},
+      {"--positions", "learned"}};
   for (std::vector<std::string> more : kinds) {
     CAPTURE(more[1]);
     const TinyCorpus corpus;

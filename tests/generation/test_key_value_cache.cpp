@@ -17,7 +17,8 @@ using namespace eigenformer::testing;
 
 namespace {
 
-/// Every kind of positions and heads that scores know of, as language models, with a window where one is given.
+/// Every kind of positions and heads that scores know of, as language models, with a window where one is
+/// given.
 std::vector<std::pair<std::string, LanguageModelOptions>> variants(index_t window) {
   std::vector<std::pair<std::string, LanguageModelOptions>> all;
   for (const auto& variant : attention_variants()) {
@@ -39,14 +40,16 @@ Ids text_of(RandomGenerator& rng, index_t length) {
 
 Tensor<double> whole(const LanguageModel<double>& model, const Ids& text, index_t prefix = 0) {
   return model
-      .decode(Context<double>::inference(), id_tensor(text), SequenceLayout::packed({static_cast<index_t>(text.size())}),
+      .decode(Context<double>::inference(), id_tensor(text),
+              SequenceLayout::packed({static_cast<index_t>(text.size())}),
               prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix}))
       .value();
 }
 
 }  // namespace
 
-TEST_CASE("what a window has left behind leaves the cache, and the results stay: beams, chunks, every variant") {
+TEST_CASE(
+    "what a window has left behind leaves the cache, and the results stay: beams, chunks, every variant") {
   for (const auto& variant : variants(5)) {
     CAPTURE(variant.first);
     const auto model = small_language_model(variant.second);
@@ -64,7 +67,8 @@ TEST_CASE("what a window has left behind leaves the cache, and the results stay:
       index_t row = 0;
       for (std::size_t i = 0; i < texts.size(); ++i) {
         const auto length = static_cast<index_t>(texts[i].size());
-        check_close(y.rows(row, counts[i]), whole(model, texts[i]).rows(length - counts[i], counts[i]), 1e-12);
+        check_close(y.rows(row, counts[i]), whole(model, texts[i]).rows(length - counts[i], counts[i]),
+                    1e-12);
         row += counts[i];
       }
     };
@@ -108,7 +112,8 @@ TEST_CASE("the cache of a windowed decoder is bounded by the window, and not by 
   for (const index_t sequences : {1, 3}) {
     const std::size_t windows = static_cast<std::size_t>(sequences) * 8;
     for (const index_t prompt : {1, 150}) {
-      const std::size_t few = bytes_after(8, prompt, 40, sequences), many = bytes_after(8, prompt, 400, sequences);
+      const std::size_t few = bytes_after(8, prompt, 40, sequences),
+                        many = bytes_after(8, prompt, 400, sequences);
       CHECK(many == few);
       // At most twice what two windows and a step take, and the table of row numbers.
       CHECK(many <= 4 * (windows + static_cast<std::size_t>(sequences)) * row + 512 * windows);
@@ -150,8 +155,8 @@ TEST_CASE("weights are shown for all keys, zero for those that a window has left
     CHECK(maps.target[1].shape() == Shape{1, 3, 1, t + 1});
     for (index_t h = 0; h < 3; ++h) {
       for (index_t j = 0; j <= t; ++j) {
-        CHECK(std::abs(maps.target[1].value().at({0, h, 0, j}) - expected.target[1].value().at({0, h, t, j})) <
-              1e-12);
+        CHECK(std::abs(maps.target[1].value().at({0, h, 0, j}) -
+                       expected.target[1].value().at({0, h, t, j})) < 1e-12);
       }
     }
   }
@@ -209,7 +214,8 @@ TEST_CASE("sampling after prompts that see themselves follows the model that was
       Ids text = prompts[i];
       double log_probability = 0;
       for (const std::int32_t id : found[i].ids) {
-        const auto rows = whole(model, text, std::min<index_t>(prefix, static_cast<index_t>(prompts[i].size())));
+        const auto rows =
+            whole(model, text, std::min<index_t>(prefix, static_cast<index_t>(prompts[i].size())));
         const auto p = model.log_probabilities(ctx, Var<double>(rows.rows(rows.dim(0) - 1, 1))).value();
         log_probability += p.at({0, id});
         for (std::int32_t other = 3; other < 19; ++other) CHECK(p.at({0, id}) >= p.at({0, other}));
@@ -223,9 +229,8 @@ TEST_CASE("sampling after prompts that see themselves follows the model that was
     differs = differs || causal[0].log_probability != found[0].log_probability;
   }
   CHECK(differs);
-  CHECK(contains(message_of<ValueError>([&] {
-                   (void)sample(model, ctx, std::span<const Ids>(prompts), {.prefix_length = -1});
-                 }),
+  CHECK(contains(message_of<ValueError>(
+                     [&] { (void)sample(model, ctx, std::span<const Ids>(prompts), {.prefix_length = -1}); }),
                  "prefix_length is -1, must not be negative"));
 }
 
@@ -262,13 +267,16 @@ TEST_CASE("a prefix comes in one step, one for each sequence, and linear attenti
   const auto error = [&](std::vector<index_t> counts, std::vector<index_t> prefix) {
     index_t rows = 0;
     for (const index_t n : counts) rows += n;
-    return message_of<ValueError>([&] { (void)decoder.step(Tensor<std::int32_t>::full({rows}, 5), counts, prefix); });
+    return message_of<ValueError>(
+        [&] { (void)decoder.step(Tensor<std::int32_t>::full({rows}, 5), counts, prefix); });
   };
-  CHECK(contains(error({3, 2}, {3, 3}), "prefix of sequence 1 is 3 long, must come in one step, which has 2 tokens"));
+  CHECK(contains(error({3, 2}, {3, 3}),
+                 "prefix of sequence 1 is 3 long, must come in one step, which has 2 tokens"));
   CHECK(contains(error({3, 2}, {-1, 0}), "prefix of sequence 0 is -1 long, must not be negative"));
   (void)decoder.step(id_tensor({5, 6, 7}), std::vector<index_t>{1, 2}, {0, 2});
-  CHECK(contains(error({3, 2}, {2, 0}), "prefix of sequence 0 is 2 long, must come in one step, which has 3 tokens "
-                                        "from position 1 on"));
+  CHECK(contains(error({3, 2}, {2, 0}),
+                 "prefix of sequence 0 is 2 long, must come in one step, which has 3 tokens "
+                 "from position 1 on"));
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder.step(id_tensor({5, 6}), std::vector<index_t>{1, 1}, {1});
                  }),

@@ -255,8 +255,8 @@ TextEncoder<float> float_text_encoder() {
                             rng);
 }
 
-/// Checks pack_weights, its use, and both ways to give back memory: `run` gives a model's numbers in a context, make()
-/// a model, the same each time.
+/// Checks pack_weights, its use, and both ways to give back memory: `run` gives a model's numbers in a
+/// context, make() a model, the same each time.
 template <class Make, class Run>
 void check_packed(Make&& make, Run&& run, const char* first_matrix) {
   const auto model = make();
@@ -275,13 +275,15 @@ void check_packed(Make&& make, Run&& run, const char* first_matrix) {
     release_packed_weights(released, *packed);
     CHECK(values(run(released, packed_context(packed))) == values(before));
     CHECK(values(run(in_place, packed_context(pack_weights_in_place(in_place, format)))) == values(before));
-    const std::string message = message_of<ValueError>([&] { (void)run(released, Context<float>::inference()); });
+    const std::string message =
+        message_of<ValueError>([&] { (void)run(released, Context<float>::inference()); });
     const std::string first = format == WeightFormat::float32 ? first_matrix : "embedding.weight";
     CHECK_MESSAGE(contains(message, "memory of '" + first + "' was given back"), message);
     // Every matrix is packed but the tables of float32 that are only looked up.
     for_each_parameter(released, [&](const std::string& name, const Parameter<float>& p) {
-      const bool table = name == "token_types.weight" || (name == "embedding.weight" && first == first_matrix &&
-                                                          first != name && format == WeightFormat::float32);
+      const bool table =
+          name == "token_types.weight" || (name == "embedding.weight" && first == first_matrix &&
+                                           first != name && format == WeightFormat::float32);
       CAPTURE(name);
       CHECK(p.value().defined() == (p.shape().rank() < 2 || table));
     });
@@ -293,12 +295,16 @@ void check_packed(Make&& make, Run&& run, const char* first_matrix) {
 TEST_CASE("language models and text encoders run on packed weights, in every format, and give theirs back") {
   const Ids ids = Ids::from({2, 7}, {4, 17, 52, 9, 30, 11, 3, 5, 21, 8, 3, 0, 0, 0});
   const auto layout = SequenceLayout::padded({7, 4}, 7);
-  const auto language = [&](const LanguageModel<float>& m, const Context<float>& ctx) { return m(ctx, ids, layout).value(); };
+  const auto language = [&](const LanguageModel<float>& m, const Context<float>& ctx) {
+    return m(ctx, ids, layout).value();
+  };
   const char* const first = "decoder.layers.0.self_attn.in_proj_weight";
   check_packed([] { return float_language_model(false); }, language, first);
   check_packed([] { return float_language_model(false, AttentionKind::linear); }, language, first);
   check_packed([] { return float_language_model(true); }, language, "embedding.weight");
-  const auto encoder = [&](const TextEncoder<float>& m, const Context<float>& ctx) { return m.vectors(ctx, ids).value(); };
+  const auto encoder = [&](const TextEncoder<float>& m, const Context<float>& ctx) {
+    return m.vectors(ctx, ids).value();
+  };
   check_packed([] { return float_text_encoder(); }, encoder, "encoder.layers.0.self_attn.in_proj_weight");
 }
 
@@ -310,8 +316,8 @@ TEST_CASE("texts are sampled with packed weights: in float32 the same, with othe
     const SamplingOptions options{.temperature = 0, .max_length = 9, .end_id = -1};
     const auto texts = sample(model, ctx, std::span<const std::vector<std::int32_t>>(prompts), options);
     if (format == WeightFormat::float32) {
-      const auto plain =
-          sample(model, Context<float>::inference(), std::span<const std::vector<std::int32_t>>(prompts), options);
+      const auto plain = sample(model, Context<float>::inference(),
+                                std::span<const std::vector<std::int32_t>>(prompts), options);
       for (std::size_t i = 0; i < 2; ++i) CHECK(texts[i].ids == plain[i].ids);
     }
     for (std::size_t i = 0; i < 2; ++i) {
@@ -320,9 +326,11 @@ TEST_CASE("texts are sampled with packed weights: in float32 the same, with othe
       all.insert(all.end(), texts[i].ids.begin(), texts[i].ids.end());
       const auto n = static_cast<index_t>(all.size()), given = static_cast<index_t>(prompts[i].size());
       const auto tokens = Ids::from(Shape{n}, all);
-      const auto p = model.log_probabilities(ctx, model.decode(ctx, tokens, SequenceLayout::packed({n}))).value();
+      const auto p =
+          model.log_probabilities(ctx, model.decode(ctx, tokens, SequenceLayout::packed({n}))).value();
       double sum = 0;
-      for (index_t t = given; t < n; ++t) sum += static_cast<double>(p.at({t - 1, all[static_cast<std::size_t>(t)]}));
+      for (index_t t = given; t < n; ++t)
+        sum += static_cast<double>(p.at({t - 1, all[static_cast<std::size_t>(t)]}));
       CHECK(texts[i].log_probability == doctest::Approx(sum).epsilon(1e-4));
     }
   }

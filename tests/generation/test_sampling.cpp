@@ -200,14 +200,17 @@ TEST_CASE("a target sentence goes on from forced tokens, which may see one anoth
     const SamplingOptions o{
         .temperature = 0, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix};
     const auto drawn = sample(model, ctx, memory, o);
-    const auto beam = beam_search(model, ctx, memory,
-                                  {.beam_size = 1, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix});
+    const auto beam =
+        beam_search(model, ctx, memory,
+                    {.beam_size = 1, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix});
     for (std::size_t i = 0; i < 2; ++i) {
       CHECK(drawn[i].ids == beam[i][0].ids);
       CHECK(drawn[i].log_probability == doctest::Approx(beam[i][0].log_probability));
     }
   }
-  CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, memory, {.prefix_ids = {4, 19}}); }),
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)sample(model, ctx, memory, {.prefix_ids = {4, 19}});
+                 }),
                  "one of prefix_ids is 19, must be below the vocabulary's size 19"));
 }
 

@@ -299,7 +299,9 @@ TEST_CASE("attention: heads that do not divide and biases without reach are refu
 TEST_CASE("attention: dense masks that forbid whole tiles, of every kind") {
   const AttentionCase c = long_case();
   // Blocks of 70 queries and keys, so that tiles are forbidden, mixed and allowed; nothing for the last ones.
-  const auto allowed = [](index_t b, index_t i, index_t j) { return i / 70 == j / 70 && (b == 0 || j < 20) && i < 130; };
+  const auto allowed = [](index_t b, index_t i, index_t j) {
+    return i / 70 == j / 70 && (b == 0 || j < 20) && i < 130;
+  };
   Tensor<bool> may({2, 140, 170}), may_not({2, 140, 170});
   Tensor<float> bias({2, 140, 170});
   for (index_t b = 0; b < 2; ++b) {
@@ -312,12 +314,14 @@ TEST_CASE("attention: dense masks that forbid whole tiles, of every kind") {
       }
     }
   }
-  const auto flags = [&](index_t b, index_t, index_t, index_t i, index_t j) { return allow(allowed(b, i, j)); };
+  const auto flags = [&](index_t b, index_t, index_t, index_t i, index_t j) {
+    return allow(allowed(b, i, j));
+  };
   check_case(with_mask(c, AttentionMask::allow(may), flags));
   check_case(with_mask(c, AttentionMask::block(may_not), flags));
-  check_case(with_mask(c, AttentionMask::additive(bias), [&](index_t b, index_t, index_t, index_t i, index_t j) {
-    return allow(allowed(b, i, j)) + 0.25;
-  }));
+  check_case(with_mask(
+      c, AttentionMask::additive(bias),
+      [&](index_t b, index_t, index_t, index_t i, index_t j) { return allow(allowed(b, i, j)) + 0.25; }));
   // By head, with groups, dropout and a bias by distance; the second head sees the last keys alone.
   AttentionCase grouped = c;
   grouped.key_value_heads = 1;
@@ -329,8 +333,9 @@ TEST_CASE("attention: dense masks that forbid whole tiles, of every kind") {
     by_head.at({0, 0, 0, j}) = j < 60;
     by_head.at({0, 1, 0, j}) = j >= 64;
   }
-  check_case(with_mask(grouped, AttentionMask::allow(by_head),
-                       [](index_t, index_t, index_t h, index_t, index_t j) { return allow(h == 0 ? j < 60 : j >= 64); }));
+  check_case(with_mask(
+      grouped, AttentionMask::allow(by_head),
+      [](index_t, index_t, index_t h, index_t, index_t j) { return allow(h == 0 ? j < 60 : j >= 64); }));
   Tensor<bool> padding = Tensor<bool>::zeros({2, 170});
   for (index_t j = 0; j < 130; ++j) padding.at({0, j}) = true;
   check_case(with_mask(grouped, AttentionMask::key_padding(padding) & AttentionMask::causal(),

@@ -149,9 +149,11 @@ TEST_CASE(
               1e-12);
   check_close(attention(ctx, x, memory, memory).value(), expected(memory, keys, false).value(), 1e-12);
   const auto refusal = [](auto&& f) { return message_of<ValueError>(f); };
-  for (const auto& mask : {AttentionMask::window(2, 0), AttentionMask::window(AttentionMask::unlimited, 1),
-                           AttentionMask::prefix({1, 2}), AttentionMask::allow(Tensor<bool>::full({L, L}, true))}) {
-    CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, mask); }), "no mask but causal() and key_padding()"));
+  for (const auto& mask :
+       {AttentionMask::window(2, 0), AttentionMask::window(AttentionMask::unlimited, 1),
+        AttentionMask::prefix({1, 2}), AttentionMask::allow(Tensor<bool>::full({L, L}, true))}) {
+    CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, mask); }),
+                   "no mask but causal() and key_padding()"));
   }
   CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }), "no weights to show"));
   CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }),
@@ -177,14 +179,16 @@ TEST_CASE("linear attention with key padding attends to what is left, causal or 
   // The last keys of the first sequence and the first of the second; 2 of 7 and 3 of 7.
   auto padding = Tensor<bool>::zeros({B, S});
   auto bias = Tensor<float>::zeros({B, S});
-  for (const auto& [b, j] : std::vector<std::pair<index_t, index_t>>{{0, 5}, {0, 6}, {1, 0}, {1, 1}, {1, 2}}) {
+  for (const auto& [b, j] :
+       std::vector<std::pair<index_t, index_t>>{{0, 5}, {0, 6}, {1, 0}, {1, 1}, {1, 2}}) {
     padding.at({b, j}) = true;
     bias.at({b, j}) = -std::numeric_limits<float>::infinity();
   }
   const auto queries = SequenceLayout::padded(B, L), all = SequenceLayout::padded(B, S);
   const auto left = SequenceLayout::padded_around(std::vector<index_t>{0, 3}, std::vector<index_t>{5, 4}, S);
   const auto expected = attention(ctx, x, queries, memory, memory, left, {}).value();
-  check_close(attention(ctx, x, memory, memory, AttentionMask::key_padding(padding)).value(), expected, 1e-12);
+  check_close(attention(ctx, x, memory, memory, AttentionMask::key_padding(padding)).value(), expected,
+              1e-12);
   check_close(attention(ctx, x, memory, memory, AttentionMask::key_padding(bias)).value(), expected, 1e-12);
   // Joined with the causal mask: keys that are left out of a sequence of its own.
   const Var<double> rows = random_tensor<double>({S, D}, 5);
@@ -204,14 +208,14 @@ TEST_CASE("linear attention with key padding attends to what is left, causal or 
     return attention(c, in[0], queries, in[1], in[1], all, AttentionMask::key_padding(padding));
   });
   bias.at({1, 5}) = 0.5F;
-  CHECK(contains(message_of<ValueError>([&] {
-                   (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(bias));
-                 }),
+  CHECK(contains(message_of<ValueError>(
+                     [&] { (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(bias)); }),
                  "adds 0.500000 to scores, which it has not: must be 0 or -infinity"));
-  CHECK(contains(message_of<ShapeError>([&] {
-                   (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(Tensor<bool>::zeros({B, L})));
-                 }),
-                 "key padding of shape (2, 5) must be (2, 7)"));
+  CHECK(contains(
+      message_of<ShapeError>([&] {
+        (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(Tensor<bool>::zeros({B, L})));
+      }),
+      "key padding of shape (2, 5) must be (2, 7)"));
 }
 
 TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers out, and only in training") {

@@ -85,7 +85,8 @@ TEST_CASE("a prefix stands in place of the causal mask of a language model, in e
     const auto model = make(variant.second);
     const auto padded = model(ctx, input, layout, mask).value();
     const auto expected =
-        model.logits(ctx, model.decoder(ctx, model.embed(ctx, input, layout), layout, dense_prefix(prefix, S)))
+        model
+            .logits(ctx, model.decoder(ctx, model.embed(ctx, input, layout), layout, dense_prefix(prefix, S)))
             .value();
     const SequenceLayout rows = packed_layout(layout), left = SequenceLayout::padded_left({7, 4}, S);
     const auto packed = model(ctx, pack_tokens(input, layout), rows, mask).value();
@@ -110,7 +111,9 @@ TEST_CASE("in a prefix a token sees the later ones, beyond it none, and other ma
     ids.at({0, t}) = ids.at({0, t}) % static_cast<std::int32_t>(V - 1) + 1;
     return model.decode(ctx, ids, layout, mask).value();
   };
-  const auto row = [](const Tensor<double>& x, index_t t) { return values(x.reshape({B * S, D}).rows(t, 1)); };
+  const auto row = [](const Tensor<double>& x, index_t t) {
+    return values(x.reshape({B * S, D}).rows(t, 1));
+  };
   const auto third = after_change_of(3), fifth = after_change_of(5);
   for (index_t t = 0; t < S; ++t) {
     CHECK(row(third, t) != row(before, t));
@@ -124,18 +127,22 @@ TEST_CASE("the loss of a prefix language model is of the tokens after the prefix
   const auto ctx = Context<double>::inference();
   for (const std::size_t which : {0, 2, 4, 5}) {
     auto model = make(language_models()[which].second);
-    const auto p = model.log_probabilities(ctx, model.decode(ctx, input, layout, AttentionMask::prefix(prefix)));
+    const auto p =
+        model.log_probabilities(ctx, model.decode(ctx, input, layout, AttentionMask::prefix(prefix)));
     double sum = 0;
     for (index_t b = 0; b < B; ++b) {
       for (index_t t = prefix[static_cast<std::size_t>(b)] - 1; t < layout.length(b); ++t)
         sum -= p.value().at({b, t, output.at({b, t})});
     }
     const double expected = sum / (4 + 2);
-    CHECK(model.loss(ctx, input, layout, output, {}, prefix).item() == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(model.loss(ctx, input, layout, output, {}, prefix).item() ==
+          doctest::Approx(expected).epsilon(1e-12));
     const auto left = SequenceLayout::padded_left({7, 4}, S);
     CHECK(model.loss(ctx, moved_right(input, layout), left, moved_right(output, layout), {}, prefix).item() ==
           doctest::Approx(expected).epsilon(1e-12));
-    CHECK(model.loss(ctx, pack_tokens(input, layout), packed_layout(layout), pack_tokens(output, layout), {}, prefix)
+    CHECK(model
+              .loss(ctx, pack_tokens(input, layout), packed_layout(layout), pack_tokens(output, layout), {},
+                    prefix)
               .item() == doctest::Approx(expected).epsilon(1e-12));
     check_backward(model, {}, [&](const Context<double>& c, const auto&) {
       return model.loss(c, input, layout, output, {}, prefix);
@@ -143,9 +150,10 @@ TEST_CASE("the loss of a prefix language model is of the tokens after the prefix
   }
   const auto model = make(language_models().front().second);
   // A prefix of one token is no more than causal, and one beyond the end asks for nothing but the last token.
-  CHECK(model.loss(ctx, input, layout, output, {}, {1, 0}).item() == model.loss(ctx, input, layout, output).item());
-  CHECK(model.loss(ctx, input, layout, output, {.reduction = CrossEntropyOptions::Reduction::sum}, {9, 9}).item() ==
-        0);
+  CHECK(model.loss(ctx, input, layout, output, {}, {1, 0}).item() ==
+        model.loss(ctx, input, layout, output).item());
+  CHECK(model.loss(ctx, input, layout, output, {.reduction = CrossEntropyOptions::Reduction::sum}, {9, 9})
+            .item() == 0);
 }
 
 TEST_CASE("after_prefix ignores what a prefix sees") {
@@ -166,8 +174,8 @@ TEST_CASE("a prefix in the decoder of an encoder-decoder") {
     options.positions = positions;
     auto model = make_seq2seq<double>(options);
     const Memory<double> memory(model.encode(ctx, batch.source, batch.source_layout), batch.source_layout);
-    const auto decoded =
-        model.decode(ctx, batch.target_in, batch.target_layout, memory, {.target = AttentionMask::prefix(two)});
+    const auto decoded = model.decode(ctx, batch.target_in, batch.target_layout, memory,
+                                      {.target = AttentionMask::prefix(two)});
     const auto expected =
         model.transformer.decoder(ctx, model.embed_target(ctx, batch.target_in, batch.target_layout),
                                   batch.target_layout, memory, {.target = dense_prefix(two, L)});
@@ -182,8 +190,8 @@ TEST_CASE("a prefix in the decoder of an encoder-decoder") {
         sum -= p.at({b, t, batch.target_out.at({b, t})});
     }
     const auto loss = [&](const Context<double>& c) {
-      return model.loss(c, batch.source, batch.source_layout, batch.target_in, batch.target_layout, batch.target_out,
-                        {}, two);
+      return model.loss(c, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
+                        batch.target_out, {}, two);
     };
     CHECK(loss(ctx).item() == doctest::Approx(sum / 4).epsilon(1e-12));
     check_backward(model, {}, [&](const Context<double>& c, const auto&) { return loss(c); });
@@ -193,16 +201,21 @@ TEST_CASE("a prefix in the decoder of an encoder-decoder") {
 TEST_CASE("prefixes that do not fit are refused") {
   const auto ctx = Context<double>::inference();
   const auto model = make(language_models().front().second);
-  CHECK(contains(message_of<ShapeError>([&] { (void)model.loss(ctx, input, layout, output, {}, {3, 2, 1}); }),
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)model.loss(ctx, input, layout, output, {}, {3, 2, 1});
+                 }),
                  "3 prefix lengths must be 2, one for each sequence"));
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)after_prefix(Tokens::zeros({5}), SequenceLayout::packed({5}), {3, 2}, {});
                  }),
                  "[prefix] 2 prefix lengths must be 1"));
-  CHECK(contains(message_of<ValueError>([&] { (void)model.loss(ctx, input, layout, output, {}, {3, -2}); }),
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)model.loss(ctx, input, layout, output, {}, {3, -2});
+                 }),
                  "prefix of sequence 1 is -2 long, must not be negative"));
   auto options = language_models().front().second;
   options.layer.attention = AttentionKind::linear;
-  CHECK(contains(message_of<ValueError>([&] { (void)make(options).loss(ctx, input, layout, output, {}, prefix); }),
-                 "linear attention takes no mask but causal()"));
+  CHECK(contains(
+      message_of<ValueError>([&] { (void)make(options).loss(ctx, input, layout, output, {}, prefix); }),
+      "linear attention takes no mask but causal()"));
 }

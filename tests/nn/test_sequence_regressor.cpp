@@ -68,45 +68,44 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
     return options;
   };
   using O = SequenceRegressorOptions;
-  const std::vector<O> variants = {
-      with([](O& o) {
-        o.positions = Positions::learned;
-        o.max_length = 9;
-        o.learned_position_offset = 2;
-        o.norm_first = true;
-      }),
-      with([](O& o) {
-        o.positions = Positions::rotary;
-        o.norm = NormKind::rms_norm;
-        o.query_key_norm = true;
-        o.query_key_norm_kind = NormKind::rms_norm;
-        o.gated = true;
-        o.activation = Activation::silu;
-        o.bias = false;
-      }),
-      with([](O& o) {
-        o.positions = Positions::relative_bias;
-        o.relative_bias = {.buckets = 8, .max_distance = 9};
-        o.num_key_value_heads = 1;
-        o.head_dim = 6;
-        o.attention_scale = 0.3;
-      }),
-      with([](O& o) {
-        o.positions = Positions::shaw;
-        o.shaw_max_distance = 2;
-        o.attention_window = 3;
-        o.sandwich_norm = true;
-      }),
-      with([](O& o) {
-        o.positions = Positions::alibi;
-        o.final_norm = false;
-        o.layer_norm_formula = LayerNormFormula::teaching;
-        o.layer_norm_scalar_gain = true;
-      }),
-      with([](O& o) {
-        o.positions = Positions::none;
-        o.attention = AttentionKind::linear;
-      })};
+  const std::vector<O> variants = {with([](O& o) {
+                                     o.positions = Positions::learned;
+                                     o.max_length = 9;
+                                     o.learned_position_offset = 2;
+                                     o.norm_first = true;
+                                   }),
+                                   with([](O& o) {
+                                     o.positions = Positions::rotary;
+                                     o.norm = NormKind::rms_norm;
+                                     o.query_key_norm = true;
+                                     o.query_key_norm_kind = NormKind::rms_norm;
+                                     o.gated = true;
+                                     o.activation = Activation::silu;
+                                     o.bias = false;
+                                   }),
+                                   with([](O& o) {
+                                     o.positions = Positions::relative_bias;
+                                     o.relative_bias = {.buckets = 8, .max_distance = 9};
+                                     o.num_key_value_heads = 1;
+                                     o.head_dim = 6;
+                                     o.attention_scale = 0.3;
+                                   }),
+                                   with([](O& o) {
+                                     o.positions = Positions::shaw;
+                                     o.shaw_max_distance = 2;
+                                     o.attention_window = 3;
+                                     o.sandwich_norm = true;
+                                   }),
+                                   with([](O& o) {
+                                     o.positions = Positions::alibi;
+                                     o.final_norm = false;
+                                     o.layer_norm_formula = LayerNormFormula::teaching;
+                                     o.layer_norm_scalar_gain = true;
+                                   }),
+                                   with([](O& o) {
+                                     o.positions = Positions::none;
+                                     o.attention = AttentionKind::linear;
+                                   })};
   const auto source = random_tensor<double>({B, S, 3}, 1), target = random_tensor<double>({B, L, 4}, 2);
   const auto sources = SequenceLayout::padded({7, 4}, S), targets = SequenceLayout::padded({3, 5}, L);
   const auto ctx = Context<double>::inference();
@@ -124,8 +123,8 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
     SequenceRegressor<double> model(options, rng);
     randomise(model, 4);
     const auto y = model(ctx, source, sources, target, targets).value();
-    const auto packed = model(ctx, rows_of(source, sources), SequenceLayout::packed({7, 4}), rows_of(target, targets),
-                              SequenceLayout::packed({3, 5}))
+    const auto packed = model(ctx, rows_of(source, sources), SequenceLayout::packed({7, 4}),
+                              rows_of(target, targets), SequenceLayout::packed({3, 5}))
                             .value();
     check_close(packed, rows_of(y, targets), 1e-12);
     // The layers are those of a Transformer with these options.

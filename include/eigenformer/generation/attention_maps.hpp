@@ -8,10 +8,10 @@
 
 namespace eigenformer {
 
-/// What a model looks at when it reads a source sentence and is made to write a target sentence: ids of both, the
-/// target without begin and end. prefix: the first target tokens, begin included, that see one another in both
-/// directions. Decoding token by token gives the same weights. Throws IndexError for an id outside its vocabulary,
-/// ValueError for a context that records.
+/// What a model looks at when it reads a source sentence and is made to write a target sentence: ids of both,
+/// the target without begin and end. prefix: the first target tokens, begin included, that see one another in
+/// both directions. Decoding token by token gives the same weights. Throws IndexError for an id outside its
+/// vocabulary, ValueError for a context that records.
 template <class T>
 [[nodiscard]] AttentionMaps attention_maps(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
                                            const std::vector<std::int32_t>& source,

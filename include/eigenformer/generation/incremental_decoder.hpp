@@ -42,8 +42,8 @@ class IncrementalDecoder {
   index_t hypotheses() const noexcept { return static_cast<index_t>(sequence_.size()); }
   /// Tokens of each hypothesis so far.
   index_t length() const noexcept { return length_; }
-  /// Numbers held for each token of a hypothesis, as long as it is within a window's reach: its keys and values in
-  /// all layers.
+  /// Numbers held for each token of a hypothesis, as long as it is within a window's reach: its keys and
+  /// values in all layers.
   index_t cached_per_token() const noexcept {
     index_t sum = 0;
     for (const auto& layer : model_.transformer.decoder.layers) {
@@ -58,9 +58,9 @@ class IncrementalDecoder {
 
   /// Appends tokens to every hypothesis and returns the decoder's output for them: ids (H) or (H, n), returns
   /// (H n, D). maps, when given, receives the attention weights of every layer, (H, heads, n, length()) and
-  /// (H, heads, n, S). prefix: the first tokens of all hypotheses that see one another in both directions, which
-  /// must come in the first step. Throws ShapeError for another number of hypotheses, IndexError for a token out of
-  /// range, ValueError for a prefix that does not come in one step.
+  /// (H, heads, n, S). prefix: the first tokens of all hypotheses that see one another in both directions,
+  /// which must come in the first step. Throws ShapeError for another number of hypotheses, IndexError for a
+  /// token out of range, ValueError for a prefix that does not come in one step.
   Var<T> step(const Tensor<std::int32_t>& ids, DecoderMaps<T>* maps = nullptr, index_t prefix = 0) {
     const index_t count = hypotheses();
     if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != count) {
@@ -70,7 +70,8 @@ class IncrementalDecoder {
     }
     const index_t n = ids.rank() == 1 ? 1 : ids.dim(1);
     const auto each = [&](index_t x) { return std::vector<index_t>(static_cast<std::size_t>(count), x); };
-    const SequenceLayout& queries = cache_.begin(each(n), prefix == 0 ? std::vector<index_t>() : each(prefix));
+    const SequenceLayout& queries =
+        cache_.begin(each(n), prefix == 0 ? std::vector<index_t>() : each(prefix));
     // Hypotheses side by side that look at one sentence are one sequence of queries to its memory, whose keys are then
     // made ready once for all of them; their order does not matter there.
     std::vector<index_t> memory_lengths;

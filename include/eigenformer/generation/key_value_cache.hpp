@@ -30,9 +30,9 @@ index_t attention_reach(const Layers& layers) {
 /// constant size.
 ///
 /// They lie in one block a layer, in the order they were made; which of them belong to a sequence is a table
-/// of row numbers, so that reorder() copies numbers and never a key. Sequences may have different lengths. Tokens
-/// that no later one reaches leave the table, and rows that are in no table the block when it is full. A step is
-/// begin(), attend() for each layer, and commit().
+/// of row numbers, so that reorder() copies numbers and never a key. Sequences may have different lengths.
+/// Tokens that no later one reaches leave the table, and rows that are in no table the block when it is full.
+/// A step is begin(), attend() for each layer, and commit().
 template <class T>
 class KeyValueCache {
  public:
@@ -57,10 +57,10 @@ class KeyValueCache {
     return numbers * sizeof(T) + table_.size() * sizeof(index_t);
   }
 
-  /// Makes room for counts[i] more tokens of sequence i. prefix: the first tokens of each sequence that see one
-  /// another in both directions, all of which must come in this step; empty: none. Returns the layout of the new
-  /// rows, packed. Throws ShapeError for another number of prefixes than sequences, ValueError for a prefix that
-  /// does not come in one step.
+  /// Makes room for counts[i] more tokens of sequence i. prefix: the first tokens of each sequence that see
+  /// one another in both directions, all of which must come in this step; empty: none. Returns the layout of
+  /// the new rows, packed. Throws ShapeError for another number of prefixes than sequences, ValueError for a
+  /// prefix that does not come in one step.
   const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
     check_prefix(counts, prefix);
     drop_unreached();
@@ -171,10 +171,10 @@ class KeyValueCache {
     }
     for (std::size_t i = 0; i < prefix.size(); ++i) {
       if (prefix[i] == 0 || (lengths_[i] == 0 && prefix[i] <= counts[i])) continue;
-      throw ValueError("key_value_cache", "prefix of sequence " + std::to_string(i) + " is " +
-                                              std::to_string(prefix[i]) + " long, must come in one step, which has " +
-                                              std::to_string(counts[i]) + " tokens from position " +
-                                              std::to_string(lengths_[i]) + " on");
+      throw ValueError("key_value_cache",
+                       "prefix of sequence " + std::to_string(i) + " is " + std::to_string(prefix[i]) +
+                           " long, must come in one step, which has " + std::to_string(counts[i]) +
+                           " tokens from position " + std::to_string(lengths_[i]) + " on");
     }
   }
 
@@ -189,8 +189,9 @@ class KeyValueCache {
     }
   }
 
-  // Room for so many more rows in the block of every layer. When it is full, or much larger than a window needs,
-  // rows that no sequence has in its table go, and it gets the size that leaves room for as many again.
+  // Room for so many more rows in the block of every layer. When it is full, or much larger than a window
+  // needs, rows that no sequence has in its table go, and it gets the size that leaves room for as many
+  // again.
   void make_room(index_t rows) {
     index_t held_rows = 0;
     for (std::size_t i = 0; i < lengths_.size(); ++i) held_rows += held(i);
@@ -230,12 +231,14 @@ class KeyValueCache {
   Tensor<T> with_dropped(const Tensor<T>& weights) const {
     if (std::all_of(dropped_.begin(), dropped_.end(), [](index_t n) { return n == 0; })) return weights;
     index_t longest = 0;
-    for (index_t b = 0; b < keys_.batch(); ++b) longest = std::max(longest, keys_.position(b) + keys_.length(b));
+    for (index_t b = 0; b < keys_.batch(); ++b)
+      longest = std::max(longest, keys_.position(b) + keys_.length(b));
     Tensor<T> all = Tensor<T>::zeros(weights.shape().with(3, longest));
     const index_t rows = weights.dim(1) * weights.dim(2);
     for (index_t r = 0; r < keys_.batch() * rows; ++r) {
       const index_t b = r / rows;
-      std::copy_n(weights.data() + r * weights.dim(3), keys_.length(b), all.data() + r * longest + keys_.position(b));
+      std::copy_n(weights.data() + r * weights.dim(3), keys_.length(b),
+                  all.data() + r * longest + keys_.position(b));
     }
     return all;
   }
@@ -289,7 +292,7 @@ class KeyValueCache {
   std::vector<Tensor<T>> states_;  // (sequences, heads * state) of linear attention, by layer
   std::vector<index_t> lengths_;   // by sequence
   std::vector<index_t> dropped_;   // the first tokens of each sequence that are no longer held
-  std::vector<index_t> table_;     // (sequences, capacity_): the row of each token of each sequence that is held
+  std::vector<index_t> table_;  // (sequences, capacity_): the row of each token of each sequence that is held
   index_t reach_ = 0;
   index_t capacity_ = 0;
   index_t block_ = 0;

@@ -56,7 +56,8 @@ void for_each_packed_weight(const LanguageModel<float>& model, WeightFormat form
   const auto whole = [&](const Parameter<float>& weight) { f(weight, {weight.shape()[0]}); };
   each_encoder_weight(model.decoder, whole);
   whole(model.projection_weight());
-  if (format != WeightFormat::float32 && model.own_projection.defined()) whole(model.embedding.embedding.weight);
+  if (format != WeightFormat::float32 && model.own_projection.defined())
+    whole(model.embedding.embedding.weight);
 }
 template <class F>
 void for_each_packed_weight(const TextEncoder<float>& model, WeightFormat format, F&& f) {
@@ -67,8 +68,8 @@ void for_each_packed_weight(const TextEncoder<float>& model, WeightFormat format
 
 /// The models whose weights can be packed.
 template <class Model>
-concept Packable = std::same_as<Model, Seq2SeqTransformer<float>> || std::same_as<Model, LanguageModel<float>> ||
-                   std::same_as<Model, TextEncoder<float>>;
+concept Packable = std::same_as<Model, Seq2SeqTransformer<float>> ||
+    std::same_as<Model, LanguageModel<float>> || std::same_as<Model, TextEncoder<float>>;
 
 inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& weight,
                         std::initializer_list<index_t> counts, WeightFormat format) {
@@ -89,18 +90,18 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 
 }  // namespace detail
 
-/// The linear weights of a Seq2SeqTransformer, a LanguageModel or a TextEncoder, packed once for inference: hand them to
-/// Context::with_packed_weights.
+/// The linear weights of a Seq2SeqTransformer, a LanguageModel or a TextEncoder, packed once for inference:
+/// hand them to Context::with_packed_weights.
 ///
 ///     auto ctx = ef::Context<float>::inference().with_packed_weights(ef::pack_weights(model,
 ///     ef::WeightFormat::int8)); auto sentences = ef::generate(model, ctx, sources);
 ///
-/// They are a copy of the parameters' values now; pack again after training on. In bf16 and int8 embeddings are packed,
-/// too; vectors stay as they are. Throws ValueError for int8 weights that are not finite and for a model whose weights' memory was
-/// given back.
+/// They are a copy of the parameters' values now; pack again after training on. In bf16 and int8 embeddings
+/// are packed, too; vectors stay as they are. Throws ValueError for int8 weights that are not finite and for
+/// a model whose weights' memory was given back.
 template <detail::Packable Model>
-std::shared_ptr<const kernels::PackedWeights> pack_weights(
-    const Model& model, WeightFormat format = WeightFormat::float32) {
+std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
+                                                           WeightFormat format = WeightFormat::float32) {
   auto packed = std::make_shared<kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {

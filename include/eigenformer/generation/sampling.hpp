@@ -25,14 +25,15 @@ struct SamplingOptions {
   index_t max_length = 256;                          ///< new tokens at most, the end symbol included
   index_t min_length = 0;                            ///< new tokens at least before the end symbol may come
   std::int32_t begin_id = 2;                         ///< of a target sentence; of encoder-decoder models
-  std::vector<std::int32_t> prefix_ids{};            ///< forced after begin_id, at no cost; not in the results
+  std::vector<std::int32_t> prefix_ids{};  ///< forced after begin_id, at no cost; not in the results
   std::int32_t end_id = 3;                           ///< ends a text; -1: none does
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never drawn: padding and begin
-  /// The first tokens of each prompt (of an encoder-decoder, begin_id and prefix_ids) that see one another in both
-  /// directions, for a model that was trained as a prefix language model; more than there are means all of them.
+  /// The first tokens of each prompt (of an encoder-decoder, begin_id and prefix_ids) that see one another in
+  /// both directions, for a model that was trained as a prefix language model; more than there are means all
+  /// of them.
   index_t prefix_length = 0;
-  /// The texts' numbers, which decide with the seed what is drawn, so that parts of a list can be sampled on their
-  /// own; empty: 0, 1, ...
+  /// The texts' numbers, which decide with the seed what is drawn, so that parts of a list can be sampled on
+  /// their own; empty: 0, 1, ...
   std::vector<std::uint64_t> numbers{};
 
   /// Throws ValueError that names an impossible field.
@@ -208,8 +209,8 @@ std::vector<Hypothesis> sample(const LanguageModel<T>& model, const Context<T>& 
 /// Draws a target sentence for each encoded source, one for each sequence of memory or as memory.key_sequence
 /// says.
 ///
-/// Returns them without begin and end symbol and forced prefix. What is drawn for a source depends on its number and
-/// the seed, and not on the others. Throws ValueError for impossible options.
+/// Returns them without begin and end symbol and forced prefix. What is drawn for a source depends on its
+/// number and the seed, and not on the others. Throws ValueError for impossible options.
 template <class T>
 std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
                                const Memory<T>& memory, const SamplingOptions& options = {}) {

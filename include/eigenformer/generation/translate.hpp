@@ -28,8 +28,8 @@ inline GenerationOptions generation_options(const ModelDescription& description)
   return o;
 }
 
-/// Sampling with what a model's conventions ask for; temperature, top_k, top_p, seed and max_length are the caller's to
-/// set.
+/// Sampling with what a model's conventions ask for; temperature, top_k, top_p, seed and max_length are the
+/// caller's to set.
 inline SamplingOptions sampling_options(const ModelDescription& description) {
   const TextConventions& text = description.text;
   SamplingOptions o;

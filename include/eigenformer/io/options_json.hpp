@@ -211,9 +211,8 @@ void visit_options(auto& o, auto&& visit)
   visit("pooling", o.pooling);
 }
 
-void visit_options(auto& o, auto&& visit)
-  requires std::same_as<std::remove_cvref_t<decltype(o)>, SequenceRegressorOptions>
-{
+void visit_options(
+    auto& o, auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(o)>, SequenceRegressorOptions> {
   detail::visit_layer_options(o, visit);
   detail::visit_model_options(o, visit);
   visit("source_features", o.source_features);

@@ -8,8 +8,8 @@
 #include "eigenformer/kernels/attention_blocks.hpp"
 #include "eigenformer/kernels/simd.hpp"
 
-// The rules of a mask other than windows, on one tile of scores: prefixes and documents; and which tiles a dense
-// mask forbids.
+// The rules of a mask other than windows, on one tile of scores: prefixes and documents; and which tiles a
+// dense mask forbids.
 
 namespace eigenformer::kernels::detail {
 
@@ -40,9 +40,10 @@ inline TileCover documents_cover(const std::int32_t* queries, index_t m, const s
   return *low == *high && *key_low == *low && *key_high == *low ? TileCover::all : TileCover::some;
 }
 
-/// Whether a dense mask lets anything of m rows and n columns through, which begin at element `start`. Rows that
-/// are one (row_stride 0) are looked at once; the first element that is let through ends the search.
-inline bool dense_admits(const AttentionMask::Dense& mask, index_t start, index_t row_stride, index_t m, index_t n) {
+/// Whether a dense mask lets anything of m rows and n columns through, which begin at element `start`. Rows
+/// that are one (row_stride 0) are looked at once; the first element that is let through ends the search.
+inline bool dense_admits(const AttentionMask::Dense& mask, index_t start, index_t row_stride, index_t m,
+                         index_t n) {
   constexpr float forbidden = -std::numeric_limits<float>::infinity();
   for (index_t i = 0; i < (row_stride == 0 ? 1 : m); ++i, start += row_stride) {
     if (mask.kind == AttentionMask::Kind::additive) {
@@ -52,7 +53,8 @@ inline bool dense_admits(const AttentionMask::Dense& mask, index_t start, index_
       if (admitted != 0) return true;
     } else {
       const int allowed = mask.kind == AttentionMask::Kind::allow ? 1 : 0;
-      if (std::memchr(mask.flags.data() + start, allowed, static_cast<std::size_t>(n)) != nullptr) return true;
+      if (std::memchr(mask.flags.data() + start, allowed, static_cast<std::size_t>(n)) != nullptr)
+        return true;
     }
   }
   return false;

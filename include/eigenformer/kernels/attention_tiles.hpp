@@ -110,8 +110,8 @@ class AttentionTiles {
     return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
   }
 
-  /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through: others
-  /// need not be packed.
+  /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through:
+  /// others need not be packed.
   bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key, index_t n) const {
     if (p.mask == nullptr) return true;
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
@@ -252,8 +252,8 @@ class AttentionTiles {
 
  private:
   /// Where a dense mask's element of query `first` and key `key` is.
-  index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s, const AttentionPlace& at,
-                      index_t first, index_t key) const {
+  index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
+                      const AttentionPlace& at, index_t first, index_t key) const {
     return (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h + (p.queries->leading(at.b) + first) * s.i +
            p.keys->leading(at.kb) + key;
   }

@@ -105,9 +105,9 @@ struct LanguageModel {
     return logits(ctx, decode(ctx, ids, layout, mask));
   }
 
-  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one, or
-  /// stands in its place where it has an AttentionMask::prefix (prefix language model, Raffel et al. 2020); maps,
-  /// when given, receives each layer's attention weights (B, H, L, L).
+  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one,
+  /// or stands in its place where it has an AttentionMask::prefix (prefix language model, Raffel et al.
+  /// 2020); maps, when given, receives each layer's attention weights (B, H, L, L).
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     return decoder(ctx, embed(ctx, ids, layout), layout, mask.within_causal(), maps);
@@ -130,10 +130,11 @@ struct LanguageModel {
   /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless the options say
   /// otherwise. Padding is dropped before anything is computed; the logits are never stored.
   ///
-  /// input, output: (B, L) or (rows), output being input one token later. prefix: the tokens at the beginning of
-  /// each sequence that see one another in both directions (AttentionMask::prefix); what such a token sees is not
-  /// asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError where ids, layout
-  /// or prefix do not fit, IndexError for an id outside the vocabulary, ValueError for a negative prefix.
+  /// input, output: (B, L) or (rows), output being input one token later. prefix: the tokens at the beginning
+  /// of each sequence that see one another in both directions (AttentionMask::prefix); what such a token sees
+  /// is not asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError where
+  /// ids, layout or prefix do not fit, IndexError for an id outside the vocabulary, ValueError for a negative
+  /// prefix.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
                             const Tokens& output, const CrossEntropyOptions& loss_options = {},
                             const std::vector<index_t>& prefix = {}) const {

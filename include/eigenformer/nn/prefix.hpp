@@ -12,17 +12,19 @@
 
 namespace eigenformer {
 
-/// AttentionMask::prefix of these lengths, or no mask where there are none. Throws ValueError for a negative one.
+/// AttentionMask::prefix of these lengths, or no mask where there are none. Throws ValueError for a negative
+/// one.
 inline AttentionMask prefix_mask(const std::vector<index_t>& lengths) {
   return lengths.empty() ? AttentionMask::none() : AttentionMask::prefix(lengths);
 }
 
-/// What a prefix language model learns to predict: the targets of the tokens that do not see them, namely of the
-/// last token of each prefix and of those after it; the others become the ignored id. targets: (rows), packed as
-/// `rows` says; prefix: the length of each sequence's prefix, or empty. Returns (rows). Throws ShapeError for
-/// another number of prefixes than sequences.
+/// What a prefix language model learns to predict: the targets of the tokens that do not see them, namely of
+/// the last token of each prefix and of those after it; the others become the ignored id. targets: (rows),
+/// packed as `rows` says; prefix: the length of each sequence's prefix, or empty. Returns (rows). Throws
+/// ShapeError for another number of prefixes than sequences.
 inline Tensor<std::int32_t> after_prefix(const Tensor<std::int32_t>& targets, const SequenceLayout& rows,
-                                         const std::vector<index_t>& prefix, const CrossEntropyOptions& options) {
+                                         const std::vector<index_t>& prefix,
+                                         const CrossEntropyOptions& options) {
   if (prefix.empty()) return targets;
   if (static_cast<index_t>(prefix.size()) != rows.batch()) {
     throw ShapeError("prefix", std::to_string(prefix.size()) + " prefix lengths must be " +

@@ -96,7 +96,8 @@ struct Seq2SeqTransformer {
   }
 
   /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options
-  /// say otherwise; masks are joined with that, but a target mask with an AttentionMask::prefix stands in its place.
+  /// say otherwise; masks are joined with that, but a target mask with an AttentionMask::prefix stands in its
+  /// place.
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& target, const SequenceLayout& layout,
                               const Memory<T>& memory, DecoderMasks masks = {},
                               DecoderMaps<T>* maps = nullptr) const {
@@ -130,11 +131,12 @@ struct Seq2SeqTransformer {
     check_tokens(name, "target output", target_out, target_layout);
     const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
     const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
-    const Var<T> decoded =
-        decode(ctx, pack_tokens(target_in, target_layout), targets, memory, {.target = prefix_mask(target_prefix)});
+    const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory,
+                                  {.target = prefix_mask(target_prefix)});
     const Tokens asked =
         after_prefix(pack_tokens(target_out, target_layout), targets, target_prefix, loss_options);
-    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias, asked, loss_options);
+    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias, asked,
+                                loss_options);
   }
   /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
   /// target_in's layout).

@@ -88,7 +88,7 @@ struct SequenceRegressor {
                const SequenceLayout& layout) const {
     check_rows(name, "input", x.shape(), layout);
     const Var<T> embedded = input(ctx, x);
-    const Var<T> placed = learned                                        ? (*learned)(ctx, embedded, layout)
+    const Var<T> placed = learned                                      ? (*learned)(ctx, embedded, layout)
                           : options.positions == Positions::sinusoidal ? positions(ctx, embedded, layout)
                                                                        : embedded;
     return dropout(ctx.for_rows(layout), placed, options.embedding_rate());

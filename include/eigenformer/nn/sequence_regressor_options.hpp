@@ -7,8 +7,8 @@
 
 namespace eigenformer {
 
-/// Everything that fixes a SequenceRegressor's shape and behaviour: the layers of Seq2SeqOptions, for real-valued
-/// sequences.
+/// Everything that fixes a SequenceRegressor's shape and behaviour: the layers of Seq2SeqOptions, for
+/// real-valued sequences.
 struct SequenceRegressorOptions {
   index_t source_features = 1;
   index_t target_features = 1;
@@ -42,12 +42,13 @@ struct SequenceRegressorOptions {
   index_t max_length = 1024;  ///< rows; of learned positions, which end there
   RotaryOptions rotary{};
   RelativeBiasOptions relative_bias{};
-  index_t shaw_max_distance = 16;   ///< of Shaw's positions: further away is as if at this distance
-  index_t num_key_value_heads = 0;  ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
-  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
-  double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
-  index_t attention_window = 0;     ///< self-attention reaches rows less than this far away; 0: all
-  bool query_key_norm = false;      ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  index_t shaw_max_distance = 16;  ///< of Shaw's positions: further away is as if at this distance
+  index_t num_key_value_heads =
+      0;                         ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
+  index_t head_dim = 0;          ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;    ///< of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;  ///< self-attention reaches rows less than this far away; 0: all
+  bool query_key_norm = false;   ///< a norm of each head's queries and keys (Dehghani et al. 2023)
   NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
   index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
 

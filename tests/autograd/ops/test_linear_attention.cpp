@@ -108,7 +108,8 @@ TEST_CASE("a linear attention to nothing gives zeros, and what padding holds doe
   CHECK(values(run()) == before);
 }
 
-TEST_CASE("what a key that is not admitted holds does not matter to a linear attention, nor to its gradients") {
+TEST_CASE(
+    "what a key that is not admitted holds does not matter to a linear attention, nor to its gradients") {
   const auto layout = SequenceLayout::packed({3, 2});
   auto admitted = Tensor<bool>::full({5}, true);
   admitted.data()[1] = false;
@@ -118,7 +119,8 @@ TEST_CASE("what a key that is not admitted holds does not matter to a linear att
     const auto run = [&] {
       Tape<double> tape;
       const Var<double> a = tape.variable(q), b = tape.variable(k), c = tape.variable(v);
-      const auto y = linear_attention(a, b, c, layout, layout, {.heads = 2, .causal = causal, .admitted = admitted});
+      const auto y =
+          linear_attention(a, b, c, layout, layout, {.heads = 2, .causal = causal, .admitted = admitted});
       auto all = values(y.value());
       tape.backward(sum(multiply(y, Var<double>(random({5, 6}, 4)))));
       for (const auto& x : {a, b, c}) {

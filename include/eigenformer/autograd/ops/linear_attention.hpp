@@ -19,7 +19,8 @@ struct LinearAttentionOp {
   bool causal = false;  ///< each query sees the keys up to its own; queries and keys have one layout then
   /// The sequence of keys that each sequence of queries looks at; empty: its own number.
   std::vector<std::int32_t> key_sequence{};
-  /// (rows of keys): the keys that queries attend to; undefined: all. What the others hold, even NaN, has no effect.
+  /// (rows of keys): the keys that queries attend to; undefined: all. What the others hold, even NaN, has no
+  /// effect.
   Tensor<bool> admitted{};
 };
 
@@ -138,17 +139,18 @@ Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
 
 }  // namespace detail
 
-/// The keys that a mask admits, as LinearAttentionOp::admitted wants them: undefined where it forbids none. Weights
-/// are never formed, so a mask may depend on the key alone (AttentionMask::key_padding, of floats 0 and -infinity),
-/// beside being causal. Throws ValueError for any other.
+/// The keys that a mask admits, as LinearAttentionOp::admitted wants them: undefined where it forbids none.
+/// Weights are never formed, so a mask may depend on the key alone (AttentionMask::key_padding, of floats 0
+/// and -infinity), beside being causal. Throws ValueError for any other.
 inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayout& keys) {
   bool other = mask.left() != AttentionMask::unlimited || mask.has_rules() ||
                (mask.right() != AttentionMask::unlimited && mask.right() != 0);
   for (const AttentionMask::Dense& dense : mask.dense_masks()) other = other || !dense.keyed;
   if (other) {
-    throw ValueError("linear_attention",
-                     "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
-                     "documents and dense masks need weights of queries and keys, which it never forms");
+    throw ValueError(
+        "linear_attention",
+        "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
+        "documents and dense masks need weights of queries and keys, which it never forms");
   }
   if (mask.dense_masks().empty()) return {};
   Tensor<bool> admitted = Tensor<bool>::full(Shape{keys.rows()}, true);
@@ -159,7 +161,8 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
         bool& here = admitted.data()[keys.offset(b) + j];
         if (dense.kind != AttentionMask::Kind::additive) {
           here = here && dense.flags.data()[start + j] == (dense.kind == AttentionMask::Kind::allow);
-        } else if (const float x = dense.bias.data()[start + j]; x == -std::numeric_limits<float>::infinity()) {
+        } else if (const float x = dense.bias.data()[start + j];
+                   x == -std::numeric_limits<float>::infinity()) {
           here = false;
         } else if (x != 0) {
           throw ValueError("linear_attention", "key padding adds " + std::to_string(x) +
@@ -201,21 +204,22 @@ template <class T>
     kernels::linear_attention_accumulate<T>(p, state.data());
     kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
   }
-  return record("linear_attention", saved.out, {query_features, key_features, values}, [saved](Backward<T>& b) {
-    const kernels::AttentionProblem<T> problem = saved.problem();
-    const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
-    kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(), b.dy().data(),
-                                          saved.v.dim(-1),
-                                          {.dq = dq.data,
-                                           .dq_stride = problem.q_stride,
-                                           .dq_beta = dq.beta,
-                                           .dk = dk.data,
-                                           .dk_stride = problem.k_stride,
-                                           .dk_beta = dk.beta,
-                                           .dv = dv.data,
-                                           .dv_stride = problem.v_stride,
-                                           .dv_beta = dv.beta});
-  });
+  return record("linear_attention", saved.out, {query_features, key_features, values},
+                [saved](Backward<T>& b) {
+                  const kernels::AttentionProblem<T> problem = saved.problem();
+                  const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
+                  kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(),
+                                                        b.dy().data(), saved.v.dim(-1),
+                                                        {.dq = dq.data,
+                                                         .dq_stride = problem.q_stride,
+                                                         .dq_beta = dq.beta,
+                                                         .dk = dk.data,
+                                                         .dk_stride = problem.k_stride,
+                                                         .dk_beta = dk.beta,
+                                                         .dv = dv.data,
+                                                         .dv_stride = problem.v_stride,
+                                                         .dv_beta = dv.beta});
+                });
 }
 
 }  // namespace eigenformer
