@@ -21,6 +21,11 @@ struct DecodingOptions {
   ef::index_t max_length = 256;
   std::optional<double> length_penalty{};  ///< else the model's
   ef::index_t batch_size = 32;
+  bool sample = false;  ///< draw translations in place of searching for the best; the four below say how
+  double temperature = 1;
+  ef::index_t top_k = 0;
+  double top_p = 1;
+  std::uint64_t seed = 0;
 };
 
 /// Translates text with a model: tokenize, search, put together again.
@@ -33,23 +38,33 @@ class SentenceTranslator {
         tokenizers_(tokenizers),
         description_(description),
         ctx_(ctx),
-        search_(ef::generation_options(description)) {
+        search_(ef::generation_options(description)),
+        sampling_(ef::sampling_options(description)) {
     search_.beam_size = options.beam;
     search_.max_length = ef::max_target_tokens(description, options.max_length);
     if (options.length_penalty) search_.length_penalty = *options.length_penalty;
     search_.validate();
+    sampling_.temperature = options.temperature;
+    sampling_.top_k = options.top_k;
+    sampling_.top_p = options.top_p;
+    sampling_.seed = options.seed;
+    sampling_.max_length = search_.max_length;
+    sampling_.validate();
+    sample_ = options.sample;
     if (options.batch_size < 1) {
       throw ef::ValueError("generation", "batch_size is " + std::to_string(options.batch_size) + ", must be at least 1");
     }
     batching_.batch_size = options.batch_size;
   }
 
-  /// One translation for each line, empty for a line without a word. The numbers of lines that were cut because they have
-  /// too many tokens are added to `cut`, if given; `attention` receives the attention weights of each line, nullptr for an
-  /// empty one.
+  /// One translation for each line, empty for a line without a word. The numbers of lines that were cut
+  /// because they have too many tokens are added to `cut`, if given; `attention` receives the attention
+  /// weights of each line, nullptr for an empty one or where translations are drawn. first: the number of the
+  /// first line, for drawing.
   std::vector<std::string> operator()(
       std::span<const std::string> lines, std::vector<std::size_t>* cut = nullptr,
-      std::vector<std::shared_ptr<const ef::AttentionMaps>>* attention = nullptr) const {
+      std::vector<std::shared_ptr<const ef::AttentionMaps>>* attention = nullptr,
+      std::size_t first = 0) const {
     std::vector<std::vector<std::int32_t>> sources;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -61,12 +76,16 @@ class SentenceTranslator {
       sources.push_back(std::move(ids));
       places.push_back(i);
     }
+    std::vector<std::string> translations(lines.size());
+    if (attention != nullptr) attention->assign(lines.size(), nullptr);
+    if (sample_) {
+      draw(sources, places, first, translations);
+      return translations;
+    }
     ef::GenerationOptions search = search_;
     search.attention = attention != nullptr;
     const auto found =
         ef::generate(model_, ctx_, std::span<const std::vector<std::int32_t>>(sources), search, batching_);
-    std::vector<std::string> translations(lines.size());
-    if (attention != nullptr) attention->assign(lines.size(), nullptr);
     for (std::size_t k = 0; k < found.size(); ++k) {
       translations[places[k]] = tokenizers_.target->decode(found[k].front().ids);
       if (attention != nullptr) (*attention)[places[k]] = found[k].front().attention;
@@ -75,11 +94,28 @@ class SentenceTranslator {
   }
 
  private:
+  // What is drawn for a line depends on its number, and not on the lines beside it.
+  void draw(const std::vector<std::vector<std::int32_t>>& sources, const std::vector<std::size_t>& places,
+            std::size_t first, std::vector<std::string>& translations) const {
+    const auto most = static_cast<std::size_t>(batching_.batch_size);
+    for (std::size_t begin = 0; begin < sources.size(); begin += most) {
+      const std::size_t count = std::min(most, sources.size() - begin);
+      ef::SamplingOptions options = sampling_;
+      for (std::size_t k = begin; k < begin + count; ++k) options.numbers.push_back(first + places[k]);
+      const auto drawn = ef::sample(
+          model_, ctx_, std::span<const std::vector<std::int32_t>>(sources).subspan(begin, count), options);
+      for (std::size_t k = 0; k < count; ++k)
+        translations[places[begin + k]] = tokenizers_.target->decode(drawn[k].ids);
+    }
+  }
+
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
   const ef::ModelDescription& description_;
   ef::Context<float> ctx_;
   ef::GenerationOptions search_;
+  ef::SamplingOptions sampling_;
+  bool sample_ = false;
   ef::BatchGenerationOptions batching_;
 };
 

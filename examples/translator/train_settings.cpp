@@ -40,6 +40,7 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
   o.head_dim = head_dim;
   o.attention_window = window;
   o.query_key_norm = qk_norm;
+  o.query_key_norm_kind = qk_norm_kind;
   if (tie == "auto") {
     o.tying = separate_vocab ? ef::Tying::target : ef::Tying::all;
   } else {

@@ -41,6 +41,7 @@ struct TrainSettings {
   ef::index_t head_dim = 0;
   ef::index_t window = 0;
   bool qk_norm = false;
+  ef::NormKind qk_norm_kind = ef::NormKind::layer_norm;
   ef::NormKind norm = ef::NormKind::layer_norm;
   bool sandwich_norm = false;
   bool embedding_norm = false;
@@ -81,7 +82,8 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("kv_heads", s.kv_heads, Change::never, "heads of keys and values, which heads of queries share; 0: as many");
   visit("head_dim", s.head_dim, Change::never, "width of a head; 0: d-model / heads");
   visit("window", s.window, Change::never, "self-attention reaches tokens less than this far away; 0: all");
-  visit("qk_norm", s.qk_norm, Change::never, "layer norm of queries and keys");
+  visit("qk_norm", s.qk_norm, Change::never, "a norm of each head's queries and keys");
+  visit("qk_norm_kind", s.qk_norm_kind, Change::never, "which: layer_norm or rms_norm");
   visit("norm", s.norm, Change::never, "kind of all norms: layer_norm or rms_norm");
   visit("sandwich_norm", s.sandwich_norm, Change::never, "a norm before and one after each sub-layer");
   visit("embedding_norm", s.embedding_norm, Change::never, "a norm of the embeddings");

@@ -113,7 +113,7 @@ int translate(const TranslateCommand& command) {
     }
     std::vector<std::size_t> cut;
     std::vector<std::shared_ptr<const ef::AttentionMaps>> maps;
-    output.write(translator(lines, &cut, attention.wanted() ? &maps : nullptr));
+    output.write(translator(lines, &cut, attention.wanted() ? &maps : nullptr, before));
     for (std::size_t i = 0; i < maps.size(); ++i) {
       if (maps[i] != nullptr) attention.add(before + i + 1, *maps[i]);
     }
@@ -136,8 +136,23 @@ void add_translate(CLI::App& app, Run& run) {
   command->add_to(*sub);
   sub->add_option("--input", command->input, "file to translate; else standard input");
   sub->add_option("--output", command->output, "file for the translations; else standard output");
-  sub->add_option("--attention", command->attention,
-                  "file for the attention weights of every line, layer and head, as safetensors");
+  CLI::Option* const attention =
+      sub->add_option("--attention", command->attention,
+                      "file for the attention weights of every line, layer and head, as safetensors");
+  DecodingOptions& decoding = command->decoding;
+  CLI::Option* const sample =
+      sub->add_flag("--sample", decoding.sample, "draw each translation in place of a beam search");
+  sample->excludes(attention, sub->get_option("--beam"), sub->get_option("--length-penalty"));
+  for (CLI::Option* option :
+       {sub->add_option("--temperature", decoding.temperature,
+                        "of --sample: divides the logits; 0: the likeliest token"),
+        sub->add_option("--top-k", decoding.top_k, "of --sample: from so many likeliest tokens; 0: from all"),
+        sub->add_option("--top-p", decoding.top_p,
+                        "of --sample: from the likeliest that together reach this share"),
+        sub->add_option("--seed", decoding.seed, "of --sample: with a line's number, fixes what is drawn")
+            ->check(CLI::NonNegativeNumber)}) {
+    option->capture_default_str()->needs(sample);
+  }
   sub->callback([&run, command] { run = [command] { return translate(*command); }; });
 }
 

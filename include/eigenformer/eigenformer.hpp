@@ -15,6 +15,7 @@
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/nn/language_model.hpp"
+#include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/module.hpp"
 #include "eigenformer/nn/rms_norm.hpp"
 #include "eigenformer/nn/seq2seq.hpp"

@@ -67,11 +67,12 @@ TEST_CASE("train, translate, evaluate, inspect") {
 }
 
 TEST_CASE("models of all positions and heads are trained, saved, and translate") {
-  const std::vector<std::vector<std::string>> kinds = {{"--positions", "rotary", "--qk-norm"},
-                                                       {"--positions", "alibi", "--kv-heads", "1"},
-                                                       {"--positions", "relative", "--head-dim", "6"},
-                                                       {"--positions", "shaw", "--window", "5"},
-                                                       {"--positions", "learned"}};
+  const std::vector<std::vector<std::string>> kinds = {
+      {"--positions", "rotary", "--qk-norm", "--qk-norm-kind", "rms_norm"},
+      {"--positions", "alibi", "--kv-heads", "1"},
+      {"--positions", "relative", "--head-dim", "6"},
+      {"--positions", "shaw", "--window", "5"},
+      {"--positions", "learned"}};
   for (std::vector<std::string> more : kinds) {
     CAPTURE(more[1]);
     const TinyCorpus corpus;
@@ -91,6 +92,39 @@ TEST_CASE("models of all positions and heads are trained, saved, and translate")
   CHECK(contains(run("translator", corpus.train({"--positions", "round"})).err,
                  "positions is \"round\", expected one of sinusoidal, learned, rotary, alibi, relative_bias, shaw, none"));
   CHECK(contains(run("translator", corpus.train({"--kv-heads", "3"})).err, "must be divisible by num_key_value_heads"));
+}
+
+TEST_CASE("translate draws translations when asked to, the same for a seed whatever the batches") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "3"})).code == 0);
+  const auto translated = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"translate", "--model", corpus.model, "--max-length", "12"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("translator", arguments, corpus.english());
+  };
+  const auto drawn = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--sample"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = translated(arguments);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(lines_of(ended.out).size() == 60);
+    return ended.out;
+  };
+  const std::string first = drawn({"--seed", "3"});
+  CHECK(drawn({"--seed", "3", "--batch-size", "1"}) == first);
+  CHECK(drawn({"--seed", "3", "--batch-size", "7", "--threads", "1"}) == first);
+  CHECK(drawn({"--seed", "4"}) != first);
+  CHECK(drawn({"--seed", "3", "--temperature", "0.3"}) != first);
+  CHECK(drawn({"--seed", "3", "--top-k", "2"}) != first);
+  CHECK(drawn({"--seed", "3", "--top-p", "0.2"}) != first);
+  // The likeliest token each time is what greedy search finds.
+  const std::string greedy = translated({"--beam", "1"}).out;
+  CHECK(drawn({"--temperature", "0"}) == greedy);
+  CHECK(drawn({"--top-k", "1", "--seed", "9"}) == greedy);
+  CHECK(contains(translated({"--top-k", "2"}).err, "--top-k requires --sample"));
+  CHECK(contains(translated({"--sample", "--beam", "2"}).err, "excludes"));
+  CHECK(contains(translated({"--sample", "--top-p", "0"}).err, "top_p is 0.000000, must be in (0, 1]"));
 }
 
 TEST_CASE("translate writes attention weights when asked to") {

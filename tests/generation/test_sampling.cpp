@@ -178,6 +178,42 @@ TEST_CASE(
   CHECK(different.size() > 2);
 }
 
+TEST_CASE("parts of a list are drawn as the whole list is, with the numbers of their texts") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {9, 10, 11, 12, 3}};
+  SamplingOptions o{.temperature = 1.5, .seed = 4, .max_length = 10};
+  const auto all = sample<double>(model, ctx, sources, o);
+  o.numbers = {2, 0};
+  const auto part = sample<double>(model, ctx, std::vector<Ids>{sources[2], sources[0]}, o);
+  CHECK(part[0].ids == all[2].ids);
+  CHECK(part[1].ids == all[0].ids);
+  CHECK(contains(message_of<ValueError>([&] { (void)sample<double>(model, ctx, sources, o); }),
+                 "2 numbers must be 3, one for each text"));
+}
+
+TEST_CASE("a target sentence goes on from forced tokens, which may see one another in both directions") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
+  for (const index_t prefix : {0, 3}) {
+    const SamplingOptions o{
+        .temperature = 0, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix};
+    const auto drawn = sample(model, ctx, memory, o);
+    const auto beam =
+        beam_search(model, ctx, memory,
+                    {.beam_size = 1, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix});
+    for (std::size_t i = 0; i < 2; ++i) {
+      CHECK(drawn[i].ids == beam[i][0].ids);
+      CHECK(drawn[i].log_probability == doctest::Approx(beam[i][0].log_probability));
+    }
+  }
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)sample(model, ctx, memory, {.prefix_ids = {4, 19}});
+                 }),
+                 "one of prefix_ids is 19, must be below the vocabulary's size 19"));
+}
+
 TEST_CASE("impossible sampling options and prompts are refused by name") {
   const auto model = small_language_model(language_models().front());
   const auto ctx = Context<double>::inference();

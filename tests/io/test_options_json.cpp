@@ -39,8 +39,10 @@ TEST_CASE("options come back from JSON as they were, every field") {
                                 .logit_scale = 0.5,
                                 .causal = false,
                                 .positions = Positions::learned,
-                                .sinusoid = {.base = 500, .order = SinusoidOrder::concatenated,
-                                             .exponent = SinusoidExponent::tensor2tensor, .first_position = 1},
+                                .sinusoid = {.base = 500,
+                                             .order = SinusoidOrder::concatenated,
+                                             .exponent = SinusoidExponent::tensor2tensor,
+                                             .first_position = 1},
                                 .max_length = 77,
                                 .padding_index = 0,
                                 .rotary = {.base = 500, .dim = 2, .pairing = RotaryPairing::halves},
@@ -51,6 +53,7 @@ TEST_CASE("options come back from JSON as they were, every field") {
                                 .attention_scale = 0.5,
                                 .attention_window = 7,
                                 .query_key_norm = true,
+                                .query_key_norm_kind = NormKind::rms_norm,
                                 .learned_position_offset = 2};
   const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
   const auto back = options_from_json<Seq2SeqOptions>(json);
@@ -133,6 +136,22 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   CHECK(again.pooling == Pooling::first);
   CHECK(again.num_token_types == 2);
   CHECK(again.layer.sandwich_norm);
+
+  SequenceRegressorOptions regressor;
+  regressor.source_features = 3;
+  regressor.num_decoder_layers = 2;
+  regressor.output_activation = Activation::tanh;
+  regressor.positions = Positions::alibi;
+  regressor.embedding_dropout = 0.25;
+  regressor.query_key_norm_kind = NormKind::rms_norm;
+  const nlohmann::json third = options_to_json(regressor);
+  const auto regressor_back = options_from_json<SequenceRegressorOptions>(third);
+  CHECK(options_to_json(regressor_back) == third);
+  CHECK(regressor_back.source_features == 3);
+  CHECK(regressor_back.output_activation == Activation::tanh);
+  CHECK(regressor_back.positions == Positions::alibi);
+  CHECK(regressor_back.embedding_dropout == 0.25);
+  CHECK(regressor_back.query_key_norm_kind == NormKind::rms_norm);
   CHECK(contains(message_of<ValueError>([] { (void)options_from_json<TextEncoderOptions>({{"tied", true}}); }),
                  "'tied' is not an option"));
 }

@@ -295,3 +295,75 @@ TEST_CASE("attention: heads that do not divide and biases without reach are refu
   p.distances.bias = n.q.data();
   CHECK(message(p) == "[attention] reach of the bias is 0, must be at least 1");
 }
+
+TEST_CASE("attention: dense masks that forbid whole tiles, of every kind") {
+  const AttentionCase c = long_case();
+  // Blocks of 70 queries and keys, so that tiles are forbidden, mixed and allowed; nothing for the last ones.
+  const auto allowed = [](index_t b, index_t i, index_t j) {
+    return i / 70 == j / 70 && (b == 0 || j < 20) && i < 130;
+  };
+  Tensor<bool> may({2, 140, 170}), may_not({2, 140, 170});
+  Tensor<float> bias({2, 140, 170});
+  for (index_t b = 0; b < 2; ++b) {
+    for (index_t i = 0; i < 140; ++i) {
+      for (index_t j = 0; j < 170; ++j) {
+        const bool here = allowed(b, i, j);
+        may.at({b, i, j}) = here;
+        may_not.at({b, i, j}) = !here;
+        bias.at({b, i, j}) = here ? 0.25F : static_cast<float>(lowest);
+      }
+    }
+  }
+  const auto flags = [&](index_t b, index_t, index_t, index_t i, index_t j) {
+    return allow(allowed(b, i, j));
+  };
+  check_case(with_mask(c, AttentionMask::allow(may), flags));
+  check_case(with_mask(c, AttentionMask::block(may_not), flags));
+  check_case(with_mask(
+      c, AttentionMask::additive(bias),
+      [&](index_t b, index_t, index_t, index_t i, index_t j) { return allow(allowed(b, i, j)) + 0.25; }));
+  // By head, with groups, dropout and a bias by distance; the second head sees the last keys alone.
+  AttentionCase grouped = c;
+  grouped.key_value_heads = 1;
+  grouped.rate = 0.25;
+  grouped.reach = 5;
+  grouped.sums = true;
+  Tensor<bool> by_head({1, 2, 1, 170});
+  for (index_t j = 0; j < 170; ++j) {
+    by_head.at({0, 0, 0, j}) = j < 60;
+    by_head.at({0, 1, 0, j}) = j >= 64;
+  }
+  check_case(with_mask(
+      grouped, AttentionMask::allow(by_head),
+      [](index_t, index_t, index_t h, index_t, index_t j) { return allow(h == 0 ? j < 60 : j >= 64); }));
+  Tensor<bool> padding = Tensor<bool>::zeros({2, 170});
+  for (index_t j = 0; j < 130; ++j) padding.at({0, j}) = true;
+  check_case(with_mask(grouped, AttentionMask::key_padding(padding) & AttentionMask::causal(),
+                       [](index_t b, index_t, index_t, index_t i, index_t j) {
+                         return allow(j <= i && (b == 1 || j >= 130));
+                       }));
+}
+
+TEST_CASE("attention: a block-diagonal dense mask gives the bits of documents") {
+  for_each_isa([] {
+    AttentionCase dense = long_case(), rule = dense;
+    Tensor<bool> may({2, 140, 170});
+    Tensor<std::int32_t> q({2, 140}), k({2, 170});
+    for (index_t b = 0; b < 2; ++b) {
+      for (index_t i = 0; i < 140; ++i) q.at({b, i}) = static_cast<std::int32_t>(i / 50);
+      for (index_t j = 0; j < 170; ++j) k.at({b, j}) = static_cast<std::int32_t>(j / 50);
+      for (index_t i = 0; i < 140; ++i) {
+        for (index_t j = 0; j < 170; ++j) may.at({b, i, j}) = i / 50 == j / 50;
+      }
+    }
+    dense.mask = AttentionMask::allow(may);
+    rule.mask = AttentionMask::documents(q, k);
+    const auto numbers = random_numbers<float>(dense);
+    const auto a = run_kernel(dense, numbers), b = run_kernel(rule, numbers);
+    CHECK(a.out == b.out);
+    CHECK(a.weights == b.weights);
+    CHECK(a.dq == b.dq);
+    CHECK(a.dk == b.dk);
+    CHECK(a.dv == b.dv);
+  });
+}

@@ -53,6 +53,11 @@ inline std::vector<std::pair<std::string, Seq2SeqOptions>> attention_variants() 
          o.query_key_norm = true;
          o.positions = Positions::rotary;
        })},
+      {"queries and keys with RMSNorm, rotary", with([](O& o) {
+         o.query_key_norm = true;
+         o.query_key_norm_kind = NormKind::rms_norm;
+         o.positions = Positions::rotary;
+       })},
       {"groups with shaw", with([](O& o) {
          o.num_heads = 4;
          o.num_key_value_heads = 2;

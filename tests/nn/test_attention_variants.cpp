@@ -44,9 +44,12 @@ Rows heads_of(const Row& x, index_t heads) {
   return all;
 }
 
-void normalise(Row& x, const Tensor<double>& gain) {
-  double mean = 0, variance = 0;
-  for (const double v : x) mean += v / static_cast<double>(x.size());
+void normalise(Row& x, const Norm<double>& norm) {
+  const Tensor<double>& gain = norm.weight.value();
+  double mean = 0, variance = 0;  // of RMSNorm the mean counts as zero
+  if (norm.options.kind == NormKind::layer_norm) {
+    for (const double v : x) mean += v / static_cast<double>(x.size());
+  }
   for (const double v : x) variance += (v - mean) * (v - mean) / static_cast<double>(x.size());
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * gain.at({static_cast<index_t>(i)});
@@ -77,7 +80,7 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
   for (std::size_t i = 0; i < queries.size(); ++i) {
     q.push_back(heads_of(product(w, b, 0, heads * hd, queries[i]), heads));
     for (Row& head : q.back()) {
-      if (m.query_norm) normalise(head, m.query_norm->weight.value());
+      if (m.query_norm) normalise(head, *m.query_norm);
       if (self && o.positions == Positions::rotary) turn(head, static_cast<index_t>(i), o.rotary);
     }
   }
@@ -85,7 +88,7 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
     k.push_back(heads_of(product(w, b, heads * hd, groups * hd, keys[j]), groups));
     v.push_back(heads_of(product(w, b, (heads + groups) * hd, groups * hd, keys[j]), groups));
     for (Row& head : k.back()) {
-      if (m.key_norm) normalise(head, m.key_norm->weight.value());
+      if (m.key_norm) normalise(head, *m.key_norm);
       if (self && o.positions == Positions::rotary) turn(head, static_cast<index_t>(j), o.rotary);
     }
   }

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -147,8 +149,12 @@ TEST_CASE(
               1e-12);
   check_close(attention(ctx, x, memory, memory).value(), expected(memory, keys, false).value(), 1e-12);
   const auto refusal = [](auto&& f) { return message_of<ValueError>(f); };
-  CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, AttentionMask::window(2, 0)); }),
-                 "no mask but causal()"));
+  for (const auto& mask :
+       {AttentionMask::window(2, 0), AttentionMask::window(AttentionMask::unlimited, 1),
+        AttentionMask::prefix({1, 2}), AttentionMask::allow(Tensor<bool>::full({L, L}, true))}) {
+    CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, mask); }),
+                   "no mask but causal() and key_padding()"));
+  }
   CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }), "no weights to show"));
   CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }),
                  "one layout"));
@@ -162,6 +168,54 @@ TEST_CASE(
   CHECK(contains(layer([](auto& o) { o.positions = Positions::alibi; }), "positions that act on scores"));
   CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }),
                  "num_key_value_heads other than num_heads"));
+}
+
+TEST_CASE("linear attention with key padding attends to what is left, causal or not, in either layout") {
+  RandomGenerator rng(1);
+  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .kind = AttentionKind::linear}, rng);
+  randomise(attention, 2);
+  const auto ctx = Context<double>::inference();
+  const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
+  // The last keys of the first sequence and the first of the second; 2 of 7 and 3 of 7.
+  auto padding = Tensor<bool>::zeros({B, S});
+  auto bias = Tensor<float>::zeros({B, S});
+  for (const auto& [b, j] :
+       std::vector<std::pair<index_t, index_t>>{{0, 5}, {0, 6}, {1, 0}, {1, 1}, {1, 2}}) {
+    padding.at({b, j}) = true;
+    bias.at({b, j}) = -std::numeric_limits<float>::infinity();
+  }
+  const auto queries = SequenceLayout::padded(B, L), all = SequenceLayout::padded(B, S);
+  const auto left = SequenceLayout::padded_around(std::vector<index_t>{0, 3}, std::vector<index_t>{5, 4}, S);
+  const auto expected = attention(ctx, x, queries, memory, memory, left, {}).value();
+  check_close(attention(ctx, x, memory, memory, AttentionMask::key_padding(padding)).value(), expected,
+              1e-12);
+  check_close(attention(ctx, x, memory, memory, AttentionMask::key_padding(bias)).value(), expected, 1e-12);
+  // Joined with the causal mask: keys that are left out of a sequence of its own.
+  const Var<double> rows = random_tensor<double>({S, D}, 5);
+  auto third = Tensor<bool>::zeros({1, S});
+  third.at({0, 2}) = true;
+  const auto mask = AttentionMask::causal() & AttentionMask::key_padding(third);
+  const auto y = attention(ctx, rows, rows, rows, mask).value();
+  for (index_t t = 3; t < S; ++t) {
+    Tensor<double> seen({t, D});
+    for (index_t i = 0, to = 0; i <= t; ++i) {
+      if (i != 2) std::copy_n(rows.value().data() + i * D, D, seen.data() + D * to++);
+    }
+    const auto last = attention(ctx, rows.value().rows(t, 1), seen, seen).value();
+    check_close(y.rows(t, 1), last, 1e-12);
+  }
+  check_backward(attention, {x.value(), memory.value()}, [&](const Context<double>& c, const auto& in) {
+    return attention(c, in[0], queries, in[1], in[1], all, AttentionMask::key_padding(padding));
+  });
+  bias.at({1, 5}) = 0.5F;
+  CHECK(contains(message_of<ValueError>(
+                     [&] { (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(bias)); }),
+                 "adds 0.500000 to scores, which it has not: must be 0 or -infinity"));
+  CHECK(contains(
+      message_of<ShapeError>([&] {
+        (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(Tensor<bool>::zeros({B, L})));
+      }),
+      "key padding of shape (2, 5) must be (2, 7)"));
 }
 
 TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers out, and only in training") {

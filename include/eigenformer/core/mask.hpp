@@ -74,8 +74,8 @@ class AttentionMask {
   }
 
   /// Prefix language model: keys up to the query's own position, and those of the first lengths[b] positions
-  /// of query sequence b whatever the query (Raffel et al. 2020, figure 4). Throws ValueError for a negative
-  /// length.
+  /// of query sequence b whatever the query (Raffel et al. 2020, figure 4). A causal decoder takes it in
+  /// place of causal(). Throws ValueError for a negative length.
   static AttentionMask prefix(std::vector<index_t> lengths) {
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] >= 0) continue;
@@ -151,6 +151,10 @@ class AttentionMask {
     return a;
   }
   AttentionMask& operator&=(const AttentionMask& other) { return *this = std::move(*this) & other; }
+
+  /// This mask in a causal decoder: joined with causal(), unless it has a prefix rule, which is causal itself
+  /// but for its prefixes.
+  [[nodiscard]] AttentionMask within_causal() const { return prefixes_.empty() ? *this & causal() : *this; }
 
   /// Whether this is none(): nothing is forbidden and nothing added.
   bool is_none() const noexcept {

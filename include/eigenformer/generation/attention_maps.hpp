@@ -8,13 +8,15 @@
 
 namespace eigenformer {
 
-/// What a model looks at when it reads a source sentence and is made to write a target sentence: ids of both, the
-/// target without begin and end. Decoding token by token gives the same weights. Throws IndexError for an id outside
-/// its vocabulary, ValueError for a context that records.
+/// What a model looks at when it reads a source sentence and is made to write a target sentence: ids of both,
+/// the target without begin and end. prefix: the first target tokens, begin included, that see one another in
+/// both directions. Decoding token by token gives the same weights. Throws IndexError for an id outside its
+/// vocabulary, ValueError for a context that records.
 template <class T>
 [[nodiscard]] AttentionMaps attention_maps(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
                                            const std::vector<std::int32_t>& source,
-                                           const std::vector<std::int32_t>& target, std::int32_t begin_id) {
+                                           const std::vector<std::int32_t>& target, std::int32_t begin_id,
+                                           index_t prefix = 0) {
   if (ctx.records()) throw ValueError("attention_maps", "maps of a sentence need an inference context");
   std::vector<std::int32_t> input{begin_id};
   input.insert(input.end(), target.begin(), target.end());
@@ -26,7 +28,8 @@ template <class T>
   };
   Seq2SeqMaps<T> maps;
   const Memory<T> memory(model.encode(ctx, tokens(source), layout(source), {}, &maps.source), layout(source));
-  (void)model.decode(ctx, tokens(input), layout(input), memory, {}, &maps.decoder);
+  const AttentionMask mask = prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix});
+  (void)model.decode(ctx, tokens(input), layout(input), memory, {.target = mask}, &maps.decoder);
   const auto heads = [](const std::vector<Var<T>>& layers) {
     std::vector<Tensor<float>> all;
     for (const Var<T>& layer : layers) {

@@ -145,7 +145,8 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
 
   for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
     const bool last = t + 1 == options.max_length;
-    const Var<T> logits = model.logits(ctx, detail::last_rows(decoder.step(ids), ids.rank() == 2 ? ids.dim(1) : 1));
+    const Var<T> decoded = decoder.step(ids, nullptr, t == 0 ? options.prefix_length : 0);
+    const Var<T> logits = model.logits(ctx, detail::last_rows(decoded, ids.rank() == 2 ? ids.dim(1) : 1));
     const index_t rows = logits.dim(0);
     if (options.rule == SearchRule::ctranslate2) detail::take_out_forbidden(logits.value(), t, options);
     values.resize(static_cast<std::size_t>(rows * k));

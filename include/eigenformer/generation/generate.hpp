@@ -71,7 +71,7 @@ std::vector<std::vector<Hypothesis>> generate(const Seq2SeqTransformer<T>& model
         std::vector<std::int32_t> target = options.prefix_ids;
         target.insert(target.end(), h.ids.begin(), h.ids.end());
         h.attention = std::make_shared<const AttentionMaps>(
-            attention_maps(model, ctx, sources[order[i]], target, options.begin_id));
+            attention_maps(model, ctx, sources[order[i]], target, options.begin_id, options.prefix_length));
       }
     }
   };

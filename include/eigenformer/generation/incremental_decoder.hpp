@@ -36,13 +36,14 @@ class IncrementalDecoder {
       const Tensor<T> both = layer.multihead_attn.project_key_value(ctx, memory.rows).value();
       memory_.push_back(layer.multihead_attn.linear_kind() ? linear_memory(layer.multihead_attn, both) : both);
     }
-    cache_ = KeyValueCache<T>(decoder.layers.size(), hypotheses());
+    cache_ = KeyValueCache<T>(decoder.layers.size(), hypotheses(), attention_reach(decoder.layers));
   }
 
   index_t hypotheses() const noexcept { return static_cast<index_t>(sequence_.size()); }
   /// Tokens of each hypothesis so far.
   index_t length() const noexcept { return length_; }
-  /// Numbers held for each token of a hypothesis: its keys and values in all layers.
+  /// Numbers held for each token of a hypothesis, as long as it is within a window's reach: its keys and
+  /// values in all layers.
   index_t cached_per_token() const noexcept {
     index_t sum = 0;
     for (const auto& layer : model_.transformer.decoder.layers) {
@@ -50,13 +51,17 @@ class IncrementalDecoder {
     }
     return sum;
   }
+  /// Bytes of the keys and values of all hypotheses; with windows their length does not matter.
+  std::size_t cache_bytes() const noexcept { return cache_.bytes(); }
   /// The sequence of memory that each hypothesis looks at.
   std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
 
   /// Appends tokens to every hypothesis and returns the decoder's output for them: ids (H) or (H, n), returns
   /// (H n, D). maps, when given, receives the attention weights of every layer, (H, heads, n, length()) and
-  /// (H, heads, n, S). Throws ShapeError for another number of hypotheses, IndexError for a token out of range.
-  Var<T> step(const Tensor<std::int32_t>& ids, DecoderMaps<T>* maps = nullptr) {
+  /// (H, heads, n, S). prefix: the first tokens of all hypotheses that see one another in both directions,
+  /// which must come in the first step. Throws ShapeError for another number of hypotheses, IndexError for a
+  /// token out of range, ValueError for a prefix that does not come in one step.
+  Var<T> step(const Tensor<std::int32_t>& ids, DecoderMaps<T>* maps = nullptr, index_t prefix = 0) {
     const index_t count = hypotheses();
     if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != count) {
       throw ShapeError("incremental_decoder", "ids of shape " + ids.shape().str() + " must be (" +
@@ -64,7 +69,9 @@ class IncrementalDecoder {
                        {ids.shape()});
     }
     const index_t n = ids.rank() == 1 ? 1 : ids.dim(1);
-    const SequenceLayout& queries = cache_.begin(std::vector<index_t>(static_cast<std::size_t>(count), n));
+    const auto each = [&](index_t x) { return std::vector<index_t>(static_cast<std::size_t>(count), x); };
+    const SequenceLayout& queries =
+        cache_.begin(each(n), prefix == 0 ? std::vector<index_t>() : each(prefix));
     // Hypotheses side by side that look at one sentence are one sequence of queries to its memory, whose keys are then
     // made ready once for all of them; their order does not matter there.
     std::vector<index_t> memory_lengths;

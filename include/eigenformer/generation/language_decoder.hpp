@@ -17,7 +17,9 @@ class LanguageModelDecoder {
  public:
   /// `sequences` texts of no token yet. Throws ValueError for a context that records.
   LanguageModelDecoder(const LanguageModel<T>& model, const Context<T>& ctx, index_t sequences)
-      : model_(model), ctx_(ctx), cache_(model.decoder.layers.size(), sequences) {
+      : model_(model),
+        ctx_(ctx),
+        cache_(model.decoder.layers.size(), sequences, attention_reach(model.decoder.layers)) {
     if (ctx.records()) throw ValueError("language_model_decoder", "decoding needs an inference context");
     if (model.decoder.relative_bias) bias_ = (*model.decoder.relative_bias)(ctx);
   }
@@ -25,11 +27,16 @@ class LanguageModelDecoder {
   index_t sequences() const noexcept { return cache_.sequences(); }
   /// Tokens of each sequence so far.
   std::span<const index_t> lengths() const noexcept { return cache_.lengths(); }
+  /// Bytes of the keys and values that are held; with windows the length of the texts does not matter.
+  std::size_t cache_bytes() const noexcept { return cache_.bytes(); }
 
   /// Appends counts[i] tokens to sequence i and returns the last layer's output for them: ids (rows), those
-  /// of the first sequence first; returns (rows, D). Throws ShapeError where ids and counts do not fit,
-  /// IndexError for an id outside the vocabulary.
-  Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts) {
+  /// of the first sequence first; returns (rows, D). prefix: the first tokens of each sequence that see one
+  /// another in both directions, as AttentionMask::prefix has it, all of which must come in this step; empty:
+  /// none. Throws ShapeError where ids, counts and prefix do not fit, IndexError for an id outside the
+  /// vocabulary, ValueError for a prefix that does not come in one step.
+  Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
+              const std::vector<index_t>& prefix = {}) {
     index_t rows = 0;
     for (const index_t n : counts) rows += n;
     if (static_cast<index_t>(counts.size()) != sequences() || ids.numel() != rows) {
@@ -39,7 +46,7 @@ class LanguageModelDecoder {
                            std::to_string(sequences()) + " sequences",
                        {ids.shape()});
     }
-    const SequenceLayout& layout = cache_.begin(counts);
+    const SequenceLayout& layout = cache_.begin(counts, prefix);
     Var<T> h = model_.embed(ctx_, ids.reshape(Shape{rows}), layout);
     const auto& stack = model_.decoder;
     for (std::size_t i = 0; i < stack.layers.size(); ++i) {

@@ -26,6 +26,9 @@ struct GenerationOptions {
   std::int32_t begin_id = 2;
   std::int32_t end_id = 3;
   std::vector<std::int32_t> prefix_ids{};            ///< forced after begin_id, at no cost; not in the results
+  /// The first of begin_id and prefix_ids that see one another in both directions, for a decoder that was
+  /// trained as a prefix language model.
+  index_t prefix_length = 0;
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never produced: padding and begin
   bool attention = false;  ///< whether hypotheses come with their attention weights; those not asked for cost nothing
 
@@ -41,6 +44,12 @@ struct GenerationOptions {
     at_least("max_length", max_length, 1);
     at_least("min_length", min_length, 0);
     at_least("num_hypotheses", num_hypotheses, 1);
+    at_least("prefix_length", prefix_length, 0);
+    if (prefix_length > static_cast<index_t>(prefix_ids.size()) + 1) {
+      throw ValueError("generation", "prefix_length is " + std::to_string(prefix_length) +
+                                         ", must be at most " + std::to_string(prefix_ids.size() + 1) +
+                                         ", the begin_id and the prefix_ids");
+    }
     if (num_hypotheses > beam_size) {
       throw ValueError("generation", "num_hypotheses is " + std::to_string(num_hypotheses) +
                                          ", must be at most beam_size, which is " + std::to_string(beam_size));

@@ -21,12 +21,20 @@ struct SamplingOptions {
   index_t top_k = 0;       ///< draws from so many likeliest tokens only (Fan et al. 2018); 0: from all
   double top_p =
       1;  ///< and of those from the likeliest that together reach this share (Holtzman et al. 2020)
-  std::uint64_t seed = 0;  ///< with the text's number in the call and the token's place, fixes what is drawn
+  std::uint64_t seed = 0;  ///< with the text's number and the token's place, fixes what is drawn
   index_t max_length = 256;                          ///< new tokens at most, the end symbol included
   index_t min_length = 0;                            ///< new tokens at least before the end symbol may come
   std::int32_t begin_id = 2;                         ///< of a target sentence; of encoder-decoder models
+  std::vector<std::int32_t> prefix_ids{};  ///< forced after begin_id, at no cost; not in the results
   std::int32_t end_id = 3;                           ///< ends a text; -1: none does
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never drawn: padding and begin
+  /// The first tokens of each prompt (of an encoder-decoder, begin_id and prefix_ids) that see one another in
+  /// both directions, for a model that was trained as a prefix language model; more than there are means all
+  /// of them.
+  index_t prefix_length = 0;
+  /// The texts' numbers, which decide with the seed what is drawn, so that parts of a list can be sampled on
+  /// their own; empty: 0, 1, ...
+  std::vector<std::uint64_t> numbers{};
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
@@ -40,6 +48,7 @@ struct SamplingOptions {
     require(max_length >= 1, "max_length", std::to_string(max_length), "must be at least 1");
     require(min_length >= 0 && min_length <= max_length, "min_length", std::to_string(min_length),
             "must be from 0 to max_length");
+    require(prefix_length >= 0, "prefix_length", std::to_string(prefix_length), "must not be negative");
   }
 };
 
@@ -126,6 +135,10 @@ inline void require_id(const char* field, std::int32_t id, index_t vocabulary, s
 template <class T, class Next>
 std::vector<Hypothesis> sample_texts(index_t count, Var<T> logits, const SamplingOptions& options,
                                      Next&& next) {
+  if (!options.numbers.empty() && static_cast<index_t>(options.numbers.size()) != count) {
+    throw ValueError("sampling", std::to_string(options.numbers.size()) + " numbers must be " +
+                                     std::to_string(count) + ", one for each text");
+  }
   std::vector<Hypothesis> texts(static_cast<std::size_t>(count));
   std::vector<std::size_t> growing(texts.size());
   for (std::size_t i = 0; i < growing.size(); ++i) growing[i] = i;
@@ -137,8 +150,9 @@ std::vector<Hypothesis> sample_texts(index_t count, Var<T> logits, const Samplin
       Hypothesis& text = texts[growing[row]];
       const std::span<const T> scores(logits.value().data() + static_cast<index_t>(row) * vocabulary,
                                       static_cast<std::size_t>(vocabulary));
-      const SampledToken token = sample_token(
-          scores, options, sampling_uniform(options.seed, growing[row], t), t >= options.min_length);
+      const std::uint64_t number = options.numbers.empty() ? growing[row] : options.numbers[growing[row]];
+      const SampledToken token =
+          sample_token(scores, options, sampling_uniform(options.seed, number, t), t >= options.min_length);
       text.log_probability += token.log_probability;
       text.finished = token.id == options.end_id;
       if (text.finished) continue;
@@ -170,20 +184,21 @@ std::vector<Hypothesis> sample(const LanguageModel<T>& model, const Context<T>& 
   detail::require_id("end_id", options.end_id, model.options.vocab_size, -1);
   if (prompts.empty()) return {};
   std::vector<std::int32_t> ids, last;
-  std::vector<index_t> counts;
+  std::vector<index_t> counts, prefix;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].empty()) {
       throw ValueError("sampling", "prompt " + std::to_string(i) + " is empty, must have at least one token");
     }
     ids.insert(ids.end(), prompts[i].begin(), prompts[i].end());
     counts.push_back(static_cast<index_t>(prompts[i].size()));
+    if (options.prefix_length > 0) prefix.push_back(std::min(options.prefix_length, counts.back()));
     last.push_back(static_cast<std::int32_t>(ids.size()) - 1);
   }
   const auto tensor = [](const std::vector<std::int32_t>& v) {
     return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(v.size())}, v);
   };
   LanguageModelDecoder<T> decoder(model, ctx, static_cast<index_t>(prompts.size()));
-  const Var<T> read = index_select(decoder.step(tensor(ids), counts), tensor(last));
+  const Var<T> read = index_select(decoder.step(tensor(ids), counts, prefix), tensor(last));
   return detail::sample_texts<T>(decoder.sequences(), model.logits(ctx, read), options,
                                  [&](std::span<const std::int32_t> live, const Tensor<std::int32_t>& drawn) {
                                    decoder.reorder(live);
@@ -194,19 +209,28 @@ std::vector<Hypothesis> sample(const LanguageModel<T>& model, const Context<T>& 
 /// Draws a target sentence for each encoded source, one for each sequence of memory or as memory.key_sequence
 /// says.
 ///
-/// Returns them without begin and end symbol. What is drawn for a source depends on its number in the batch
-/// and the seed, and not on the others. Throws ValueError for impossible options.
+/// Returns them without begin and end symbol and forced prefix. What is drawn for a source depends on its
+/// number and the seed, and not on the others. Throws ValueError for impossible options.
 template <class T>
 std::vector<Hypothesis> sample(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
                                const Memory<T>& memory, const SamplingOptions& options = {}) {
   options.validate();
   detail::require_id("begin_id", options.begin_id, model.options.target_size(), 0);
+  for (const std::int32_t id : options.prefix_ids)
+    detail::require_id("one of prefix_ids", id, model.options.target_size(), 0);
   detail::require_id("end_id", options.end_id, model.options.target_size(), -1);
   IncrementalDecoder<T> decoder(model, ctx, memory);
   const index_t count = decoder.hypotheses();
   if (count == 0) return {};
-  const Var<T> first =
-      model.logits(ctx, decoder.step(Tensor<std::int32_t>::full(Shape{count}, options.begin_id)));
+  const auto given = static_cast<index_t>(options.prefix_ids.size()) + 1;
+  Tensor<std::int32_t> begin = Tensor<std::int32_t>::full(Shape{count, given}, options.begin_id);
+  Tensor<std::int32_t> last(Shape{count});
+  for (index_t i = 0; i < count; ++i) {
+    std::copy(options.prefix_ids.begin(), options.prefix_ids.end(), begin.data() + i * given + 1);
+    last.data()[i] = static_cast<std::int32_t>((i + 1) * given - 1);
+  }
+  const Var<T> read = decoder.step(begin, nullptr, std::min(options.prefix_length, given));
+  const Var<T> first = model.logits(ctx, index_select(read, last));
   return detail::sample_texts<T>(count, first, options,
                                  [&](std::span<const std::int32_t> live, const Tensor<std::int32_t>& drawn) {
                                    decoder.reorder(live);

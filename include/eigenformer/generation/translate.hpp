@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "eigenformer/generation/generate.hpp"
+#include "eigenformer/generation/sampling.hpp"
 #include "eigenformer/io/translation_model.hpp"
 
 namespace eigenformer {
@@ -20,6 +21,19 @@ inline GenerationOptions generation_options(const ModelDescription& description)
   o.rule = text.search_rule;
   o.early_stopping = text.early_stopping;
   o.force_end = text.force_end;
+  o.begin_id = text.begin_id;
+  o.end_id = text.end_id;
+  o.prefix_ids = text.target_prefix;
+  o.forbidden_ids = text.forbidden_ids;
+  return o;
+}
+
+/// Sampling with what a model's conventions ask for; temperature, top_k, top_p, seed and max_length are the
+/// caller's to set.
+inline SamplingOptions sampling_options(const ModelDescription& description) {
+  const TextConventions& text = description.text;
+  SamplingOptions o;
+  o.min_length = text.min_length;
   o.begin_id = text.begin_id;
   o.end_id = text.end_id;
   o.prefix_ids = text.target_prefix;

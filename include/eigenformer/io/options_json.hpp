@@ -12,6 +12,7 @@
 
 #include "eigenformer/nn/language_model.hpp"
 #include "eigenformer/nn/seq2seq_options.hpp"
+#include "eigenformer/nn/sequence_regressor_options.hpp"
 #include "eigenformer/nn/text_encoder.hpp"
 
 namespace eigenformer {
@@ -147,21 +148,27 @@ void visit_layer_options(auto& o, auto&& visit) {
   visit("attention_scale", o.attention_scale);
   visit("attention_window", o.attention_window);
   visit("query_key_norm", o.query_key_norm);
+  visit("query_key_norm_kind", o.query_key_norm_kind);
 }
 
-// And those around the layers.
-void visit_text_options(auto& o, auto&& visit) {
+// Those around the layers.
+void visit_model_options(auto& o, auto&& visit) {
   visit("embedding_dropout", o.embedding_dropout);
   visit("final_norm", o.final_norm);
-  visit("embedding_norm", o.embedding_norm);
-  visit("scale_embedding", o.scale_embedding);
   visit("sinusoid_base", o.sinusoid.base);
   visit("sinusoid_order", o.sinusoid.order);
   visit("sinusoid_exponent", o.sinusoid.exponent);
   visit("sinusoid_first_position", o.sinusoid.first_position);
   visit("max_length", o.max_length);
-  visit("padding_index", o.padding_index);
   visit("learned_position_offset", o.learned_position_offset);
+}
+
+// And those of models of text.
+void visit_text_options(auto& o, auto&& visit) {
+  visit_model_options(o, visit);
+  visit("embedding_norm", o.embedding_norm);
+  visit("scale_embedding", o.scale_embedding);
+  visit("padding_index", o.padding_index);
 }
 
 }  // namespace detail
@@ -202,6 +209,19 @@ void visit_options(auto& o, auto&& visit)
   visit("num_layers", o.num_layers);
   visit("num_token_types", o.num_token_types);
   visit("pooling", o.pooling);
+}
+
+void visit_options(
+    auto& o, auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(o)>, SequenceRegressorOptions> {
+  detail::visit_layer_options(o, visit);
+  detail::visit_model_options(o, visit);
+  visit("source_features", o.source_features);
+  visit("target_features", o.target_features);
+  visit("output_features", o.output_features);
+  visit("num_encoder_layers", o.num_encoder_layers);
+  visit("num_decoder_layers", o.num_decoder_layers);
+  visit("causal", o.causal);
+  visit("output_activation", o.output_activation);
 }
 
 /// Options as a JSON object, every field under its name, enums as words.

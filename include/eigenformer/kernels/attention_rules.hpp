@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "eigenformer/kernels/attention_blocks.hpp"
 #include "eigenformer/kernels/simd.hpp"
 
-// The rules of a mask other than windows, on one tile of scores: prefixes and documents.
+// The rules of a mask other than windows, on one tile of scores: prefixes and documents; and which tiles a
+// dense mask forbids.
 
 namespace eigenformer::kernels::detail {
 
@@ -36,6 +38,26 @@ inline TileCover documents_cover(const std::int32_t* queries, index_t m, const s
   const auto [key_low, key_high] = std::minmax_element(keys, keys + n);
   if (*key_high < *low || *key_low > *high) return TileCover::none;
   return *low == *high && *key_low == *low && *key_high == *low ? TileCover::all : TileCover::some;
+}
+
+/// Whether a dense mask lets anything of m rows and n columns through, which begin at element `start`. Rows
+/// that are one (row_stride 0) are looked at once; the first element that is let through ends the search.
+inline bool dense_admits(const AttentionMask::Dense& mask, index_t start, index_t row_stride, index_t m,
+                         index_t n) {
+  constexpr float forbidden = -std::numeric_limits<float>::infinity();
+  for (index_t i = 0; i < (row_stride == 0 ? 1 : m); ++i, start += row_stride) {
+    if (mask.kind == AttentionMask::Kind::additive) {
+      const float* row = mask.bias.data() + start;
+      int admitted = 0;  // counted and not searched for, so that compilers make vectors of it
+      for (index_t j = 0; j < n; ++j) admitted |= static_cast<int>(row[j] != forbidden);
+      if (admitted != 0) return true;
+    } else {
+      const int allowed = mask.kind == AttentionMask::Kind::allow ? 1 : 0;
+      if (std::memchr(mask.flags.data() + start, allowed, static_cast<std::size_t>(n)) != nullptr)
+        return true;
+    }
+  }
+  return false;
 }
 
 /// Sets columns from `first` + i on to -inf in s (m, n), columns before `always` never.

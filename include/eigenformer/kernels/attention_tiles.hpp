@@ -110,9 +110,14 @@ class AttentionTiles {
     return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
   }
 
-  /// Whether the mask lets anything of queries [first, first + count) and keys [key, key + n) through, as far as
-  /// rules tell: others need not be packed.
+  /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through:
+  /// others need not be packed.
   bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key, index_t n) const {
+    if (p.mask == nullptr) return true;
+    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
+      const AttentionMask::Strides s = AttentionMask::strides(mask);
+      if (!dense_admits(mask, dense_start(mask, s, at, first, key), s.i, count, n)) return false;
+    }
     return rules_admit(p, {at.b, at.kb, first, count, key, n});
   }
 
@@ -127,7 +132,7 @@ class AttentionTiles {
   }
 
   /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
-  /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where a rule forbids
+  /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where the mask forbids
   /// them all.
   bool score(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
     index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
@@ -150,8 +155,7 @@ class AttentionTiles {
     if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
-      const index_t start = (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h +
-                            (p.queries->leading(at.b) + first) * s.i + p.keys->leading(at.kb) + key;
+      const index_t start = dense_start(mask, s, at, first, key);
       if (mask.kind == AttentionMask::Kind::additive) {
         dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
       } else {
@@ -247,6 +251,13 @@ class AttentionTiles {
   bool keys_in_place = false;
 
  private:
+  /// Where a dense mask's element of query `first` and key `key` is.
+  index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
+                      const AttentionPlace& at, index_t first, index_t key) const {
+    return (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h + (p.queries->leading(at.b) + first) * s.i +
+           p.keys->leading(at.kb) + key;
+  }
+
   /// Where the rows of keys begin: the pointer, and the list of row numbers if there is one.
   const T* source(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
                   const index_t*& rows) const {

@@ -12,8 +12,8 @@
 #include "eigenformer/autograd/ops/rotary.hpp"
 #include "eigenformer/autograd/ops/shape.hpp"
 #include "eigenformer/nn/attention_options.hpp"
-#include "eigenformer/nn/layer_norm.hpp"
 #include "eigenformer/nn/linear.hpp"
+#include "eigenformer/nn/norm.hpp"
 #include "eigenformer/nn/optional_module.hpp"
 #include "eigenformer/nn/relative_bias.hpp"
 #include "eigenformer/nn/rows.hpp"
@@ -56,8 +56,8 @@ struct MultiHeadAttention {
   Parameter<T> v_proj_weight;                ///< (G head_dim, vdim)
   Parameter<T> in_proj_bias;                 ///< (W), absent without bias
   Linear<T> out_proj;                        ///< H head_dim -> D
-  OptionalModule<LayerNorm<T>> query_norm;   ///< of each head, with query_key_norm
-  OptionalModule<LayerNorm<T>> key_norm;
+  OptionalModule<Norm<T>> query_norm;        ///< of each head, with query_key_norm
+  OptionalModule<Norm<T>> key_norm;
   Parameter<T> relative_keys;                ///< (2 shaw_max_distance + 1, head_dim), with Shaw's positions
   Parameter<T> relative_values;
   MultiHeadAttentionOptions options;
@@ -249,8 +249,9 @@ struct MultiHeadAttention {
         options(valid.options) {
     const index_t head_dim = options.head_features();
     if (options.query_key_norm) {
-      query_norm.emplace(LayerNormOptions{.size = head_dim, .bias = false});
-      key_norm.emplace(LayerNormOptions{.size = head_dim, .bias = false});
+      const NormOptions of_head{.kind = options.query_key_norm_kind, .size = head_dim, .bias = false};
+      query_norm.emplace(of_head);
+      key_norm.emplace(of_head);
     }
     if (options.positions == Positions::rotary) {
       const RotaryOptions& rotary = options.rotary;
@@ -311,7 +312,7 @@ struct MultiHeadAttention {
   }
 
   // The norm of each head of x (..., heads * head_dim), if there is one.
-  Var<T> normalised(const Context<T>& ctx, const OptionalModule<LayerNorm<T>>& norm, const Var<T>& x) const {
+  Var<T> normalised(const Context<T>& ctx, const OptionalModule<Norm<T>>& norm, const Var<T>& x) const {
     if (!norm) return x;
     const index_t head_dim = options.head_features();
     return reshape((*norm)(ctx, reshape(x, Shape{x.numel() / head_dim, head_dim})), x.shape());
@@ -325,11 +326,8 @@ struct MultiHeadAttention {
   Var<T> attend_linear(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                        const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                        const AttentionMask& mask, const AttentionOp& op) const {
-    const LinearAttentionOp linear{op.heads, !mask.is_none(), op.key_sequence};
-    if (linear.causal && !mask.is_causal()) {
-      throw ValueError(name,
-                       "linear attention takes no mask but causal(); what is padding, the layouts say");
-    }
+    mask.check(queries.batch(), op.heads, queries.max_length(), keys.batch(), keys.max_length());
+    const LinearAttentionOp linear{op.heads, mask.right() == 0, op.key_sequence, admitted_keys(mask, keys)};
     const ProjectedHeads<T> p = project_for_weights(ctx, query, queries, key, value, keys);
     return out_proj(ctx, linear_attention(p.q, p.k, p.v, queries, keys, linear));
   }

@@ -9,7 +9,7 @@ struct MultiHeadAttentionOptions {
   index_t num_heads = defaults::num_heads;
   double dropout = 0;  ///< on the attention weights; 0 as in PyTorch
   bool bias = true;
-  /// linear: no mask but causal(), no dropout of weights, and no weights to show.
+  /// linear: no mask but causal() and key_padding(), no dropout of weights, and no weights to show.
   AttentionKind kind = AttentionKind::softmax;
   index_t kdim = 0;  ///< features of the keys; 0: d_model
   index_t vdim = 0;  ///< features of the values; 0: d_model
@@ -20,7 +20,8 @@ struct MultiHeadAttentionOptions {
   index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
   double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
   index_t attention_window = 0;     ///< reaches tokens less than this far away; 0: all
-  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
+  bool query_key_norm = false;      ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
 
   index_t head_features() const noexcept { return head_dim != 0 ? head_dim : d_model / num_heads; }
   index_t key_value_heads() const noexcept {

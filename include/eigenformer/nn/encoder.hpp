@@ -23,7 +23,8 @@ inline MultiHeadAttentionOptions attention_options(const LayerOptions& o) {
           .num_key_value_heads = o.num_key_value_heads,
           .head_dim = o.head_dim,
           .attention_scale = o.attention_scale,
-          .query_key_norm = o.query_key_norm};
+          .query_key_norm = o.query_key_norm,
+          .query_key_norm_kind = o.query_key_norm_kind};
 }
 inline MultiHeadAttentionOptions self_attention_options(const LayerOptions& o) {
   MultiHeadAttentionOptions options = attention_options(o);

@@ -10,6 +10,7 @@
 #include "eigenformer/autograd/ops/loss.hpp"
 #include "eigenformer/autograd/ops/softmax.hpp"
 #include "eigenformer/nn/encoder.hpp"
+#include "eigenformer/nn/prefix.hpp"
 #include "eigenformer/nn/text_embedding.hpp"
 
 namespace eigenformer {
@@ -97,17 +98,19 @@ struct LanguageModel {
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids) const {
     return (*this)(ctx, ids, token_layout(name, ids, options.padding_index));
   }
-  /// The same for rows as the layout says: ids (B, L) or (rows), logits (B, L, V) or (rows, V).
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids,
-                                  const SequenceLayout& layout) const {
-    return logits(ctx, decode(ctx, ids, layout));
+  /// The same for rows as the layout says: ids (B, L) or (rows), logits (B, L, V) or (rows, V). mask: as in
+  /// decode().
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
+                                  const AttentionMask& mask = {}) const {
+    return logits(ctx, decode(ctx, ids, layout, mask));
   }
 
-  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one;
-  /// maps, when given, receives each layer's attention weights (B, H, L, L).
+  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one,
+  /// or stands in its place where it has an AttentionMask::prefix (prefix language model, Raffel et al.
+  /// 2020); maps, when given, receives each layer's attention weights (B, H, L, L).
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
-    return decoder(ctx, embed(ctx, ids, layout), layout, mask & AttentionMask::causal(), maps);
+    return decoder(ctx, embed(ctx, ids, layout), layout, mask.within_causal(), maps);
   }
 
   /// Embedding, position and dropout of ids (B, L) or (rows): (..., D).
@@ -127,20 +130,27 @@ struct LanguageModel {
   /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless the options say
   /// otherwise. Padding is dropped before anything is computed; the logits are never stored.
   ///
-  /// input, output: (B, L) or (rows), output being input one token later. Throws ShapeError where ids and
-  /// layout do not fit, IndexError for an id outside the vocabulary.
+  /// input, output: (B, L) or (rows), output being input one token later. prefix: the tokens at the beginning
+  /// of each sequence that see one another in both directions (AttentionMask::prefix); what such a token sees
+  /// is not asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError where
+  /// ids, layout or prefix do not fit, IndexError for an id outside the vocabulary, ValueError for a negative
+  /// prefix.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
-                            const Tokens& output, const CrossEntropyOptions& loss_options = {}) const {
+                            const Tokens& output, const CrossEntropyOptions& loss_options = {},
+                            const std::vector<index_t>& prefix = {}) const {
     check_tokens(name, "input", input, layout);
     check_tokens(name, "output", output, layout);
-    const Var<T> decoded = decode(ctx, pack_tokens(input, layout), packed_layout(layout));
+    const SequenceLayout rows = packed_layout(layout);
+    const Var<T> decoded = decode(ctx, pack_tokens(input, layout), rows, prefix_mask(prefix));
     return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias,
-                                pack_tokens(output, layout), loss_options);
+                                after_prefix(pack_tokens(output, layout), rows, prefix, loss_options),
+                                loss_options);
   }
   /// The same for ids (B, L), where trailing ids of input equal to padding_index are padding.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const Tokens& output,
-                            const CrossEntropyOptions& loss_options = {}) const {
-    return loss(ctx, input, token_layout(name, input, options.padding_index), output, loss_options);
+                            const CrossEntropyOptions& loss_options = {},
+                            const std::vector<index_t>& prefix = {}) const {
+    return loss(ctx, input, token_layout(name, input, options.padding_index), output, loss_options, prefix);
   }
 
   const Parameter<T>& projection_weight() const noexcept {

@@ -191,7 +191,8 @@ struct LayerOptions {
   index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
   double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
   index_t attention_window = 0;     ///< self-attention reaches tokens less than this far away; 0: all
-  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
+  bool query_key_norm = false;      ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
@@ -254,7 +255,8 @@ struct TransformerOptions {
   index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
   double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
   index_t attention_window = 0;     ///< self-attention reaches tokens less than this far away; 0: all
-  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
+  bool query_key_norm = false;      ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
 
   EncoderOptions encoder() const { return {num_encoder_layers, final_norm, layer()}; }
   DecoderOptions decoder() const { return {num_decoder_layers, final_norm, layer()}; }
@@ -285,7 +287,8 @@ struct TransformerOptions {
             .head_dim = head_dim,
             .attention_scale = attention_scale,
             .attention_window = attention_window,
-            .query_key_norm = query_key_norm};
+            .query_key_norm = query_key_norm,
+            .query_key_norm_kind = query_key_norm_kind};
   }
   void validate(const char* op) const {
     detail::require_positive(op, "num_encoder_layers", num_encoder_layers);
@@ -293,5 +296,56 @@ struct TransformerOptions {
     layer().validate(op);
   }
 };
+
+namespace detail {
+
+// The layers of a model whose own options have the same fields beside others.
+template <class Options>
+TransformerOptions transformer_options(const Options& o) {
+  return {.d_model = o.d_model,
+          .num_heads = o.num_heads,
+          .num_encoder_layers = o.num_encoder_layers,
+          .num_decoder_layers = o.num_decoder_layers,
+          .dim_feedforward = o.dim_feedforward,
+          .dropout = o.dropout,
+          .attention_dropout = o.attention_dropout,
+          .feed_forward_dropout = o.feed_forward_dropout,
+          .residual_dropout = o.residual_dropout,
+          .layer_drop = o.layer_drop,
+          .activation = o.activation,
+          .attention = o.attention,
+          .gated = o.gated,
+          .norm_first = o.norm_first,
+          .norm = o.norm,
+          .sandwich_norm = o.sandwich_norm,
+          .final_norm = o.final_norm,
+          .layer_norm_eps = o.layer_norm_eps,
+          .layer_norm_formula = o.layer_norm_formula,
+          .layer_norm_scalar_gain = o.layer_norm_scalar_gain,
+          .bias = o.bias,
+          .positions = o.positions,
+          .rotary = o.rotary,
+          .relative_bias = o.relative_bias,
+          .shaw_max_distance = o.shaw_max_distance,
+          .num_key_value_heads = o.num_key_value_heads,
+          .head_dim = o.head_dim,
+          .attention_scale = o.attention_scale,
+          .attention_window = o.attention_window,
+          .query_key_norm = o.query_key_norm,
+          .query_key_norm_kind = o.query_key_norm_kind};
+}
+
+// What positions that are added to a model's inputs need. Throws ValueError that names a field.
+template <class Options>
+void require_positions(const char* op, const Options& o) {
+  if (o.positions == Positions::learned) {
+    require_positive(op, "max_length", o.max_length);
+    require_not_negative(op, "learned_position_offset", o.learned_position_offset);
+  } else if (o.positions == Positions::sinusoidal) {
+    o.sinusoid.validate(op, o.d_model);
+  }
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer

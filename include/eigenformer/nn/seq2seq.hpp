@@ -9,6 +9,7 @@
 #include "eigenformer/autograd/ops/loss.hpp"
 #include "eigenformer/autograd/ops/softmax.hpp"
 #include "eigenformer/nn/optional_module.hpp"
+#include "eigenformer/nn/prefix.hpp"
 #include "eigenformer/nn/seq2seq_options.hpp"
 #include "eigenformer/nn/transformer.hpp"
 
@@ -95,11 +96,12 @@ struct Seq2SeqTransformer {
   }
 
   /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options
-  /// say otherwise; masks are joined with that.
+  /// say otherwise; masks are joined with that, but a target mask with an AttentionMask::prefix stands in its
+  /// place.
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& target, const SequenceLayout& layout,
                               const Memory<T>& memory, DecoderMasks masks = {},
                               DecoderMaps<T>* maps = nullptr) const {
-    masks.target &= target_mask();
+    if (options.causal) masks.target = masks.target.within_causal();
     return transformer.decoder(ctx, embed_target(ctx, target, layout), layout, memory, masks, maps);
   }
 
@@ -117,18 +119,24 @@ struct Seq2SeqTransformer {
   /// logits are never stored.
   ///
   /// source: (B, S) or (rows); target_in, target_out: (B, T) or (rows), target_out being target_in one token
-  /// later. Throws ShapeError where ids and layouts do not fit, IndexError for an id outside its vocabulary.
+  /// later. target_prefix: of each target, the first tokens that see one another in both directions, as
+  /// LanguageModel::loss has it; empty: none. Throws ShapeError where ids, layouts and prefixes do not fit,
+  /// IndexError for an id outside its vocabulary.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const SequenceLayout& source_layout,
                             const Tokens& target_in, const SequenceLayout& target_layout,
-                            const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const {
+                            const Tokens& target_out, const CrossEntropyOptions& loss_options = {},
+                            const std::vector<index_t>& target_prefix = {}) const {
     check_tokens(name, "source", source, source_layout);
     check_tokens(name, "target", target_in, target_layout);
     check_tokens(name, "target output", target_out, target_layout);
     const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
     const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
-    const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory);
-    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias,
-                                pack_tokens(target_out, target_layout), loss_options);
+    const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory,
+                                  {.target = prefix_mask(target_prefix)});
+    const Tokens asked =
+        after_prefix(pack_tokens(target_out, target_layout), targets, target_prefix, loss_options);
+    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias, asked,
+                                loss_options);
   }
   /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
   /// target_in's layout).
@@ -154,9 +162,6 @@ struct Seq2SeqTransformer {
   }
   const Parameter<T>& projection_weight() const noexcept {
     return own_projection.defined() ? own_projection : target_embedding().weight;
-  }
-  AttentionMask target_mask() const {
-    return options.causal ? AttentionMask::causal() : AttentionMask::none();
   }
 
   static void fields(auto& self, auto&& visit) {

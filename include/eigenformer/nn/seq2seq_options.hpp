@@ -60,7 +60,8 @@ struct Seq2SeqOptions {
   index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
   double attention_scale = 0;       ///< of the scores; 0: 1 / sqrt(head_dim)
   index_t attention_window = 0;     ///< self-attention reaches tokens less than this far away; 0: all
-  bool query_key_norm = false;      ///< a layer norm of each head's queries and keys (Dehghani et al. 2023)
+  bool query_key_norm = false;      ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
   index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
 
   index_t target_size() const noexcept {
@@ -68,38 +69,7 @@ struct Seq2SeqOptions {
   }
   double embedding_rate() const noexcept { return embedding_dropout.value_or(dropout); }
 
-  TransformerOptions transformer() const {
-    return {.d_model = d_model,
-            .num_heads = num_heads,
-            .num_encoder_layers = num_encoder_layers,
-            .num_decoder_layers = num_decoder_layers,
-            .dim_feedforward = dim_feedforward,
-            .dropout = dropout,
-            .attention_dropout = attention_dropout,
-            .feed_forward_dropout = feed_forward_dropout,
-            .residual_dropout = residual_dropout,
-            .layer_drop = layer_drop,
-            .activation = activation,
-            .attention = attention,
-            .gated = gated,
-            .norm_first = norm_first,
-            .norm = norm,
-            .sandwich_norm = sandwich_norm,
-            .final_norm = final_norm,
-            .layer_norm_eps = layer_norm_eps,
-            .layer_norm_formula = layer_norm_formula,
-            .layer_norm_scalar_gain = layer_norm_scalar_gain,
-            .bias = bias,
-            .positions = positions,
-            .rotary = rotary,
-            .relative_bias = relative_bias,
-            .shaw_max_distance = shaw_max_distance,
-            .num_key_value_heads = num_key_value_heads,
-            .head_dim = head_dim,
-            .attention_scale = attention_scale,
-            .attention_window = attention_window,
-            .query_key_norm = query_key_norm};
-  }
+  TransformerOptions transformer() const { return detail::transformer_options(*this); }
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
@@ -115,12 +85,7 @@ struct Seq2SeqOptions {
                                ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
                                ", to tie all embeddings");
     }
-    if (positions == Positions::learned) {
-      detail::require_positive(op, "max_length", max_length);
-      detail::require_not_negative(op, "learned_position_offset", learned_position_offset);
-    } else if (positions == Positions::sinusoidal) {
-      sinusoid.validate(op, d_model);
-    }
+    detail::require_positions(op, *this);
     if (padding_index < -1 || padding_index >= source_vocab_size || padding_index >= target_size()) {
       throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
                                ", must be -1 or an id of both vocabularies");

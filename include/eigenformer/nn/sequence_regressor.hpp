@@ -4,48 +4,12 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/dropout.hpp"
+#include "eigenformer/nn/optional_module.hpp"
 #include "eigenformer/nn/positional.hpp"
+#include "eigenformer/nn/sequence_regressor_options.hpp"
 #include "eigenformer/nn/transformer.hpp"
 
 namespace eigenformer {
-
-/// The same Transformer for real-valued sequences.
-struct SequenceRegressorOptions {
-  index_t source_features = 1;
-  index_t target_features = 1;
-  index_t output_features = 1;
-  index_t d_model = defaults::d_model;
-  index_t num_heads = defaults::num_heads;
-  index_t num_encoder_layers = defaults::num_layers;
-  index_t num_decoder_layers = defaults::num_layers;
-  index_t dim_feedforward = defaults::dim_feedforward;
-  double dropout = defaults::dropout;  ///< on embedding + position and everywhere in the layers
-  Activation activation = Activation::relu;
-  bool norm_first = false;
-  bool causal = true;                               ///< a target row sees itself and those before it
-  Activation output_activation = Activation::none;  ///< sigmoid or tanh for values in a known range
-  SinusoidOptions sinusoid{};
-
-  TransformerOptions transformer() const {
-    return {.d_model = d_model,
-            .num_heads = num_heads,
-            .num_encoder_layers = num_encoder_layers,
-            .num_decoder_layers = num_decoder_layers,
-            .dim_feedforward = dim_feedforward,
-            .dropout = dropout,
-            .activation = activation,
-            .norm_first = norm_first};
-  }
-
-  /// Throws ValueError, as `op`, that names an impossible field.
-  void validate(const char* op) const {
-    detail::require_positive(op, "source_features", source_features);
-    detail::require_positive(op, "target_features", target_features);
-    detail::require_positive(op, "output_features", output_features);
-    transformer().validate(op);
-    sinusoid.validate(op, d_model);
-  }
-};
 
 /// A Transformer with a Linear in place of the embeddings and an output head: sequences of real vectors in
 /// and out, for forecasting and the like.
@@ -58,7 +22,9 @@ struct SequenceRegressor {
 
   Linear<T> source_input;
   Linear<T> target_input;
-  SinusoidalPositionalEncoding<T> positions;
+  SinusoidalPositionalEncoding<T> positions;  ///< used with sinusoidal positions only
+  OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
+  OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
   Transformer<T> transformer;
   Linear<T> output;
   SequenceRegressorOptions options;
@@ -67,7 +33,10 @@ struct SequenceRegressor {
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
       : source_input({validated(given).source_features, given.d_model}, rng),
         target_input({given.target_features, given.d_model}, rng),
-        positions(given.d_model, given.sinusoid),
+        positions(given.d_model,
+                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+        source_positions(make_positions(given, rng)),
+        target_positions(make_positions(given, rng)),
         transformer(given.transformer(), rng),
         output({given.d_model, given.output_features}, rng),
         options(given) {
@@ -90,21 +59,23 @@ struct SequenceRegressor {
   /// The encoder's output, (..., D).
   [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Var<T>& source,
                               const SequenceLayout& layout) const {
-    return transformer.encoder(ctx, embed(ctx, source_input, source, layout), layout);
+    return transformer.encoder(ctx, embed(ctx, source_input, source_positions, source, layout), layout);
   }
 
   /// The output for a target and the encoder's output, (..., output_features).
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Var<T>& target, const SequenceLayout& layout,
                               const Memory<T>& memory) const {
     const DecoderMasks masks{.target = options.causal ? AttentionMask::causal() : AttentionMask::none()};
-    const Var<T> decoded =
-        transformer.decoder(ctx, embed(ctx, target_input, target, layout), layout, memory, masks);
+    const Var<T> embedded = embed(ctx, target_input, target_positions, target, layout);
+    const Var<T> decoded = transformer.decoder(ctx, embedded, layout, memory, masks);
     return linear(ctx, decoded, output.weight, output.bias, options.output_activation);
   }
 
   static void fields(auto& self, auto&& visit) {
     visit("source_input", self.source_input);
     visit("target_input", self.target_input);
+    visit("source_positions", self.source_positions);
+    visit("target_positions", self.target_positions);
     visit("", self.transformer);
     visit("output", self.output);
   }
@@ -112,10 +83,21 @@ struct SequenceRegressor {
  private:
   static constexpr const char* name = "sequence_regressor";
 
-  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const Var<T>& x,
+  Var<T> embed(const Context<T>& ctx, const Linear<T>& input,
+               const OptionalModule<LearnedPositionalEmbedding<T>>& learned, const Var<T>& x,
                const SequenceLayout& layout) const {
     check_rows(name, "input", x.shape(), layout);
-    return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.dropout);
+    const Var<T> embedded = input(ctx, x);
+    const Var<T> placed = learned                                      ? (*learned)(ctx, embedded, layout)
+                          : options.positions == Positions::sinusoidal ? positions(ctx, embedded, layout)
+                                                                       : embedded;
+    return dropout(ctx.for_rows(layout), placed, options.embedding_rate());
+  }
+
+  static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const SequenceRegressorOptions& o,
+                                                                      RandomGenerator& rng) {
+    if (o.positions != Positions::learned) return {};
+    return LearnedPositionalEmbedding<T>({o.max_length, o.d_model, o.learned_position_offset}, rng);
   }
 
   static const SequenceRegressorOptions& validated(const SequenceRegressorOptions& options) {

@@ -29,6 +29,7 @@ Tensor<double> reference(const Tensor<double>& q, const Tensor<double>& k, const
         for (index_t j = 0; j < keys.length(kb); ++j) {
           if (op.causal && j > i) continue;
           const index_t key = keys.offset(kb) + j;
+          if (op.admitted.defined() && !op.admitted.data()[key]) continue;
           double weight = 0;
           for (index_t c = 0; c < d; ++c) {
             weight += feature(q.data()[row * width + h * d + c]) * feature(k.data()[key * width + h * d + c]);
@@ -68,6 +69,13 @@ TEST_CASE("linear attention equals the definition, and its gradients are right")
   check(packed, packed, {.heads = 3, .causal = true});
   check(queries, queries, {.heads = 3, .causal = true});
   check(packed, keys, {.heads = 3, .key_sequence = {1, 0, 1}});
+  // Keys that are not admitted, of the second sequence all.
+  auto some = Tensor<bool>::full({14}, true), few = Tensor<bool>::full({10}, true);
+  for (const index_t row : {0, 3, 7, 8, 9, 10}) some.data()[row] = false;
+  for (const index_t row : {1, 5, 6, 7}) few.data()[row] = false;
+  check(queries, keys, {.heads = 3, .admitted = some});
+  check(packed, keys, {.heads = 3, .key_sequence = {1, 0, 0}, .admitted = some});
+  check(packed, packed, {.heads = 3, .causal = true, .admitted = few});
   const auto x = random({10, 12}, 4);
   // One Var for all three, and each alone.
   check_op(
@@ -98,6 +106,40 @@ TEST_CASE("a linear attention to nothing gives zeros, and what padding holds doe
   k.at({1, 3, 1}) = 1e9;
   v.at({1, 2, 0}) = std::nan("");
   CHECK(values(run()) == before);
+}
+
+TEST_CASE(
+    "what a key that is not admitted holds does not matter to a linear attention, nor to its gradients") {
+  const auto layout = SequenceLayout::packed({3, 2});
+  auto admitted = Tensor<bool>::full({5}, true);
+  admitted.data()[1] = false;
+  for (const bool causal : {false, true}) {
+    const auto q = random({5, 4}, 1);
+    Tensor<double> k = random({5, 4}, 2), v = random({5, 6}, 3);
+    const auto run = [&] {
+      Tape<double> tape;
+      const Var<double> a = tape.variable(q), b = tape.variable(k), c = tape.variable(v);
+      const auto y =
+          linear_attention(a, b, c, layout, layout, {.heads = 2, .causal = causal, .admitted = admitted});
+      auto all = values(y.value());
+      tape.backward(sum(multiply(y, Var<double>(random({5, 6}, 4)))));
+      for (const auto& x : {a, b, c}) {
+        const auto g = values(tape.gradient(x));
+        all.insert(all.end(), g.begin(), g.end());
+      }
+      return all;
+    };
+    const auto before = run();
+    for (index_t c = 0; c < 4; ++c) k.at({1, c}) = std::nan("");
+    for (index_t c = 0; c < 6; ++c) v.at({1, c}) = std::nan("");
+    CHECK(run() == before);
+  }
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)linear_attention(Var<double>(random({5, 4}, 1)), Var<double>(random({5, 4}, 1)),
+                                          Var<double>(random({5, 4}, 1)), layout, layout,
+                                          {.heads = 2, .admitted = Tensor<bool>::full({4}, true)});
+                 }),
+                 "admitted keys of shape (4,) must be (5,), one for each row of keys"));
 }
 
 TEST_CASE("a state of constant size carries a causal linear attention from one part of a text to the next") {
