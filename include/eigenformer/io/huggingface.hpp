@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -58,6 +60,27 @@ struct HuggingFaceConfig {
   JsonFile model, generation, tokenizer;
 };
 
+// The vocabulary of a folder's own files: a map, or the pieces of its SentencePiece models.
+inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                  const std::filesystem::path& source_model, const std::filesystem::path& target_model) {
+  const std::filesystem::path& folder = vocabulary.folder();
+  std::error_code ignored;
+  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool with_languages = type == "mbart" || type == "m2m_100";
+  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
+  if (type != "bart" && (source_model.empty() || target_model.empty())) {
+    throw IoError("import", "'" + folder.string() + "' has no SentencePiece model: expected tokenizer.json, or " +
+                                (type == "marian"  ? "source.spm and target.spm"
+                                 : with_languages ? "sentencepiece.bpe.model"
+                                                   : "spiece.model"));
+  }
+  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
+  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
+  if (!with_languages && type != "bart" && type != "marian") {
+    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
+  }
+}
+
 /// What stands around a sentence of these families, and their tokenizers.
 inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder, const HuggingFaceConfig& config,
                                             const ImportOptions& options, ModelDescription& description) {
@@ -84,19 +107,17 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
   const bool with_languages = type == "mbart" || type == "m2m_100";
-  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
-  if (type != "bart" && (source_model.empty() || target_model.empty())) {
-    throw IoError("import", "'" + folder.string() + "' has no SentencePiece model: expected " +
-                                (type == "marian"  ? "source.spm and target.spm"
-                                 : with_languages ? "sentencepiece.bpe.model"
-                                                   : "spiece.model"));
-  }
-  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
-  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
-  if (!with_languages && type != "bart" && type != "marian") {
-    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
+  const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
+                                       : !source_model.empty() && !target_model.empty();
+  std::optional<TokenizerJson> json;  // where it is all that there is
+  if (!complete && TokenizerJson::is_in(folder)) json = TokenizerJson::open(folder / "tokenizer.json");
+  if (json) {
+    vocabulary.read(*json);
+  } else {
+    read_vocabulary_files(vocabulary, type, source_model, target_model);
   }
   vocabulary.read_added();
+  const auto around = json ? json->text_template() : std::nullopt;
 
   if (with_languages) {
     if (options.source_language.empty() || options.target_language.empty()) {
@@ -108,7 +129,14 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
     const bool suffix = config.tokenizer.get("legacy_behaviour", false) ||
                         (type == "mbart" && !tokenizer_class.starts_with("MBart50"));
-    if (suffix) {
+    if (around && around->before.size() + around->after.size() == 2) {
+      // The file has the language that it was saved with.
+      text.source_prefix = around->before;
+      text.source_suffix = around->after;
+      for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
+        std::replace_if(ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
+      }
+    } else if (suffix) {
       text.source_suffix = {end, from};
     } else {
       text.source_prefix = {from};
@@ -119,6 +147,9 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     } else {
       text.target_prefix = {to};
     }
+  } else if (around) {
+    text.source_prefix = around->before;
+    text.source_suffix = around->after;
   } else if (type == "bart") {
     text.source_prefix = {config.require_id("bos_token_id")};
   }
@@ -131,9 +162,13 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
     meant.insert(meant.end(), ids->begin(), ids->end());
   }
-  ForeignVocabulary v = vocabulary.finish(config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
+  ForeignVocabulary v =
+      vocabulary.finish(json ? json->unknown() : config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
   TokenizerPair pair;
-  if (type == "bart") {
+  if (json) {
+    pair.source = json->tokenizer(std::move(v));
+    pair.target = pair.source;
+  } else if (type == "bart") {
     pair.source = byte_bpe_tokenizer(folder, std::move(v));
     pair.target = pair.source;
   } else {

@@ -49,6 +49,13 @@ class JsonFile {
     return file;
   }
 
+  /// The name of a file that something else has read, for errors.
+  static JsonFile at(const std::filesystem::path& path) {
+    JsonFile file;
+    file.path_ = path;
+    return file;
+  }
+
   const nlohmann::json& json() const noexcept { return json_; }
   const std::filesystem::path& path() const noexcept { return path_; }
   /// Whether a field is there and not null.
