@@ -10,55 +10,13 @@
 #include <vector>
 
 #include "eigenformer/io/huggingface_bart.hpp"
+#include "eigenformer/io/huggingface_search.hpp"
 #include "eigenformer/io/huggingface_t5.hpp"
 #include "eigenformer/io/huggingface_tokenizers.hpp"
 
 namespace eigenformer {
 
 namespace detail {
-
-/// config.json and generation_config.json, where the latter has the last word on what concerns the search.
-struct HuggingFaceConfig {
-  explicit HuggingFaceConfig(const std::filesystem::path& folder)
-      : model(JsonFile::open(folder / "config.json")),
-        generation(JsonFile::open_if_exists(folder / "generation_config.json")),
-        tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
-
-  /// A token id; the first of a list; -1 where there is none.
-  std::int32_t id(const std::string& name) const {
-    const JsonFile& file = generation.has(name) ? generation : model;
-    if (!file.has(name)) return -1;
-    const nlohmann::json& value = file.json().at(name);
-    if (value.is_array() && !value.empty() && value.front().is_number_integer()) return value.front().get<std::int32_t>();
-    return file.get<std::int32_t>(name, -1);
-  }
-  /// The same, which must be there.
-  std::int32_t require_id(const std::string& name) const {
-    const std::int32_t found = id(name);
-    if (found < 0) throw model.refuse("has no '" + name + "'");
-    return found;
-  }
-  template <class X>
-  X search(const std::string& name, X missing) const {
-    return generation.has(name) ? generation.get(name, missing) : model.get(name, missing);
-  }
-
-  /// Tokens that are never produced.
-  std::vector<std::int32_t> forbidden() const {
-    std::vector<std::int32_t> ids;
-    for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
-      const JsonFile& file = generation.has(name) ? generation : model;
-      if (!file.has(name) || !file.json().at(name).is_array()) continue;
-      for (const nlohmann::json& word : file.json().at(name)) {
-        const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
-        if (token.is_number_integer() && token.get<std::int64_t>() >= 0) ids.push_back(token.get<std::int32_t>());
-      }
-    }
-    return ids;
-  }
-
-  JsonFile model, generation, tokenizer;
-};
 
 // The vocabulary of a folder's own files: a map, or the pieces of its SentencePiece models.
 inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
@@ -93,12 +51,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   text.end_id = end;
   text.begin_id = config.id("decoder_start_token_id");
   if (text.begin_id < 0) text.begin_id = end;
-  text.forbidden_ids = config.forbidden();
-  text.search_rule = SearchRule::huggingface;
-  text.length_penalty = config.search("length_penalty", 1.0);
-  const JsonFile& search = config.generation.has("early_stopping") ? config.generation : config.model;
-  text.early_stopping = search.has("early_stopping") && search.json().at("early_stopping") == true;
-  text.force_end = config.id("forced_eos_token_id") == end;
+  text.forbidden_ids.clear();
   if (const std::int32_t forced = config.id("forced_bos_token_id"); forced >= 0) text.target_prefix = {forced};
 
   HuggingFaceVocabulary vocabulary(folder, rows);
@@ -153,10 +106,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   } else if (type == "bart") {
     text.source_prefix = {config.require_id("bos_token_id")};
   }
-  if (const auto least = config.search<index_t>("min_length", 0); least > 0) {
-    // Theirs counts what the decoder starts with.
-    text.min_length = std::max<index_t>(0, least - 1 - static_cast<index_t>(text.target_prefix.size()));
-  }
+  read_search(config, options, text);
 
   std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {

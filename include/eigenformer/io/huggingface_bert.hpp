@@ -156,7 +156,7 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
   if (const auto type = config.require<std::string>("model_type"); type != "bert") {
     throw config.refuse("holds a model of type '" + type + "', expected bert");
   }
-  const auto weights = detail::HuggingFaceWeights::open(folder);
+  const auto weights = detail::HuggingFaceWeights::open(folder, "AutoModel");
   try {
     const TextEncoderOptions options = detail::bert_options(config, weights);
     TextEncoder<T> model = detail::bert_model<T>(options, weights);
