@@ -213,7 +213,7 @@ TEST_CASE("what an encoder-decoder may have in CTranslate2 and not here is refus
     copy.write("model.bin", bytes.insert(count + 4, variable));
     check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", name, "not supported"});
   };
-  for (const std::string name : {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
+  for (const std::string name : {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
                                  "relative_left_max_position", "memory_kv/weight", "queries_scale"}) {
     with("decoder/layer_1/self_attention/" + name, 2);
   }

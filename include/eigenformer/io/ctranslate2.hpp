@@ -96,10 +96,6 @@ class Ct2Transformer {
         import.add(decoder ? "target_positions.weight" : "source_positions.weight",
                    table.rows(0, options_.max_length));
       }
-      if (options_.positions == Positions::relative_bias) {
-        const Shape shape{options_.relative_bias.buckets, options_.num_heads};
-        import.take(stack + ".relative_bias.weight", {first(stack) + "relative_attention_bias"}, shape);
-      }
       if (options_.embedding_norm) {
         norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm", stack + "/layernorm_embedding");
       }
@@ -114,8 +110,6 @@ class Ct2Transformer {
           const Shape shape{2 * options_.shaw_max_distance + 1, d / options_.num_heads};
           import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"}, shape);
           import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"}, shape);
-        } else if (options_.positions == Positions::relative_bias) {
-          import.used(theirs + "self_attention/relative_attention_bias");  // the first layer's
         }
         if (decoder) {
           linear(import, ours + "multihead_attn.in_proj_",
@@ -178,23 +172,12 @@ class Ct2Transformer {
   void set_positions() {
     Seq2SeqOptions& o = options_;
     const std::string encoder = first("encoder"), decoder = first("decoder");
-    for (const char* name : {"relative_attention_bias", "relative_position_keys", "rotary_dim"}) {
+    for (const char* name : {"relative_position_keys", "rotary_dim"}) {
       if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
         throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name + "' in the encoder or the decoder alone, which is not supported");
       }
     }
-    if (file_.contains(encoder + "relative_attention_bias")) {
-      o.positions = Positions::relative_bias;
-      o.relative_bias.buckets = matrix(encoder + "relative_attention_bias")[0];
-      o.relative_bias.max_distance = static_cast<index_t>(file_.scalar(encoder + "relative_attention_max_distance", 128));
-      for_each_attention([&](const std::string& attention) {
-        const std::string name = attention + "relative_attention_bias";
-        const std::string& table = attention.starts_with("encoder") ? encoder : decoder;
-        if (file_.contains(name) && !file_.same(name, table + "relative_attention_bias")) {
-          throw file_.refuse("has a '" + name + "' of its own, which is not supported; expected that of layer 0");
-        }
-      });
-    } else if (file_.contains(encoder + "relative_position_keys")) {
+    if (file_.contains(encoder + "relative_position_keys")) {
       o.positions = Positions::shaw;
       const index_t distances = matrix(encoder + "relative_position_keys")[0];
       if (distances < 3 || distances % 2 == 0) {
@@ -308,7 +291,7 @@ class Ct2Transformer {
       if (file_.scalar(name, 0) != 0) throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
     }
     for_each_attention([&](const std::string& attention) {
-      for (const char* name : {"num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma",
+      for (const char* name : {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma",
                                "v_norm/gamma", "relative_left_max_position", "memory_kv/weight",
                                "layer_norm/layer_norm_use_residual"}) {
         if (file_.contains(attention + name)) throw file_.refuse("has a '" + attention + name + "', which is not supported");
