@@ -71,7 +71,7 @@ int evaluate(const EvaluateCommand& command) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
   std::fprintf(stderr, "%zu sentences in %.1f s, %.1f sentences/s, beam %lld\n", sources.size(), seconds,
-               static_cast<double>(sources.size()) / seconds, static_cast<long long>(command.decoding.beam));
+               static_cast<double>(sources.size()) / seconds, static_cast<long long>(translator.search().beam_size));
   return 0;
 }
 

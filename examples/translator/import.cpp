@@ -37,7 +37,9 @@ int import_model(const ImportCommand& command) {
   ef::WeightFormat format{};
   ef::detail::option_from_json("weights", command.format, format);
   check_output(command);
-  const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, command.options);
+  ef::ImportOptions options = command.options;
+  options.warn = [](const std::string& what) { std::fprintf(stderr, "translator: warning: %s\n", what.c_str()); };
+  const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, options);
   ef::save_model_folder(command.folder, model.model, model.tokenizers, {{"imported_from", fs::path(command.from).filename().string()}},
                         format, model.description.text);
   const ef::Seq2SeqOptions& o = model.description.model;

@@ -17,9 +17,10 @@ namespace ef = eigenformer;
 
 /// How sentences are translated.
 struct DecodingOptions {
-  ef::index_t beam = 4;
-  ef::index_t max_length = 256;
-  std::optional<double> length_penalty{};  ///< else the model's
+  std::optional<ef::index_t> beam{};  ///< this and what follows: else the model's
+  std::optional<ef::index_t> max_length{};
+  std::optional<ef::index_t> no_repeat_ngram{};
+  std::optional<double> length_penalty{};
   ef::index_t batch_size = 32;
   bool sample = false;  ///< draw translations in place of searching for the best; the four below say how
   double temperature = 1;
@@ -40,8 +41,9 @@ class SentenceTranslator {
         ctx_(ctx),
         search_(ef::generation_options(description)),
         sampling_(ef::sampling_options(description)) {
-    search_.beam_size = options.beam;
-    search_.max_length = ef::max_target_tokens(description, options.max_length);
+    search_.beam_size = options.beam.value_or(search_.beam_size);
+    search_.max_length = ef::max_target_tokens(description, options.max_length.value_or(search_.max_length));
+    search_.no_repeat_ngram_size = options.no_repeat_ngram.value_or(search_.no_repeat_ngram_size);
     if (options.length_penalty) search_.length_penalty = *options.length_penalty;
     search_.validate();
     sampling_.temperature = options.temperature;
@@ -92,6 +94,9 @@ class SentenceTranslator {
     }
     return translations;
   }
+
+  /// How it searches.
+  const ef::GenerationOptions& search() const noexcept { return search_; }
 
  private:
   // What is drawn for a line depends on its number, and not on the lines beside it.

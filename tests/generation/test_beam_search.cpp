@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "generation_tools.hpp"
 
@@ -53,6 +54,52 @@ TEST_CASE("a beam as wide as the tree finds what exhaustive search finds") {
       CHECK(found[0][0].score == doctest::Approx(best.score).epsilon(1e-12));
     }
   }
+}
+
+TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and prefix counted") {
+  const auto model = small_model(7, false, 5);
+  const auto memory = encode(model, {{5, 6, 3}, {4, 4, 6, 5, 3}});
+  bool repeats = false;
+  for (const SearchRule rule : {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2}) {
+    for (const index_t n : {1, 2, 3}) {
+      for (const index_t beam : {1, 3}) {
+        GenerationOptions options{.beam_size = beam, .max_length = 12, .rule = rule};
+        options.prefix_ids = {5, 5};
+        const auto longest_repeat = [&](index_t size) {
+          for (const auto& found : beam_search(model, Context<double>::inference(), memory, options)) {
+            Ids all = {2, 5, 5};
+            all.insert(all.end(), found[0].ids.begin(), found[0].ids.end());
+            std::set<Ids> seen;
+            for (std::size_t i = 0; i + static_cast<std::size_t>(size) <= all.size(); ++i) {
+              const Ids gram(all.begin() + static_cast<std::ptrdiff_t>(i), all.begin() + static_cast<std::ptrdiff_t>(i) + size);
+              if (!seen.insert(gram).second && i + static_cast<std::size_t>(size) > 3) return true;
+            }
+          }
+          return false;
+        };
+        repeats = repeats || longest_repeat(n);
+        options.no_repeat_ngram_size = n;
+        CAPTURE(n);
+        CAPTURE(beam);
+        CHECK_FALSE(longest_repeat(n));
+      }
+    }
+  }
+  CHECK(repeats);  // else this test shows nothing
+}
+
+TEST_CASE("a search that forbids everything ends with what it has") {
+  const auto model = small_model(7, false, 5);
+  const auto memory = encode(model, {{5, 6, 3}});
+  GenerationOptions options{.beam_size = 2, .max_length = 12};
+  options.min_length = 12;  // no end before
+  options.no_repeat_ngram_size = 1;
+  const auto found = beam_search(model, Context<double>::inference(), memory, options);
+  REQUIRE(found[0].size() == 1);
+  CHECK(found[0][0].ids.size() < 7);
+  CHECK_FALSE(found[0][0].finished);
+  options.no_repeat_ngram_size = -1;
+  CHECK_THROWS_AS((void)beam_search(model, Context<double>::inference(), memory, options), ValueError);
 }
 
 TEST_CASE("beam size 1 takes the best token each time") {

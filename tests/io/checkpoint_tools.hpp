@@ -84,18 +84,22 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
     options.early_stopping = beam.value("early_stopping", false);
     CAPTURE(options.beam_size);
     CAPTURE(options.length_penalty);
+    options.no_repeat_ngram_size = beam.value("no_repeat_ngram_size", 0);
     CAPTURE(options.early_stopping);
+    CAPTURE(options.no_repeat_ngram_size);
+    const bool with_scores = !beam.at("scores").is_null();  // theirs has none of greedy search
     const auto found =
         generate(model.model, Context<T>::inference(), std::span<const Ids>(sources), options);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       CAPTURE(i);
       const auto expected = beam.at("ids").at(i).get<std::vector<Ids>>();
-      const auto scores = beam.at("scores").at(i).get<std::vector<double>>();
       REQUIRE(found[i].size() == expected.size());
       for (std::size_t h = 0; h < expected.size(); ++h) {
         CAPTURE(h);
         CHECK(found[i][h].ids == expected[h]);
-        CHECK(found[i][h].score == doctest::Approx(scores[h]).epsilon(1e-4));
+        if (with_scores) {
+          CHECK(found[i][h].score == doctest::Approx(beam.at("scores").at(i).at(h).get<double>()).epsilon(1e-4));
+        }
       }
     }
   }

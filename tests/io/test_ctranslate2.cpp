@@ -14,7 +14,8 @@ using namespace eigenformer::testing;
 namespace {
 
 const std::vector<std::string> names = {"ct2_pre",   "ct2_post", "ct2_float16", "ct2_bfloat16",
-                                        "ct2_int16", "ct2_int8", "ct2_learned", "ct2_prefix"};
+                                        "ct2_int16", "ct2_int8", "ct2_learned", "ct2_prefix",
+                                        "ct2_shaw",  "ct2_rotary",  "ct2_rotary_adjacent", "ct2_embedding_norm"};
 
 ImportOptions languages_of(const std::string& name) {
   ImportOptions options;
@@ -194,6 +195,47 @@ TEST_CASE("a damaged model.bin is refused with what is wrong and where") {
   refuse(bytes, {"decoder/embeddings/weight", "(24, 12)", "expected 1152"});
   bytes[at + 8] = 9;
   refuse(bytes, {"decoder/embeddings/weight", "type 9"});
+}
+
+TEST_CASE("what an encoder-decoder may have in CTranslate2 and not here is refused by name") {
+  DamagedCopy copy("ct2_rotary");
+  const std::string whole = copy.read("model.bin");
+  const auto with = [&](const std::string& name, std::uint8_t value) {
+    // version, spec, revision, number of variables; then one more: rank 0, int8, one byte
+    const std::size_t count = 4 + 2 + static_cast<std::uint8_t>(whole[4]) + 4;
+    std::string bytes = whole;
+    std::uint32_t n = 0;
+    std::memcpy(&n, bytes.data() + count, 4);
+    ++n;
+    std::memcpy(bytes.data() + count, &n, 4);
+    std::string variable = {static_cast<char>(name.size() + 1), 0};
+    variable += name + std::string("\0\0\1\1\0\0\0", 7) + static_cast<char>(value);
+    copy.write("model.bin", bytes.insert(count + 4, variable));
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", name, "not supported"});
+  };
+  for (const std::string name : {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
+                                 "relative_left_max_position", "memory_kv/weight", "queries_scale"}) {
+    with("decoder/layer_1/self_attention/" + name, 2);
+  }
+  for (const std::string name : {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
+                                 "decoder/sliding_window"}) {
+    with(name, 1);
+  }
+  with("decoder/scale_outputs", 2);  // beside a bias
+  with("encoder/layer_0/self_attention/relative_position_keys", 2);
+  // Positions in one stack alone, or others in one layer.
+  const auto replaced = [&](const std::string& from, const std::string& to, const std::vector<std::string>& words) {
+    std::string bytes = whole;
+    const std::size_t at = bytes.find(from);
+    REQUIRE(at != std::string::npos);
+    copy.write("model.bin", bytes.replace(at, from.size(), to));
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, words);
+  };
+  replaced("decoder/layer_0/self_attention/rotary_dim", "decoder/layer_0/self_attention/rotary_di_", {"rotary_dim", "alone"});
+  replaced("decoder/layer_1/self_attention/rotary_base", "decoder/layer_1/self_attention/rotary_bas_",
+           {"rotary_base", "decoder/layer_1/self_attention/"});
+  const std::string alibi("decoder/alibi\0\0\1\1\0\0\0\0", 21), on("decoder/alibi\0\0\1\1\0\0\0\1", 21);
+  replaced(alibi, on, {"decoder/alibi", "not supported"});
 }
 
 TEST_CASE("vocabularies and config.json that do not fit are refused by name") {

@@ -148,8 +148,12 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
     refuse({"model.safetensors"});
   }
   copy.remove("model.safetensors");
+  refuse({"no model.safetensors"});
+  copy.write("tf_model.h5", "x");
+  refuse({"no model.safetensors", "tf_model.h5 holds TensorFlow weights", "from_tf=True"});
   copy.write("pytorch_model.bin", "x");
-  refuse({"no model.safetensors", "pytorch_model.bin"});
+  refuse({"no model.safetensors", "pytorch_model.bin holds PyTorch weights", "python3 -c \"import transformers;",
+          "AutoModelForSeq2SeqLM.from_pretrained('" + copy.path().string() + "').save_pretrained("});
   copy.write("model.safetensors", weights);
 
   const std::string vocabulary = copy.read("vocab.json"), source = copy.read("source.spm");
@@ -167,6 +171,71 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.remove("config.json");
   check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"no checkpoint", "model.bin"});
   check_refused([&] { (void)import_checkpoint<float>(copy / "nowhere"); }, {"nowhere", "does not exist"});
+}
+
+TEST_CASE("what generation_config.json says is done, or told of by name") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_m2m100");
+  std::vector<std::string> told;
+  ImportOptions options{"en", "de", {}};
+  options.warn = [&](const std::string& what) { told.push_back(what); };
+  const auto import = [&] {
+    told.clear();
+    return import_huggingface<float>(copy.path(), options).description;
+  };
+  CHECK(import().text.beam_size == 0);
+  CHECK(told.empty());
+  const nlohmann::json done = {{"num_beams", 5},        {"max_length", 41},        {"min_length", 4},
+                               {"length_penalty", 0.7}, {"early_stopping", true},  {"no_repeat_ngram_size", 3},
+                               {"suppress_tokens", {7}}, {"bad_words_ids", {{9}}}, {"forced_eos_token_id", 2},
+                               {"repetition_penalty", 1.0}, {"do_sample", false},  {"num_beam_groups", 1},
+                               {"temperature", 0.3},    {"use_cache", true}};
+  for (const auto& [name, value] : done.items()) copy.set("generation_config.json", name, value);
+  const ModelDescription description = import();
+  CHECK(told.empty());
+  const GenerationOptions search = generation_options(description);
+  CHECK(search.beam_size == 5);
+  CHECK(search.max_length == 39);  // theirs counts the start and the language
+  CHECK(search.min_length == 2);
+  CHECK(search.length_penalty == 0.7);
+  CHECK(search.early_stopping);
+  CHECK(search.force_end);
+  CHECK(search.no_repeat_ngram_size == 3);
+  CHECK(search.forbidden_ids == Ids{9, 7});
+  CHECK(conventions_from_json(conventions_to_json(description.text), 100000, 100000) == description.text);
+  copy.set("generation_config.json", "max_new_tokens", 21);
+  copy.set("generation_config.json", "min_new_tokens", 8);
+  CHECK(import().text.max_length == 20);
+  CHECK(import().text.min_length == 7);
+
+  const nlohmann::json told_of = {{"do_sample", true},
+                                  {"repetition_penalty", 1.2},
+                                  {"num_beam_groups", 2},
+                                  {"diversity_penalty", 0.5},
+                                  {"encoder_no_repeat_ngram_size", 2},
+                                  {"early_stopping", "never"},
+                                  {"begin_suppress_tokens", {5}},
+                                  {"stop_strings", {"a"}},
+                                  {"eos_token_id", {2, 5}},
+                                  {"forced_eos_token_id", 6},
+                                  {"exponential_decay_length_penalty", {3, 1.5}}};
+  const std::string before = copy.read("generation_config.json");
+  for (const auto& [name, value] : told_of.items()) {
+    CAPTURE(name);
+    copy.set("generation_config.json", name, value);
+    (void)import();
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].find("generation_config.json' sets " + name + " to " + value.dump()) != std::string::npos);
+    copy.write("generation_config.json", before);
+  }
+  nlohmann::json words = nlohmann::json::array();
+  words.push_back({3, 4});
+  copy.set("generation_config.json", "bad_words_ids", words);
+  (void)import();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find("forbids [3,4] in bad_words_ids") != std::string::npos);
+  copy.set("generation_config.json", "num_beams", "many");
+  check_refused([&] { (void)import(); }, {"generation_config.json", "num_beams"});
 }
 
 TEST_CASE("a model of several languages wants them named") {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/added_tokens.hpp"
 #include "eigenformer/data/foreign_tokenizer.hpp"
 #include "eigenformer/data/icu_text.hpp"
 
@@ -24,8 +25,9 @@ namespace eigenformer {
 class ByteBpeTokenizer final : public ForeignTokenizer {
  public:
   /// merges: lines "left right", the first to be merged first. Throws ValueError for a line that is no pair.
-  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges)
-      : ForeignTokenizer(std::move(given)), merges_(std::move(merges)) {
+  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges, AddedTokens added = {})
+      : ForeignTokenizer(std::move(given)), merges_(std::move(merges)), added_(std::move(added)) {
+    added_.require_ids(vocabulary_size());
     for (std::size_t i = 0; i < merges_.size(); ++i) {
       const std::size_t space = merges_[i].find(' ');
       if (space == std::string::npos || space == 0 || space + 1 == merges_[i].size() ||
@@ -45,16 +47,24 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   /// Reads `directory/name.tokenizer`. Throws IoError.
   static ByteBpeTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("byte_bpe", directory, name);
-    return made_of(parts, [&] { return ByteBpeTokenizer(read_vocabulary(parts), parts.list("merges")); });
+    return made_of(parts, [&] {
+      return ByteBpeTokenizer(read_vocabulary(parts), parts.list("merges"), AddedTokens::read(parts));
+    });
   }
 
   std::string kind() const override { return "byte_bpe"; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    for (const std::string& word : split(valid_utf8(text))) {
-      for (const std::string& piece : merged(word)) append(ids, piece);
-    }
+    const auto put = [&](std::int32_t id) { ids.push_back(id); };
+    // Nothing is normalised, so tokens that are looked for afterwards are the second pass over the same text.
+    added_.split(valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
+      added_.split(part, true, put, [&](std::string_view rest, std::size_t) {
+        for (const std::string& word : split(std::string(rest))) {
+          for (const std::string& piece : merged(word)) append(ids, piece);
+        }
+      });
+    });
     return ids;
   }
 
@@ -87,7 +97,10 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   }
 
  protected:
-  void add_parts(TokenizerParts& parts) const override { parts.set_list("merges", merges_); }
+  void add_parts(TokenizerParts& parts) const override {
+    parts.set_list("merges", merges_);
+    added_.add_to(parts);
+  }
 
  private:
   enum class Class { space, letter, number, other };
@@ -144,6 +157,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   }
 
   std::vector<std::string> merges_;
+  AddedTokens added_;
   std::unordered_map<std::string, std::size_t> ranks_;
   std::array<std::string, 256> spelled_;
   std::unordered_map<char32_t, char> bytes_;

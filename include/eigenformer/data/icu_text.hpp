@@ -26,6 +26,12 @@ inline bool is_punctuation_mark(char32_t c) {
   if ((c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126)) return true;
   return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
 }
+/// What is part of a word in regular expressions (\w): letters, marks, decimal digits, connectors, joiners.
+inline bool is_word_character(char32_t c) {
+  const auto point = static_cast<UChar32>(c);
+  return u_hasBinaryProperty(point, UCHAR_ALPHABETIC) || u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL) ||
+         (U_MASK(u_charType(point)) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
+}
 inline char32_t to_lower(char32_t c) { return static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))); }
 
 /// The code points that one stands for in the decomposed form NFD.

@@ -18,6 +18,7 @@
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
 #include "eigenformer/data/byte_bpe_tokenizer.hpp"
+#include "eigenformer/data/metaspace_tokenizer.hpp"
 #include "eigenformer/data/wordpiece_tokenizer.hpp"
 #endif
 
@@ -48,7 +49,7 @@ constexpr bool has_subword_tokenizer() noexcept {
 #endif
 }
 
-/// Whether this program was built with ICU, which byte_bpe and wordpiece need.
+/// Whether this program was built with ICU, which byte_bpe, metaspace and wordpiece need.
 constexpr bool has_icu_tokenizers() noexcept {
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   return true;
@@ -104,8 +105,8 @@ inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const Par
 }
 
 /// Reads the tokenizer that save(directory, name) of the same kind wrote: one of those that are trained here, or
-/// tokens, sentencepiece, byte_bpe or wordpiece, which come with other libraries' checkpoints. Throws IoError, and ValueError for a kind
-/// that is unknown or not built in.
+/// tokens, sentencepiece, metaspace, byte_bpe or wordpiece, which come with other libraries' checkpoints. Throws IoError,
+/// and ValueError for a kind that is unknown or not built in.
 inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                                        const std::filesystem::path& directory,
                                                        const std::string& name = "tokenizer") {
@@ -117,9 +118,10 @@ inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
     throw ValueError("tokenizer", "kind 'sentencepiece' needs SentencePiece, which this program was built without");
 #endif
   }
-  if (kind == "byte_bpe" || kind == "wordpiece") {
+  if (kind == "byte_bpe" || kind == "metaspace" || kind == "wordpiece") {
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
     if (kind == "byte_bpe") return std::make_shared<ByteBpeTokenizer>(ByteBpeTokenizer::load(directory, name));
+    if (kind == "metaspace") return std::make_shared<MetaspaceTokenizer>(MetaspaceTokenizer::load(directory, name));
     return std::make_shared<WordPieceTokenizer>(WordPieceTokenizer::load(directory, name));
 #else
     throw ValueError("tokenizer", "kind '" + kind + "' needs ICU, which this program was built without");

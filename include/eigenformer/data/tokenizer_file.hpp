@@ -53,15 +53,18 @@ class TokenizerParts {
   }
   std::vector<std::int32_t> ids(const std::string& name) const {
     std::vector<std::int32_t> ids;
-    for (const std::string& item : list(name)) {
-      std::int32_t id = 0;
-      const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
-      if (error != std::errc() || end != item.data() + item.size()) {
-        throw refuse("has '" + item + "' in its part '" + name + "', expected a whole number");
-      }
-      ids.push_back(id);
-    }
+    for (const std::string& item : list(name)) ids.push_back(number(name, item));
     return ids;
+  }
+
+  /// An item of a list that is a whole number.
+  std::int32_t number(const std::string& name, const std::string& item) const {
+    std::int32_t value = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+    if (error != std::errc() || end != item.data() + item.size()) {
+      throw refuse("has '" + item + "' in its part '" + name + "', expected a whole number");
+    }
+    return value;
   }
 
   /// Writes `path`. Throws IoError.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/added_tokens.hpp"
 #include "eigenformer/data/foreign_tokenizer.hpp"
 #include "eigenformer/data/icu_text.hpp"
 
@@ -20,20 +21,33 @@ namespace eigenformer {
 /// left; pieces inside a word begin with "##".
 class WordPieceTokenizer final : public ForeignTokenizer {
  public:
-  explicit WordPieceTokenizer(ForeignVocabulary given, bool lower_case = true)
-      : ForeignTokenizer(std::move(given)), lower_case_(lower_case) {}
+  /// added: none that is looked for in normalised text, which throws ValueError.
+  explicit WordPieceTokenizer(ForeignVocabulary given, bool lower_case = true, AddedTokens added = {})
+      : ForeignTokenizer(std::move(given)), lower_case_(lower_case), added_(std::move(added)) {
+    added_.require_ids(vocabulary_size());
+    for (const AddedToken& token : added_.tokens()) {
+      if (token.normalized) {
+        throw ValueError("tokenizer", "the added token '" + token.text +
+                                          "' is to be found in normalised text, which WordPiece does not support");
+      }
+    }
+  }
 
   /// Reads `directory/name.tokenizer`. Throws IoError.
   static WordPieceTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("wordpiece", directory, name);
-    return made_of(parts, [&] { return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case")); });
+    return made_of(parts, [&] {
+      return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case"), AddedTokens::read(parts));
+    });
   }
 
   std::string kind() const override { return "wordpiece"; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    for (const std::u32string& word : split(text)) append_word(ids, word);
+    added_.split(text, false, [&](std::int32_t id) { ids.push_back(id); }, [&](std::string_view part, std::size_t) {
+      for (const std::u32string& word : split(part)) append_word(ids, word);
+    });
     return ids;
   }
 
@@ -84,6 +98,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
  protected:
   void add_parts(TokenizerParts& parts) const override {
     if (lower_case_) parts.set("lower_case", "");
+    added_.add_to(parts);
   }
 
  private:
@@ -119,6 +134,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
   }
 
   bool lower_case_;
+  AddedTokens added_;
 };
 
 }  // namespace eigenformer

@@ -85,17 +85,71 @@ inline void require_token(const char* what, std::int32_t id, index_t vocabulary)
                                      std::to_string(vocabulary) + ", one is " + std::to_string(id));
 }
 
-// CTranslate2 normalises what is left.
-template <class T>
-void take_out_forbidden(Tensor<T> logits, index_t length, const GenerationOptions& options) {
-  std::vector<std::int32_t> ids = options.forbidden_ids;
-  if (length < options.min_length) ids.push_back(options.end_id);
-  for (index_t r = 0; r < logits.dim(0); ++r) {
-    for (const std::int32_t id : ids) {
-      if (id >= 0 && id < logits.dim(1)) logits.data()[r * logits.dim(1) + id] = std::numeric_limits<T>::lowest();
-    }
+// The tokens that would end a second occurrence of some n tokens in a row: those that followed the last n - 1 before.
+inline void find_repeating(const std::vector<std::int32_t>& first, const std::vector<std::int32_t>& rest, index_t n,
+                           std::vector<std::int32_t>& found) {
+  found.clear();
+  const auto length = static_cast<index_t>(first.size() + rest.size());
+  const auto at = [&](index_t i) {
+    const auto k = static_cast<std::size_t>(i);
+    return k < first.size() ? first[k] : rest[k - first.size()];
+  };
+  for (index_t end = n - 1; n > 0 && end < length; ++end) {
+    index_t same = 0;
+    while (same < n - 1 && at(end - 1 - same) == at(length - 1 - same)) ++same;
+    if (same == n - 1) found.push_back(at(end));
   }
 }
+
+// Which tokens each row of logits may not go on with: one row for each hypothesis that still grows.
+class ForbiddenTokens {
+ public:
+  ForbiddenTokens(const GenerationOptions& options, const std::vector<std::int32_t>& first) : options_(options), first_(first) {}
+
+  void start(const std::vector<SentenceSearch>& searches, index_t length) {
+    early_ = length < options_.min_length;
+    most_ = 0;
+    if (options_.no_repeat_ngram_size == 0) return;
+    std::size_t row = 0;
+    for (const SentenceSearch& search : searches) {
+      for (const Hypothesis& h : search.growing) {
+        if (row == repeating_.size()) repeating_.emplace_back();
+        find_repeating(first_, h.ids, options_.no_repeat_ngram_size, repeating_[row]);
+        most_ = std::max(most_, static_cast<index_t>(repeating_[row++].size()));
+      }
+    }
+  }
+
+  /// Of as many continuations of a row, this many may be forbidden.
+  index_t most() const { return static_cast<index_t>(options_.forbidden_ids.size()) + 1 + most_; }
+
+  bool contains(std::size_t row, std::int32_t id) const {
+    const auto in = [id](const std::vector<std::int32_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
+    return in(options_.forbidden_ids) || (early_ && id == options_.end_id) ||
+           (options_.no_repeat_ngram_size > 0 && in(repeating_[row]));
+  }
+
+  // CTranslate2 normalises what is left.
+  template <class T>
+  void take_out(Tensor<T> logits) const {
+    for (index_t r = 0; r < logits.dim(0); ++r) {
+      const auto take = [&](std::int32_t id) {
+        if (id >= 0 && id < logits.dim(1)) logits.data()[r * logits.dim(1) + id] = std::numeric_limits<T>::lowest();
+      };
+      for (const std::int32_t id : options_.forbidden_ids) take(id);
+      if (early_) take(options_.end_id);
+      if (options_.no_repeat_ngram_size == 0) continue;
+      for (const std::int32_t id : repeating_[static_cast<std::size_t>(r)]) take(id);
+    }
+  }
+
+ private:
+  const GenerationOptions& options_;
+  const std::vector<std::int32_t>& first_;
+  std::vector<std::vector<std::int32_t>> repeating_;  // of each row
+  index_t most_ = 0;
+  bool early_ = false;
+};
 
 // The last of every n rows: (H n, D) -> (H, D).
 template <class T>
@@ -137,7 +191,7 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
   for (index_t b = 0; b < batch; ++b) std::copy(first_ids.begin(), first_ids.end(), ids.data() + b * ids.dim(1));
   // Of 2 beams' worth of continuations at most half end; forbidden ones and a premature end are passed over.
   const index_t wanted = 2 * options.beam_size;
-  const index_t k = std::min(vocabulary, wanted + static_cast<index_t>(options.forbidden_ids.size()) + 1);
+  detail::ForbiddenTokens forbidden(options, first_ids);
   std::vector<T> values;
   std::vector<std::int32_t> best_ids;
   std::vector<detail::Continuation> continuations;
@@ -148,7 +202,9 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
     const Var<T> decoded = decoder.step(ids, nullptr, t == 0 ? options.prefix_length : 0);
     const Var<T> logits = model.logits(ctx, detail::last_rows(decoded, ids.rank() == 2 ? ids.dim(1) : 1));
     const index_t rows = logits.dim(0);
-    if (options.rule == SearchRule::ctranslate2) detail::take_out_forbidden(logits.value(), t, options);
+    forbidden.start(searches, t);
+    if (options.rule == SearchRule::ctranslate2) forbidden.take_out(logits.value());
+    const index_t k = std::min(vocabulary, wanted + forbidden.most());
     values.resize(static_cast<std::size_t>(rows * k));
     best_ids.resize(values.size());
     kernels::log_softmax_top_k<T>(logits.value().data(), vocabulary, rows, vocabulary, k, values.data(), best_ids.data());
@@ -166,13 +222,15 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
         }
         for (std::size_t i = row * static_cast<std::size_t>(k); i < (row + 1) * static_cast<std::size_t>(k); ++i) {
           const std::int32_t id = best_ids[i];
-          const bool forbidden = std::find(options.forbidden_ids.begin(), options.forbidden_ids.end(), id) !=
-                                     options.forbidden_ids.end() ||
-                                 (id == options.end_id && t < options.min_length);
-          if (!forbidden) {
+          if (!forbidden.contains(row, id)) {
             continuations.push_back({search.growing[h].log_probability + static_cast<double>(values[i]), h, id});
           }
         }
+      }
+      if (continuations.empty()) {  // all is forbidden: what there is, is all
+        results[static_cast<std::size_t>(search.input)] = std::move(search).result(std::max<index_t>(1, t), options);
+        search.input = -1;
+        continue;
       }
       const std::size_t kept = std::min<std::size_t>(continuations.size(), static_cast<std::size_t>(wanted));
       std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),

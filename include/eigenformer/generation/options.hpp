@@ -22,6 +22,8 @@ struct GenerationOptions {
   SearchRule rule = SearchRule::gnmt;
   bool early_stopping = false; ///< end a sentence's search as soon as beam_size hypotheses have ended
   bool force_end = false;      ///< at max_length take the end symbol, at no cost
+  index_t no_repeat_ngram_size = 0;  ///< so many tokens in a row come once in a sentence, begin_id and prefix_ids counted;
+                                     ///< 0: as often as they may (Paulus et al. 2018, section 2.5)
   index_t num_hypotheses = 1;  ///< sentences returned for each input, the best first; at most beam_size
   std::int32_t begin_id = 2;
   std::int32_t end_id = 3;
@@ -43,6 +45,7 @@ struct GenerationOptions {
     at_least("beam_size", beam_size, 1);
     at_least("max_length", max_length, 1);
     at_least("min_length", min_length, 0);
+    at_least("no_repeat_ngram_size", no_repeat_ngram_size, 0);
     at_least("num_hypotheses", num_hypotheses, 1);
     at_least("prefix_length", prefix_length, 0);
     if (prefix_length > static_cast<index_t>(prefix_ids.size()) + 1) {

@@ -12,12 +12,15 @@
 
 namespace eigenformer {
 
-/// The search that a model's conventions ask for; beam_size and max_length are the caller's to set.
+/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name none.
 inline GenerationOptions generation_options(const ModelDescription& description) {
   const TextConventions& text = description.text;
   GenerationOptions o;
   o.min_length = text.min_length;
   o.length_penalty = text.length_penalty;
+  if (text.beam_size > 0) o.beam_size = text.beam_size;
+  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
+  o.no_repeat_ngram_size = text.no_repeat_ngram_size;
   o.rule = text.search_rule;
   o.early_stopping = text.early_stopping;
   o.force_end = text.force_end;
@@ -101,7 +104,7 @@ std::vector<std::string> translate(const TranslationModel<T>& model, const std::
   }
   return translations;
 }
-/// The same as the model's conventions say, with a beam of 4.
+/// The same as the model's conventions say.
 template <class T>
 std::vector<std::string> translate(const TranslationModel<T>& model, const std::vector<std::string>& lines) {
   return translate(model, lines, generation_options(model.description));

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/data/conventions.hpp"
@@ -32,6 +33,9 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("search_rule", c.search_rule);
   visit("length_penalty", c.length_penalty);
   visit("min_length", c.min_length);
+  visit("beam_size", c.beam_size);
+  visit("max_length", c.max_length);
+  visit("no_repeat_ngram_size", c.no_repeat_ngram_size);
   visit("early_stopping", c.early_stopping);
   visit("force_end", c.force_end);
 }
@@ -75,6 +79,12 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
   for (const std::int32_t id : conventions.source_prefix) check("source_prefix", id, source_size);
   for (const std::int32_t id : conventions.source_suffix) check("source_suffix", id, source_size);
   for (const std::int32_t id : conventions.target_prefix) check("target_prefix", id, target_size);
+  for (const auto& [name, number] : {std::pair{"min_length", conventions.min_length},
+                                     std::pair{"beam_size", conventions.beam_size},
+                                     std::pair{"max_length", conventions.max_length},
+                                     std::pair{"no_repeat_ngram_size", conventions.no_repeat_ngram_size}}) {
+    if (number < 0) throw ValueError("options", std::string(name) + " is " + std::to_string(number) + ", must not be negative");
+  }
   check("begin_id", conventions.begin_id, target_size);
   check("end_id", conventions.end_id, target_size);
   return conventions;

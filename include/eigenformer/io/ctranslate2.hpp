@@ -23,7 +23,8 @@ namespace detail {
 /// The names and options of a CTranslate2 Transformer.
 class Ct2Transformer {
  public:
-  Ct2Transformer(const Ct2File& file, double layer_norm_epsilon) : file_(file) {
+  /// layer_norm_epsilon: what config.json says, if anything.
+  Ct2Transformer(const Ct2File& file, std::optional<double> layer_norm_epsilon) : file_(file) {
     if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
       throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
     }
@@ -46,7 +47,10 @@ class Ct2Transformer {
     o.activation = activation(both("activation", 0));
     o.norm_first = both("pre_norm", 1) != 0;
     o.final_norm = file.contains("encoder/layer_norm/gamma");
-    o.layer_norm_eps = layer_norm_epsilon;
+    o.norm = file.contains("encoder/layer_0/self_attention/layer_norm/beta") ? NormKind::layer_norm : NormKind::rms_norm;
+    o.layer_norm_eps = layer_norm_epsilon.value_or(o.norm == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
+    o.gated = file.contains("encoder/layer_0/ffn/linear_0_noact/weight");
+    o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
     o.projection_bias = file.contains("decoder/projection/bias");
     o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
               : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
@@ -55,10 +59,11 @@ class Ct2Transformer {
     if (scale_embedding("encoder") != scale_embedding("decoder")) {
       throw file.refuse("scales the embeddings of one language and not of the other, which is not supported");
     }
-    o.positions = file.contains(encodings("encoder")) ? Positions::learned : Positions::sinusoidal;
+    set_scales();
+    set_positions();
     if (o.positions == Positions::learned) {
       o.max_length = std::min(matrix(encodings("encoder"))[0], matrix(encodings("decoder"))[0]);
-    } else {
+    } else if (o.positions == Positions::sinusoidal) {
       o.sinusoid = {.base = 10000,
                     .order = SinusoidOrder::concatenated,
                     .exponent = SinusoidExponent::tensor2tensor,
@@ -91,6 +96,9 @@ class Ct2Transformer {
         import.add(decoder ? "target_positions.weight" : "source_positions.weight",
                    table.rows(0, options_.max_length));
       }
+      if (options_.embedding_norm) {
+        norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm", stack + "/layernorm_embedding");
+      }
       if (options_.final_norm) norm(import, stack + ".norm", stack + "/layer_norm");
       for (index_t i = 0; i < (decoder ? options_.num_decoder_layers : options_.num_encoder_layers); ++i) {
         const std::string ours = stack + ".layers." + std::to_string(i) + ".";
@@ -98,6 +106,11 @@ class Ct2Transformer {
         linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * d}}, d);
         linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, d);
         norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
+        if (options_.positions == Positions::shaw) {
+          const Shape shape{2 * options_.shaw_max_distance + 1, d / options_.num_heads};
+          import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"}, shape);
+          import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"}, shape);
+        }
         if (decoder) {
           linear(import, ours + "multihead_attn.in_proj_",
                  {{theirs + "attention/linear_0", d}, {theirs + "attention/linear_1", 2 * d}}, d);
@@ -105,6 +118,7 @@ class Ct2Transformer {
           norm(import, ours + "norm2", theirs + "attention/layer_norm");
         }
         linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d);
+        if (options_.gated) linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d);
         linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff);
         norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
       }
@@ -123,11 +137,80 @@ class Ct2Transformer {
  private:
   static std::string encodings(const std::string& stack) { return stack + "/position_encodings/encodings"; }
 
+  static std::string first(const std::string& stack) { return stack + "/layer_0/self_attention/"; }
+
+  // f(name) for every attention of the model.
+  template <class F>
+  void for_each_attention(F&& f) const {
+    for (const std::string stack : {"encoder", "decoder"}) {
+      for (index_t i = 0; i < layers(stack); ++i) {
+        const std::string layer = stack + "/layer_" + std::to_string(i) + "/";
+        f(layer + "self_attention/");
+        if (stack == "decoder") f(layer + "attention/");
+      }
+    }
+  }
+
+  void set_scales() {
+    Seq2SeqOptions& o = options_;
+    const std::string given = first("encoder") + "queries_scale";
+    if (file_.contains(given)) o.attention_scale = file_.scalar(given, 0);
+    for_each_attention([&](const std::string& attention) {
+      const std::string name = attention + "queries_scale";
+      if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
+        throw file_.refuse("has another '" + name + "' than '" + given + "', which is not supported");
+      }
+    });
+    const double scale = file_.scalar("decoder/scale_outputs", 1);
+    if (scale != 1 && o.projection_bias) {
+      throw file_.refuse("has a 'decoder/scale_outputs' and a 'decoder/projection/bias', which is not supported");
+    }
+    o.logit_scale = scale;
+  }
+
+  // What tells which position is which: the encoder's first layer says, and the decoder has to say the same.
+  void set_positions() {
+    Seq2SeqOptions& o = options_;
+    const std::string encoder = first("encoder"), decoder = first("decoder");
+    for (const char* name : {"relative_position_keys", "rotary_dim"}) {
+      if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
+        throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name + "' in the encoder or the decoder alone, which is not supported");
+      }
+    }
+    if (file_.contains(encoder + "relative_position_keys")) {
+      o.positions = Positions::shaw;
+      const index_t distances = matrix(encoder + "relative_position_keys")[0];
+      if (distances < 3 || distances % 2 == 0) {
+        throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) + " rows, expected an odd number");
+      }
+      o.shaw_max_distance = distances / 2;
+    } else if (file_.contains(encoder + "rotary_dim")) {
+      o.positions = Positions::rotary;
+      o.rotary.dim = static_cast<index_t>(rotary("rotary_dim", 0));
+      o.rotary.base = rotary("rotary_base", 10000);
+      o.rotary.pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves;
+    } else {
+      o.positions = file_.contains(encodings("encoder")) ? Positions::learned : Positions::sinusoidal;
+    }
+  }
+  double rotary(const std::string& name, double missing) const {
+    const double value = file_.scalar(first("encoder") + name, missing);
+    for_each_attention([&](const std::string& attention) {
+      if (attention.find("self_attention") == std::string::npos) return;
+      if (file_.scalar(attention + name, missing) != value) {
+        throw file_.refuse("has another '" + name + "' in '" + attention + "' than in the first layer");
+      }
+    });
+    return value;
+  }
+
   template <class T>
   static void norm(WeightImport<T, Ct2File>& import, const std::string& ours, const std::string& theirs) {
     const Shape shape{import.source().shape("encoder/layer_0/ffn/linear_0/weight")[1]};
     import.take(ours + ".weight", {theirs + "/gamma"}, shape);
-    import.take(ours + ".bias", {theirs + "/beta"}, shape);
+    if (import.source().contains("encoder/layer_0/self_attention/layer_norm/beta")) {
+      import.take(ours + ".bias", {theirs + "/beta"}, shape);
+    }
   }
 
   // parts: (name, rows), below each other in our weight.
@@ -200,12 +283,20 @@ class Ct2Transformer {
   }
 
   void refuse_what_is_not_done() const {
-    for (const char* name : {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/scale_outputs"}) {
+    for (const char* name : {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
+                             "encoder/sliding_window", "decoder/sliding_window"}) {
       if (file_.contains(name)) throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
     }
     for (const char* name : {"decoder/start_from_zero_embedding", "encoder/multi_query_attention", "decoder/alibi"}) {
       if (file_.scalar(name, 0) != 0) throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
     }
+    for_each_attention([&](const std::string& attention) {
+      for (const char* name : {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma",
+                               "v_norm/gamma", "relative_left_max_position", "memory_kv/weight",
+                               "layer_norm/layer_norm_use_residual"}) {
+        if (file_.contains(attention + name)) throw file_.refuse("has a '" + attention + name + "', which is not supported");
+      }
+    });
   }
 
   const Ct2File& file_;
@@ -228,7 +319,8 @@ template <class T = float>
 TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder, const ImportOptions& options = {}) {
   const Ct2File file = Ct2File::open(folder / "model.bin");
   const detail::JsonFile config = detail::JsonFile::open_if_exists(folder / "config.json");
-  const double eps = config.get("layer_norm_epsilon", defaults::layer_norm_eps);
+  std::optional<double> eps;
+  if (config.has("layer_norm_epsilon")) eps = config.require<double>("layer_norm_epsilon");
   const detail::Ct2Transformer transformer(file, eps);
   ModelDescription description;
   description.model = transformer.options();

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/io/huggingface_bart.hpp"
+#include "eigenformer/io/huggingface_search.hpp"
 #include "eigenformer/io/huggingface_t5.hpp"
 #include "eigenformer/io/huggingface_tokenizers.hpp"
 
@@ -15,48 +18,26 @@ namespace eigenformer {
 
 namespace detail {
 
-/// config.json and generation_config.json, where the latter has the last word on what concerns the search.
-struct HuggingFaceConfig {
-  explicit HuggingFaceConfig(const std::filesystem::path& folder)
-      : model(JsonFile::open(folder / "config.json")),
-        generation(JsonFile::open_if_exists(folder / "generation_config.json")),
-        tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
-
-  /// A token id; the first of a list; -1 where there is none.
-  std::int32_t id(const std::string& name) const {
-    const JsonFile& file = generation.has(name) ? generation : model;
-    if (!file.has(name)) return -1;
-    const nlohmann::json& value = file.json().at(name);
-    if (value.is_array() && !value.empty() && value.front().is_number_integer()) return value.front().get<std::int32_t>();
-    return file.get<std::int32_t>(name, -1);
+// The vocabulary of a folder's own files: a map, or the pieces of its SentencePiece models.
+inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                  const std::filesystem::path& source_model, const std::filesystem::path& target_model) {
+  const std::filesystem::path& folder = vocabulary.folder();
+  std::error_code ignored;
+  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool with_languages = type == "mbart" || type == "m2m_100";
+  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
+  if (type != "bart" && (source_model.empty() || target_model.empty())) {
+    throw IoError("import", "'" + folder.string() + "' has no SentencePiece model: expected tokenizer.json, or " +
+                                (type == "marian"  ? "source.spm and target.spm"
+                                 : with_languages ? "sentencepiece.bpe.model"
+                                                   : "spiece.model"));
   }
-  /// The same, which must be there.
-  std::int32_t require_id(const std::string& name) const {
-    const std::int32_t found = id(name);
-    if (found < 0) throw model.refuse("has no '" + name + "'");
-    return found;
+  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
+  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
+  if (!with_languages && type != "bart" && type != "marian") {
+    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
   }
-  template <class X>
-  X search(const std::string& name, X missing) const {
-    return generation.has(name) ? generation.get(name, missing) : model.get(name, missing);
-  }
-
-  /// Tokens that are never produced.
-  std::vector<std::int32_t> forbidden() const {
-    std::vector<std::int32_t> ids;
-    for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
-      const JsonFile& file = generation.has(name) ? generation : model;
-      if (!file.has(name) || !file.json().at(name).is_array()) continue;
-      for (const nlohmann::json& word : file.json().at(name)) {
-        const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
-        if (token.is_number_integer() && token.get<std::int64_t>() >= 0) ids.push_back(token.get<std::int32_t>());
-      }
-    }
-    return ids;
-  }
-
-  JsonFile model, generation, tokenizer;
-};
+}
 
 /// What stands around a sentence of these families, and their tokenizers.
 inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder, const HuggingFaceConfig& config,
@@ -70,12 +51,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   text.end_id = end;
   text.begin_id = config.id("decoder_start_token_id");
   if (text.begin_id < 0) text.begin_id = end;
-  text.forbidden_ids = config.forbidden();
-  text.search_rule = SearchRule::huggingface;
-  text.length_penalty = config.search("length_penalty", 1.0);
-  const JsonFile& search = config.generation.has("early_stopping") ? config.generation : config.model;
-  text.early_stopping = search.has("early_stopping") && search.json().at("early_stopping") == true;
-  text.force_end = config.id("forced_eos_token_id") == end;
+  text.forbidden_ids.clear();
   if (const std::int32_t forced = config.id("forced_bos_token_id"); forced >= 0) text.target_prefix = {forced};
 
   HuggingFaceVocabulary vocabulary(folder, rows);
@@ -84,19 +60,17 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
   const bool with_languages = type == "mbart" || type == "m2m_100";
-  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
-  if (type != "bart" && (source_model.empty() || target_model.empty())) {
-    throw IoError("import", "'" + folder.string() + "' has no SentencePiece model: expected " +
-                                (type == "marian"  ? "source.spm and target.spm"
-                                 : with_languages ? "sentencepiece.bpe.model"
-                                                   : "spiece.model"));
-  }
-  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
-  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
-  if (!with_languages && type != "bart" && type != "marian") {
-    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
+  const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
+                                       : !source_model.empty() && !target_model.empty();
+  std::optional<TokenizerJson> json;  // where it is all that there is
+  if (!complete && TokenizerJson::is_in(folder)) json = TokenizerJson::open(folder / "tokenizer.json");
+  if (json) {
+    vocabulary.read(*json);
+  } else {
+    read_vocabulary_files(vocabulary, type, source_model, target_model);
   }
   vocabulary.read_added();
+  const auto around = json ? json->text_template() : std::nullopt;
 
   if (with_languages) {
     if (options.source_language.empty() || options.target_language.empty()) {
@@ -108,7 +82,14 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
     const bool suffix = config.tokenizer.get("legacy_behaviour", false) ||
                         (type == "mbart" && !tokenizer_class.starts_with("MBart50"));
-    if (suffix) {
+    if (around && around->before.size() + around->after.size() == 2) {
+      // The file has the language that it was saved with.
+      text.source_prefix = around->before;
+      text.source_suffix = around->after;
+      for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
+        std::replace_if(ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
+      }
+    } else if (suffix) {
       text.source_suffix = {end, from};
     } else {
       text.source_prefix = {from};
@@ -119,21 +100,25 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     } else {
       text.target_prefix = {to};
     }
+  } else if (around) {
+    text.source_prefix = around->before;
+    text.source_suffix = around->after;
   } else if (type == "bart") {
     text.source_prefix = {config.require_id("bos_token_id")};
   }
-  if (const auto least = config.search<index_t>("min_length", 0); least > 0) {
-    // Theirs counts what the decoder starts with.
-    text.min_length = std::max<index_t>(0, least - 1 - static_cast<index_t>(text.target_prefix.size()));
-  }
+  read_search(config, options, text);
 
   std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
     meant.insert(meant.end(), ids->begin(), ids->end());
   }
-  ForeignVocabulary v = vocabulary.finish(config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
+  ForeignVocabulary v =
+      vocabulary.finish(json ? json->unknown() : config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
   TokenizerPair pair;
-  if (type == "bart") {
+  if (json) {
+    pair.source = json->tokenizer(std::move(v));
+    pair.target = pair.source;
+  } else if (type == "bart") {
     pair.source = byte_bpe_tokenizer(folder, std::move(v));
     pair.target = pair.source;
   } else {

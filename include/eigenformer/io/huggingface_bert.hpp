@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -142,7 +144,7 @@ inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::pa
 }  // namespace detail
 
 /// Reads a BERT (Devlin et al. 2019) as Hugging Face's transformers saves it: config.json, model.safetensors,
-/// vocab.txt. What a task put on top of the encoder is left out.
+/// vocab.txt or tokenizer.json. What a task put on top of the encoder is left out.
 ///
 ///     auto bert = ef::import_bert("all-MiniLM-L6-v2");
 ///     auto vectors = bert.vectors({"A small dog.", "A little dog."});   // (2, D), means of the tokens' vectors
@@ -154,14 +156,23 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
   if (const auto type = config.require<std::string>("model_type"); type != "bert") {
     throw config.refuse("holds a model of type '" + type + "', expected bert");
   }
-  const auto weights = detail::HuggingFaceWeights::open(folder);
+  const auto weights = detail::HuggingFaceWeights::open(folder, "AutoModel");
   try {
     const TextEncoderOptions options = detail::bert_options(config, weights);
     TextEncoder<T> model = detail::bert_model<T>(options, weights);
     detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
-    vocabulary.read_lines_of("vocab.txt");
+    std::error_code ignored;
+    std::optional<detail::TokenizerJson> json;  // where it is all that there is
+    if (!std::filesystem::exists(folder / "vocab.txt", ignored) && detail::TokenizerJson::is_in(folder)) {
+      json = detail::TokenizerJson::open(folder / "tokenizer.json");
+      vocabulary.read(*json);
+      vocabulary.read_added();
+    } else {
+      vocabulary.read_lines_of("vocab.txt");
+    }
     const std::int32_t begin = vocabulary.require("[CLS]"), end = vocabulary.require("[SEP]");
-    auto tokenizer = detail::bert_tokenizer(folder, vocabulary.finish("[UNK]", {begin, end}));
+    ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
+    auto tokenizer = json ? json->tokenizer(std::move(v)) : detail::bert_tokenizer(folder, std::move(v));
     return {std::move(model), std::move(tokenizer), begin, end};
   } catch (const ShapeError& error) {
     throw config.refuse(std::string("asks for what no memory holds: ") + error.what());

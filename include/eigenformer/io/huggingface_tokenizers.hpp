@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/io/foreign_tokenizers.hpp"
+#include "eigenformer/io/tokenizer_json.hpp"
 
 namespace eigenformer::detail {
 
@@ -28,6 +29,12 @@ class HuggingFaceVocabulary {
       if (!id.is_number_integer()) throw file.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
       place(file, token, id.get<std::int64_t>());
     }
+  }
+
+  /// Takes the tokens of a tokenizer.json's model.
+  void read(const TokenizerJson& json) {
+    const JsonFile file = JsonFile::at(folder_ / "tokenizer.json");
+    for (const auto& [token, id] : json.vocabulary()) place(file, token, id);
   }
 
   /// Reads one token a line.
@@ -94,6 +101,7 @@ class HuggingFaceVocabulary {
   }
 
   const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  const std::filesystem::path& folder() const noexcept { return folder_; }
 
   /// The id of a token that there must be. Throws IoError.
   std::int32_t require(const std::string& token) const {

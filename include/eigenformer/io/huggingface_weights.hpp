@@ -17,8 +17,9 @@ namespace eigenformer::detail {
 /// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json lists.
 class HuggingFaceWeights {
  public:
-  /// Throws IoError where there are none that can be read, naming what there is instead.
-  static HuggingFaceWeights open(const std::filesystem::path& folder) {
+  /// Throws IoError where there are none that can be read, naming what there is instead, and how the transformers' class
+  /// converts it.
+  static HuggingFaceWeights open(const std::filesystem::path& folder, const char* python_class = "AutoModelForSeq2SeqLM") {
     HuggingFaceWeights weights;
     std::error_code ignored;
     const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
@@ -29,11 +30,7 @@ class HuggingFaceWeights {
     }
     weights.path_ = index;
     if (!std::filesystem::exists(index, ignored)) {
-      const bool pickled = std::filesystem::exists(folder / "pytorch_model.bin", ignored);
-      throw IoError("import", "'" + folder.string() + "' has no model.safetensors" +
-                                  (pickled ? "; its pytorch_model.bin can only be read by Python: load it there and "
-                                             "save_pretrained() it again"
-                                           : ""));
+      throw IoError("import", "'" + folder.string() + "' has no model.safetensors" + other_weights(folder, python_class));
     }
     const JsonFile json = JsonFile::open(index);
     if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
@@ -70,6 +67,26 @@ class HuggingFaceWeights {
   IoError refuse(const std::string& what) const { return IoError("import", "'" + path_.string() + "' " + what); }
 
  private:
+  // What there is instead of safetensors.
+  static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class) {
+    struct Format {
+      const char *file, *what, *argument;
+    };
+    for (const auto& [file, what, argument] :
+         {Format{"pytorch_model.bin", "PyTorch weights pickled by Python", ""},
+          Format{"pytorch_model.bin.index.json", "PyTorch weights pickled by Python, in several files", ""},
+          Format{"tf_model.h5", "TensorFlow weights, which transformers before version 5 reads", ", from_tf=True"},
+          Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads", ", from_flax=True"}}) {
+      std::error_code ignored;
+      if (!std::filesystem::exists(folder / file, ignored)) continue;
+      const std::string name = folder.string();
+      return std::string("; its ") + file + " holds " + what +
+             ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." + python_class +
+             ".from_pretrained('" + name + "'" + argument + ").save_pretrained('" + name + "', safe_serialization=True)\"";
+    }
+    return "";
+  }
+
   void add(SafetensorsFile file) {
     for (const std::string& name : file.names()) {
       if (!places_.emplace(name, files_.size()).second) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,6 +24,8 @@ struct ImportOptions {
   std::string source_language{};  ///< of models with several languages, as their vocabulary spells it: "eng_Latn"
   std::string target_language{};
   std::string source_text{};  ///< put before each source text, such as T5's "translate English to German: "
+  /// Called with each setting of a checkpoint that would change results in its own library and is not done here.
+  std::function<void(const std::string&)> warn{};
 };
 
 namespace detail {
@@ -46,6 +49,13 @@ class JsonFile {
     JsonFile file;
     file.path_ = path;
     file.json_ = nlohmann::json::object();
+    return file;
+  }
+
+  /// The name of a file that something else has read, for errors.
+  static JsonFile at(const std::filesystem::path& path) {
+    JsonFile file;
+    file.path_ = path;
     return file;
   }
 

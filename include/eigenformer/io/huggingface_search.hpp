@@ -1,0 +1,105 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "eigenformer/io/huggingface_weights.hpp"
+
+namespace eigenformer::detail {
+
+/// config.json and generation_config.json, where the latter has the last word on what concerns the search.
+struct HuggingFaceConfig {
+  explicit HuggingFaceConfig(const std::filesystem::path& folder)
+      : model(JsonFile::open(folder / "config.json")),
+        generation(JsonFile::open_if_exists(folder / "generation_config.json")),
+        tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
+
+  /// The file that says how to search: generation_config.json, or config.json, as in models of old.
+  const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
+
+  /// A token id; the first of a list; -1 where there is none.
+  std::int32_t id(const std::string& name) const {
+    const JsonFile& file = generation.has(name) ? generation : model;
+    if (!file.has(name)) return -1;
+    const nlohmann::json& value = file.json().at(name);
+    if (value.is_array() && !value.empty() && value.front().is_number_integer()) return value.front().get<std::int32_t>();
+    return file.get<std::int32_t>(name, -1);
+  }
+  /// The same, which must be there.
+  std::int32_t require_id(const std::string& name) const {
+    const std::int32_t found = id(name);
+    if (found < 0) throw model.refuse("has no '" + name + "'");
+    return found;
+  }
+
+  JsonFile model, generation, tokenizer;
+};
+
+/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already, and tells
+/// options.warn of each that would change what generate() finds and is not done here.
+inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, TextConventions& text) {
+  const JsonFile& file = config.search_file();
+  const auto warn = [&](const std::string& name, const std::string& what) {
+    if (options.warn) {
+      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() + ": " + what);
+    }
+  };
+  const auto prefix = static_cast<index_t>(text.target_prefix.size());
+  text.search_rule = SearchRule::huggingface;
+  text.length_penalty = file.get("length_penalty", 1.0);
+  text.no_repeat_ngram_size = file.get<index_t>("no_repeat_ngram_size", 0);
+  text.beam_size = file.get<index_t>("num_beams", 0);
+  // Theirs counts what the decoder starts with, the newer name does not.
+  if (const auto most = file.get<index_t>("max_length", 0); most > 0) text.max_length = std::max<index_t>(1, most - 1 - prefix);
+  if (const auto most = file.get<index_t>("max_new_tokens", 0); most > 0) text.max_length = std::max<index_t>(1, most - prefix);
+  text.min_length = std::max<index_t>({0, file.get<index_t>("min_length", 0) - 1 - prefix,
+                                       file.get<index_t>("min_new_tokens", 0) - prefix});
+  if (file.has("early_stopping")) {
+    text.early_stopping = file.json().at("early_stopping") == true;
+    if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is taken as false");
+  }
+
+  text.force_end = config.id("forced_eos_token_id") == text.end_id;
+  for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
+    const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
+    if (!found.has(name) || !found.json().at(name).is_array()) continue;
+    for (const nlohmann::json& word : found.json().at(name)) {
+      const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
+      if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {
+        text.forbidden_ids.push_back(token.get<std::int32_t>());
+      } else if (options.warn) {
+        options.warn("'" + found.path().string() + "' forbids " + word.dump() + " in " + name +
+                     ": only single tokens are forbidden");
+      }
+    }
+  }
+
+  // What changes the result unless it has this value.
+  struct Neutral {
+    const char* name;
+    nlohmann::json value;
+  };
+  const std::array neutral = {
+      Neutral{"do_sample", false},           Neutral{"num_beam_groups", 1},
+      Neutral{"diversity_penalty", 0.0},     Neutral{"repetition_penalty", 1.0},
+      Neutral{"encoder_repetition_penalty", 1.0}, Neutral{"encoder_no_repeat_ngram_size", 0},
+      Neutral{"renormalize_logits", false},  Neutral{"remove_invalid_values", false},
+      Neutral{"guidance_scale", 1.0},        Neutral{"penalty_alpha", 0.0}};
+  for (const auto& [name, value] : neutral) {
+    if (file.has(name) && file.json().at(name) != value) warn(name, "this is not done");
+  }
+  for (const char* name :
+       {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints", "exponential_decay_length_penalty",
+        "sequence_bias", "stop_strings", "max_time", "dola_layers", "watermarking_config"}) {
+    if (file.has(name) && !file.json().at(name).empty()) warn(name, "this is not done");
+  }
+  if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() && file.json().at("eos_token_id").size() > 1) {
+    warn("eos_token_id", "only the first ends a sentence");
+  }
+  if (file.has("forced_eos_token_id") && !text.force_end) warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+}
+
+}  // namespace eigenformer::detail
