@@ -275,9 +275,9 @@ TEST_CASE("multi30k: a folder without the corpus is named, and scores get their 
   CHECK(contains(missing.err, "multi30k: there is no no/such/folder/train.en"));
   const TextFolder folder;
   folder.write("multi30k.json",
-               R"({"cpu": "a CPU", "date": "d", "commit": "c", "epochs": 3,
-                   "runs": [{"seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2}]})");
+               R"({"runs": [{"seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2, "epochs": 3, "cpu": "a CPU",
+                             "date": "d", "commit": "c"}]})");
   const std::string page = folder.write("page.md", "<!-- measured: multi30k -->\n<!-- end -->\n").string();
   REQUIRE(run_script("page", {"--figures", folder.path().string(), "--page", page}).code == 0);
-  CHECK(contains(read_file(page), "| 7 | 12.3 | 5.6 | 2 |"));
+  CHECK(contains(read_file(page), "| 7 | 12.3 | 5.6 | 2 | 3 | a CPU | d | c |"));
 }
