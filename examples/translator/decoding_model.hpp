@@ -3,7 +3,7 @@
 #include <string>
 
 #include "eigenformer/generation/packed_model.hpp"
-#include "eigenformer/io/translation_model.hpp"
+#include "model_folder.hpp"
 
 namespace translator {
 

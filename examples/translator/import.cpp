@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/import_checkpoint.hpp"
+#include "model_folder.hpp"
 
 namespace translator {
 

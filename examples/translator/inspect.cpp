@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/io/translation_model.hpp"
+#include "model_folder.hpp"
 
 namespace translator {
 

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "commands.hpp"
-#include "eigenformer/io/translation_model.hpp"
+#include "model_folder.hpp"
 
 namespace translator {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "commands.hpp"
-#include "eigenformer/io/translation_model.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "interrupt.hpp"
+#include "model_folder.hpp"
 #include "terminal_progress.hpp"
 #include "train_settings.hpp"
 

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "eigenformer/io/translation_model.hpp"
+
+// Reading and writing of model folders is compiled once, in model_folder.cpp, and not in every command.
+namespace eigenformer {
+extern template TranslationModel<float> load_model_folder(const std::filesystem::path&);
+extern template void save_model_folder(const std::filesystem::path&, const Seq2SeqTransformer<float>&,
+                                       const TokenizerPair&, const nlohmann::json&, WeightFormat,
+                                       const TextConventions&);
+}  // namespace eigenformer
