@@ -47,7 +47,8 @@ void check_family(const Family& family, double tolerance) {
     CAPTURE(i);
     CHECK(logits_error(logits[i], reference.tensors.tensor<T>("logits." + std::to_string(i))) <= tolerance);
   }
-  CHECK(greedy(model, sources, reference.json.at("max_length")) == reference.json.at("greedy").get<std::vector<Ids>>());
+  CHECK(greedy(model, sources, reference.json.at("max_length")) ==
+        reference.json.at("greedy").get<std::vector<Ids>>());
   check_beams(model, reference, sources);
 }
 
@@ -67,8 +68,8 @@ TEST_CASE("an imported Hugging Face model is saved as a model folder and transla
     const CheckpointReference reference(family.name);
     const auto model = import_checkpoint<float>(reference.folder, family.options);
     TemporaryFolder folder;
-    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(), WeightFormat::float32,
-                      model.description.text);
+    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(),
+                      WeightFormat::float32, model.description.text);
     const auto loaded = load_model_folder<float>(folder.path());
     CHECK(loaded.description.text == model.description.text);
     GenerationOptions options = generation_options(model.description);
@@ -152,7 +153,8 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.write("tf_model.h5", "x");
   refuse({"no model.safetensors", "tf_model.h5 holds TensorFlow weights", "from_tf=True"});
   copy.write("pytorch_model.bin", "x");
-  refuse({"no model.safetensors", "pytorch_model.bin holds PyTorch weights", "python3 -c \"import transformers;",
+  refuse({"no model.safetensors", "pytorch_model.bin holds PyTorch weights",
+          "python3 -c \"import transformers;",
           "AutoModelForSeq2SeqLM.from_pretrained('" + copy.path().string() + "').save_pretrained("});
   copy.write("model.safetensors", weights);
 
@@ -185,11 +187,13 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
   };
   CHECK(import().text.beam_size == 0);
   CHECK(told.empty());
-  const nlohmann::json done = {{"num_beams", 5},        {"max_length", 41},        {"min_length", 4},
-                               {"length_penalty", 0.7}, {"early_stopping", true},  {"no_repeat_ngram_size", 3},
-                               {"suppress_tokens", {7}}, {"bad_words_ids", {{9}}}, {"forced_eos_token_id", 2},
-                               {"repetition_penalty", 1.0}, {"do_sample", false},  {"num_beam_groups", 1},
-                               {"temperature", 0.3},    {"use_cache", true}};
+  const nlohmann::json done = {{"num_beams", 5},           {"max_length", 41},
+                               {"min_length", 4},          {"length_penalty", 0.7},
+                               {"early_stopping", true},   {"no_repeat_ngram_size", 3},
+                               {"suppress_tokens", {7}},   {"bad_words_ids", {{9}}},
+                               {"forced_eos_token_id", 2}, {"repetition_penalty", 1.0},
+                               {"do_sample", false},       {"num_beam_groups", 1},
+                               {"temperature", 0.3},       {"use_cache", true}};
   for (const auto& [name, value] : done.items()) copy.set("generation_config.json", name, value);
   const ModelDescription description = import();
   CHECK(told.empty());

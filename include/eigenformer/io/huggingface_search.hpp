@@ -25,7 +25,8 @@ struct HuggingFaceConfig {
     const JsonFile& file = generation.has(name) ? generation : model;
     if (!file.has(name)) return -1;
     const nlohmann::json& value = file.json().at(name);
-    if (value.is_array() && !value.empty() && value.front().is_number_integer()) return value.front().get<std::int32_t>();
+    if (value.is_array() && !value.empty() && value.front().is_number_integer())
+      return value.front().get<std::int32_t>();
     return file.get<std::int32_t>(name, -1);
   }
   /// The same, which must be there.
@@ -38,13 +39,15 @@ struct HuggingFaceConfig {
   JsonFile model, generation, tokenizer;
 };
 
-/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already, and tells
-/// options.warn of each that would change what generate() finds and is not done here.
-inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, TextConventions& text) {
+/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already,
+/// and tells options.warn of each that would change what generate() finds and is not done here.
+inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
+                        TextConventions& text) {
   const JsonFile& file = config.search_file();
   const auto warn = [&](const std::string& name, const std::string& what) {
     if (options.warn) {
-      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() + ": " + what);
+      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() +
+                   ": " + what);
     }
   };
   const auto prefix = static_cast<index_t>(text.target_prefix.size());
@@ -53,8 +56,10 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   text.no_repeat_ngram_size = file.get<index_t>("no_repeat_ngram_size", 0);
   text.beam_size = file.get<index_t>("num_beams", 0);
   // Theirs counts what the decoder starts with, the newer name does not.
-  if (const auto most = file.get<index_t>("max_length", 0); most > 0) text.max_length = std::max<index_t>(1, most - 1 - prefix);
-  if (const auto most = file.get<index_t>("max_new_tokens", 0); most > 0) text.max_length = std::max<index_t>(1, most - prefix);
+  if (const auto most = file.get<index_t>("max_length", 0); most > 0)
+    text.max_length = std::max<index_t>(1, most - 1 - prefix);
+  if (const auto most = file.get<index_t>("max_new_tokens", 0); most > 0)
+    text.max_length = std::max<index_t>(1, most - prefix);
   text.min_length = std::max<index_t>({0, file.get<index_t>("min_length", 0) - 1 - prefix,
                                        file.get<index_t>("min_new_tokens", 0) - prefix});
   if (file.has("early_stopping")) {
@@ -91,15 +96,17 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   for (const auto& [name, value] : neutral) {
     if (file.has(name) && file.json().at(name) != value) warn(name, "this is not done");
   }
-  for (const char* name :
-       {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints", "exponential_decay_length_penalty",
-        "sequence_bias", "stop_strings", "max_time", "dola_layers", "watermarking_config"}) {
+  for (const char* name : {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints",
+                           "exponential_decay_length_penalty", "sequence_bias", "stop_strings", "max_time",
+                           "dola_layers", "watermarking_config"}) {
     if (file.has(name) && !file.json().at(name).empty()) warn(name, "this is not done");
   }
-  if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() && file.json().at("eos_token_id").size() > 1) {
+  if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() &&
+      file.json().at("eos_token_id").size() > 1) {
     warn("eos_token_id", "only the first ends a sentence");
   }
-  if (file.has("forced_eos_token_id") && !text.force_end) warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+  if (file.has("forced_eos_token_id") && !text.force_end)
+    warn("forced_eos_token_id", "it is not the end symbol, and not forced");
 }
 
 }  // namespace eigenformer::detail
