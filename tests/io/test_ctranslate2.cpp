@@ -15,7 +15,8 @@ namespace {
 
 const std::vector<std::string> names = {
     "ct2_pre",     "ct2_post",   "ct2_float16", "ct2_bfloat16", "ct2_int16",           "ct2_int8",
-    "ct2_learned", "ct2_prefix", "ct2_shaw",    "ct2_rotary",   "ct2_rotary_adjacent", "ct2_embedding_norm"};
+    "ct2_learned", "ct2_prefix", "ct2_shaw",    "ct2_rotary",   "ct2_rotary_adjacent", "ct2_embedding_norm",
+                                        "ct2_scales"};
 
 ImportOptions languages_of(const std::string& name) {
   ImportOptions options;
@@ -97,6 +98,10 @@ TEST_CASE("a CTranslate2 model's options say what its folder says") {
   CHECK_FALSE(learned.projection_bias);
   CHECK(import_ctranslate2<float>(CheckpointReference("ct2_int8").folder).description.model.tying ==
         Tying::all);
+  const auto scales = import_ctranslate2<float>(CheckpointReference("ct2_scales").folder).description.model;
+  CHECK(scales.attention_scale == doctest::Approx(0.8));
+  CHECK(scales.logit_scale == doctest::Approx(0.6));
+  CHECK(scales.projection_bias);
 }
 
 TEST_CASE("an imported CTranslate2 model is saved as a model folder and translates the same") {
@@ -229,7 +234,6 @@ TEST_CASE("what an encoder-decoder may have in CTranslate2 and not here is refus
                                  "decoder/final_logit_softcapping", "decoder/sliding_window"}) {
     with(name, 1);
   }
-  with("decoder/scale_outputs", 2);  // beside a bias
   with("encoder/layer_0/self_attention/relative_position_keys", 2);
   // Positions in one stack alone, or others in one layer.
   const auto replaced = [&](const std::string& from, const std::string& to,

@@ -169,12 +169,7 @@ class Ct2Transformer {
         throw file_.refuse("has another '" + name + "' than '" + given + "', which is not supported");
       }
     });
-    const double scale = file_.scalar("decoder/scale_outputs", 1);
-    if (scale != 1 && o.projection_bias) {
-      throw file_.refuse(
-          "has a 'decoder/scale_outputs' and a 'decoder/projection/bias', which is not supported");
-    }
-    o.logit_scale = scale;
+    o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
   }
 
   // What tells which position is which: the encoder's first layer says, and the decoder has to say the same.
