@@ -219,6 +219,10 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
                                   {"encoder_no_repeat_ngram_size", 2},
                                   {"early_stopping", "never"},
                                   {"begin_suppress_tokens", {5}},
+                                  {"num_return_sequences", 3},
+                                  {"token_healing", true},
+                                  {"cache_implementation", "quantized"},
+                                  {"of_the_future", 1},
                                   {"stop_strings", {"a"}},
                                   {"eos_token_id", {2, 5}},
                                   {"forced_eos_token_id", 6},
@@ -232,6 +236,18 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
     CHECK(told[0].find("generation_config.json' sets " + name + " to " + value.dump()) != std::string::npos);
     copy.write("generation_config.json", before);
   }
+  // What changes no result, or none without do_sample.
+  const nlohmann::json without_effect = {{"cache_implementation", "static"},
+                                         {"use_mtp", true},
+                                         {"top_p", 0.9},
+                                         {"max_cache_len", 70},
+                                         {"of_the_future", nullptr},
+                                         {"_private", 1},
+                                         {"num_return_sequences", 1}};
+  for (const auto& [name, value] : without_effect.items()) copy.set("generation_config.json", name, value);
+  (void)import();
+  CHECK(told.empty());
+  copy.write("generation_config.json", before);
   nlohmann::json words = nlohmann::json::array();
   words.push_back({3, 4});
   copy.set("generation_config.json", "bad_words_ids", words);
@@ -240,6 +256,21 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
   CHECK(told[0].find("forbids [3,4] in bad_words_ids") != std::string::npos);
   copy.set("generation_config.json", "num_beams", "many");
   check_refused([&] { (void)import(); }, {"generation_config.json", "num_beams"});
+}
+
+TEST_CASE("the old name for a forced begin symbol counts in config.json and generation_config.json") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  const auto prefix = [&] { return import_huggingface<float>(copy.path()).description.text.target_prefix; };
+  CHECK(prefix().empty());
+  copy.set("generation_config.json", "force_bos_token_to_be_generated", true);
+  copy.set("generation_config.json", "bos_token_id", 3);
+  CHECK(prefix() == Ids{3});
+  copy.remove("generation_config.json");
+  CHECK(prefix().empty());
+  copy.set("config.json", "force_bos_token_to_be_generated", true);
+  copy.set("config.json", "bos_token_id", 4);
+  CHECK(prefix() == Ids{4});
 }
 
 TEST_CASE("a model of several languages wants them named") {

@@ -55,8 +55,10 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   text.begin_id = config.id("decoder_start_token_id");
   if (text.begin_id < 0) text.begin_id = end;
   text.forbidden_ids.clear();
-  if (const std::int32_t forced = config.id("forced_bos_token_id"); forced >= 0)
-    text.target_prefix = {forced};
+  // An old name for forcing the begin symbol.
+  const bool force_begin = config.search_file().get("force_bos_token_to_be_generated", false);
+  const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id");
+  if (forced >= 0) text.target_prefix = {forced};
 
   HuggingFaceVocabulary vocabulary(folder, rows);
   std::filesystem::path source_model = find_sentencepiece(folder, "source"),

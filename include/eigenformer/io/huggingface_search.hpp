@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "eigenformer/io/huggingface_weights.hpp"
@@ -87,12 +88,18 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     const char* name;
     nlohmann::json value;
   };
-  const std::array neutral = {
-      Neutral{"do_sample", false},           Neutral{"num_beam_groups", 1},
-      Neutral{"diversity_penalty", 0.0},     Neutral{"repetition_penalty", 1.0},
-      Neutral{"encoder_repetition_penalty", 1.0}, Neutral{"encoder_no_repeat_ngram_size", 0},
-      Neutral{"renormalize_logits", false},  Neutral{"remove_invalid_values", false},
-      Neutral{"guidance_scale", 1.0},        Neutral{"penalty_alpha", 0.0}};
+  const std::array neutral = {Neutral{"num_return_sequences", 1},
+                              Neutral{"token_healing", false},
+                              Neutral{"do_sample", false},
+                              Neutral{"num_beam_groups", 1},
+                              Neutral{"diversity_penalty", 0.0},
+                              Neutral{"repetition_penalty", 1.0},
+                              Neutral{"encoder_repetition_penalty", 1.0},
+                              Neutral{"encoder_no_repeat_ngram_size", 0},
+                              Neutral{"renormalize_logits", false},
+                              Neutral{"remove_invalid_values", false},
+                              Neutral{"guidance_scale", 1.0},
+                              Neutral{"penalty_alpha", 0.0}};
   for (const auto& [name, value] : neutral) {
     if (file.has(name) && file.json().at(name) != value) warn(name, "this is not done");
   }
@@ -101,12 +108,44 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
                            "dola_layers", "watermarking_config"}) {
     if (file.has(name) && !file.json().at(name).empty()) warn(name, "this is not done");
   }
+  if (file.has("cache_implementation") && file.json().at("cache_implementation") == "quantized") {
+    warn("cache_implementation", "caches hold numbers as they are");
+  }
   if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() &&
       file.json().at("eos_token_id").size() > 1) {
     warn("eos_token_id", "only the first ends a sentence");
   }
   if (file.has("forced_eos_token_id") && !text.force_end)
     warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+
+  // What is done, told of above, or without effect; the rest is told of too, where it is no setting of the
+  // model.
+  static constexpr std::array<std::string_view, 62> known = {
+      "max_length", "max_new_tokens", "min_length", "min_new_tokens", "early_stopping", "num_beams",
+      "length_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "forced_bos_token_id",
+      "forced_eos_token_id", "force_bos_token_to_be_generated", "pad_token_id", "bos_token_id",
+      "eos_token_id", "decoder_start_token_id", "begin_suppress_tokens", "forced_decoder_ids",
+      "force_words_ids", "constraints", "exponential_decay_length_penalty", "sequence_bias", "stop_strings",
+      "max_time", "dola_layers", "watermarking_config", "cache_implementation",
+      // with do_sample, which is told of
+      "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
+      // how fast, in what memory, and what comes with the result
+      "use_cache", "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",
+      "low_memory", "continuous_batching_config", "output_attentions", "output_hidden_states",
+      "output_scores", "output_logits", "return_dict_in_generate", "transformers_version",
+      // guesses of several tokens, which the model itself accepts
+      "use_mtp", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
+      "assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size",
+      "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight",
+      "speculation_type"};
+  if (&file != &config.generation) return;
+  for (const auto& entry : file.json().items()) {
+    const std::string& name = entry.key();
+    const bool told_of =
+        std::any_of(neutral.begin(), neutral.end(), [&](const Neutral& n) { return name == n.name; });
+    if (told_of || entry.value().is_null() || name.starts_with('_')) continue;
+    if (std::find(known.begin(), known.end(), name) == known.end()) warn(name, "this is not known");
+  }
 }
 
 }  // namespace eigenformer::detail
