@@ -228,7 +228,9 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
                                   {"forced_eos_token_id", 6},
                                   {"exponential_decay_length_penalty", {3, 1.5}}};
   const std::string before = copy.read("generation_config.json");
-  for (const auto& [name, value] : told_of.items()) {
+  for (const auto& entry : told_of.items()) {
+    const std::string& name = entry.key();
+    const nlohmann::json& value = entry.value();
     CAPTURE(name);
     copy.set("generation_config.json", name, value);
     (void)import();
