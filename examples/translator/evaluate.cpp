@@ -36,22 +36,25 @@ double reference_perplexity(const DecodingModel& model, const std::vector<std::s
     corpus.source.push_back(s);
     corpus.target.push_back(t);
   }
-  return corpus.size() == 0 ? 0 : std::exp(ef::corpus_loss(model.loaded.model, corpus, 2048, model.ctx, text));
+  return corpus.size() == 0 ? 0
+                            : std::exp(ef::corpus_loss(model.loaded.model, corpus, 2048, model.ctx, text));
 }
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding, model.ctx);
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding,
+                                      model.ctx);
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {
-    throw ef::IoError("evaluate", "'" + command.source + "' has " + std::to_string(sources.size()) + " lines and '" +
-                                      command.reference + "' has " + std::to_string(references.size()) +
-                                      ", expected equal numbers");
+    throw ef::IoError("evaluate", "'" + command.source + "' has " + std::to_string(sources.size()) +
+                                      " lines and '" + command.reference + "' has " +
+                                      std::to_string(references.size()) + ", expected equal numbers");
   }
-  if (sources.empty()) throw ef::IoError("evaluate", "'" + command.source + "' is empty, expected at least one sentence");
+  if (sources.empty())
+    throw ef::IoError("evaluate", "'" + command.source + "' is empty, expected at least one sentence");
 
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<std::string> translations = translator(sources);
@@ -65,20 +68,22 @@ int evaluate(const EvaluateCommand& command) {
   const ef::Accuracy exact = ef::exact_match(translations, references);
   std::printf("%s\n%s\n", bleu.str().c_str(), ef::bleu_signature().c_str());
   std::printf("chrF2 = %.2f\n%s\n", ef::corpus_chrf(translations, references), ef::chrf_signature().c_str());
-  std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(), static_cast<long long>(exact.correct),
-              static_cast<long long>(exact.total));
+  std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
+              static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
   if (const double perplexity = reference_perplexity(model, sources, references); perplexity > 0) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
   std::fprintf(stderr, "%zu sentences in %.1f s, %.1f sentences/s, beam %lld\n", sources.size(), seconds,
-               static_cast<double>(sources.size()) / seconds, static_cast<long long>(translator.search().beam_size));
+               static_cast<double>(sources.size()) / seconds,
+               static_cast<long long>(translator.search().beam_size));
   return 0;
 }
 
 }  // namespace
 
 void add_evaluate(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("evaluate", "Translates a file and scores it against a reference: BLEU, chrF, exact match");
+  CLI::App* sub = app.add_subcommand(
+      "evaluate", "Translates a file and scores it against a reference: BLEU, chrF, exact match");
   auto command = std::make_shared<EvaluateCommand>();
   command->add_to(*sub);
   sub->add_option("--source", command->source, "sentences to translate, one a line")->required();

@@ -26,12 +26,15 @@ void check_output(const ImportCommand& command) {
   std::error_code ignored;
   const fs::path output = command.folder;
   if (fs::equivalent(command.from, output, ignored)) {
-    throw ef::ValueError("import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
+    throw ef::ValueError(
+        "import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
   }
   if (command.overwrite || !fs::exists(output, ignored)) return;
   if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
-  throw ef::IoError("import", "'" + output.string() +
-                                  "' exists already; give --overwrite to replace the model in it, or another folder as --model");
+  throw ef::IoError(
+      "import",
+      "'" + output.string() +
+          "' exists already; give --overwrite to replace the model in it, or another folder as --model");
 }
 
 int import_model(const ImportCommand& command) {
@@ -39,10 +42,13 @@ int import_model(const ImportCommand& command) {
   ef::detail::option_from_json("weights", command.format, format);
   check_output(command);
   ef::ImportOptions options = command.options;
-  options.warn = [](const std::string& what) { std::fprintf(stderr, "translator: warning: %s\n", what.c_str()); };
+  options.warn = [](const std::string& what) {
+    std::fprintf(stderr, "translator: warning: %s\n", what.c_str());
+  };
   const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, options);
-  ef::save_model_folder(command.folder, model.model, model.tokenizers, {{"imported_from", fs::path(command.from).filename().string()}},
-                        format, model.description.text);
+  ef::save_model_folder(command.folder, model.model, model.tokenizers,
+                        {{"imported_from", fs::path(command.from).filename().string()}}, format,
+                        model.description.text);
   const ef::Seq2SeqOptions& o = model.description.model;
   std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
               static_cast<long long>(o.num_encoder_layers), static_cast<long long>(o.num_decoder_layers),
@@ -54,10 +60,12 @@ int import_model(const ImportCommand& command) {
 }  // namespace
 
 void add_import(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("import", "Makes a model of a checkpoint of CTranslate2 or Hugging Face's transformers");
+  CLI::App* sub = app.add_subcommand(
+      "import", "Makes a model of a checkpoint of CTranslate2 or Hugging Face's transformers");
   auto command = std::make_shared<ImportCommand>();
-  sub->add_option("--from", command->from, "folder of the checkpoint: model.bin and its vocabularies, or config.json, "
-                                           "model.safetensors and the tokenizer's files")
+  sub->add_option("--from", command->from,
+                  "folder of the checkpoint: model.bin and its vocabularies, or config.json, "
+                  "model.safetensors and the tokenizer's files")
       ->required();
   sub->add_option("--model", command->folder, "folder for the model")->required();
   sub->add_option("--source-language", command->options.source_language,

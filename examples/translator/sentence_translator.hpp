@@ -54,7 +54,8 @@ class SentenceTranslator {
     sampling_.validate();
     sample_ = options.sample;
     if (options.batch_size < 1) {
-      throw ef::ValueError("generation", "batch_size is " + std::to_string(options.batch_size) + ", must be at least 1");
+      throw ef::ValueError("generation",
+                           "batch_size is " + std::to_string(options.batch_size) + ", must be at least 1");
     }
     batching_.batch_size = options.batch_size;
   }
@@ -71,8 +72,8 @@ class SentenceTranslator {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < lines.size(); ++i) {
       bool was_cut = false;
-      std::vector<std::int32_t> ids =
-          ef::source_ids(description_, *tokenizers_.source, lines[i], ef::max_source_tokens(description_), &was_cut);
+      std::vector<std::int32_t> ids = ef::source_ids(description_, *tokenizers_.source, lines[i],
+                                                     ef::max_source_tokens(description_), &was_cut);
       if (ids.empty()) continue;
       if (was_cut && cut != nullptr) cut->push_back(i);
       sources.push_back(std::move(ids));

@@ -7,8 +7,9 @@ using namespace eigenformer;
 
 // The vocabulary files of other libraries' checkpoints, the same bytes in all of them.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const fuzz::InputFolder folder({"vocab.json", "vocab.txt", "added_tokens.json", "tokenizer_config.json",
-                                         "special_tokens_map.json", "shared_vocabulary.json", "source_vocabulary.txt"});
+  static const fuzz::InputFolder folder({"vocab.json", "vocab.txt", "added_tokens.json",
+                                         "tokenizer_config.json", "special_tokens_map.json",
+                                         "shared_vocabulary.json", "source_vocabulary.txt"});
   const auto read = [&](auto&& f) { folder.read_as<IoError>(data, size, f); };
   read([](const std::filesystem::path& path) {
     detail::HuggingFaceVocabulary vocabulary(path, 50);

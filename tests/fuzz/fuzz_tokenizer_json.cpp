@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     vocabulary.read(json);
     vocabulary.read_added();
     const auto tokenizer = json.tokenizer(vocabulary.finish(json.unknown(), {}));
-    (void)tokenizer->decode(tokenizer->encode(" the  dog </s>e\xCC\x81\xEF\xAC\x81 12<gap> \xE7\x8A\xAC\r\n"));
+    (void)tokenizer->decode(
+        tokenizer->encode(" the  dog </s>e\xCC\x81\xEF\xAC\x81 12<gap> \xE7\x8A\xAC\r\n"));
   });
 }

@@ -18,8 +18,8 @@ struct Scored {
 };
 
 // The best of all finished sentences of at most max_length tokens, end included, found by trying every one.
-void exhaust(const Seq2SeqTransformer<double>& model, const Memory<double>& memory, const GenerationOptions& options,
-             Ids prefix, double log_probability, Scored& best) {
+void exhaust(const Seq2SeqTransformer<double>& model, const Memory<double>& memory,
+             const GenerationOptions& options, Ids prefix, double log_probability, Scored& best) {
   const Tensor<double> p = uncached_log_probabilities(model, memory, prefix);
   const index_t vocabulary = p.dim(1), row = p.dim(0) - 1;
   const index_t length = static_cast<index_t>(prefix.size());  // begin counts for the token to come
@@ -27,7 +27,8 @@ void exhaust(const Seq2SeqTransformer<double>& model, const Memory<double>& memo
     const double total = log_probability + p.at({row, id});
     if (id == options.end_id) {
       const double score = total / length_penalty(length, options.length_penalty);
-      if (length - 1 >= options.min_length && score > best.score) best = {Ids(prefix.begin() + 1, prefix.end()), total, score};
+      if (length - 1 >= options.min_length && score > best.score)
+        best = {Ids(prefix.begin() + 1, prefix.end()), total, score};
     } else if (id != 0 && id != options.begin_id && length < options.max_length) {
       Ids longer = prefix;
       longer.push_back(id);
@@ -71,7 +72,8 @@ TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and 
             all.insert(all.end(), found[0].ids.begin(), found[0].ids.end());
             std::set<Ids> seen;
             for (std::size_t i = 0; i + static_cast<std::size_t>(size) <= all.size(); ++i) {
-              const Ids gram(all.begin() + static_cast<std::ptrdiff_t>(i), all.begin() + static_cast<std::ptrdiff_t>(i) + size);
+              const Ids gram(all.begin() + static_cast<std::ptrdiff_t>(i),
+                             all.begin() + static_cast<std::ptrdiff_t>(i) + size);
               if (!seen.insert(gram).second && i + static_cast<std::size_t>(size) > 3) return true;
             }
           }
@@ -105,7 +107,8 @@ TEST_CASE("a search that forbids everything ends with what it has") {
 TEST_CASE("beam size 1 takes the best token each time") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 6, 7, 3}});
-  const auto found = beam_search(model, Context<double>::inference(), memory, {.beam_size = 1, .max_length = 30});
+  const auto found =
+      beam_search(model, Context<double>::inference(), memory, {.beam_size = 1, .max_length = 30});
   Ids prefix = {2};
   double total = 0;
   for (int t = 0; t < 30; ++t) {
@@ -175,11 +178,13 @@ TEST_CASE("length limits hold") {
   const auto memory = encode(model, {{5, 6, 7, 3}, {9, 3}});
   const auto ctx = Context<double>::inference();
   for (const index_t beam : {1, 3}) {
-    for (const auto& h : beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 8, .min_length = 8})) {
+    for (const auto& h :
+         beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 8, .min_length = 8})) {
       CHECK(h[0].ids.size() == 8);
       CHECK_FALSE(h[0].finished);
     }
-    for (const auto& h : beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 12, .min_length = 5})) {
+    for (const auto& h :
+         beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 12, .min_length = 5})) {
       CHECK(h[0].ids.size() >= 5);
     }
     for (const auto& h : beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 1})) {
@@ -199,7 +204,8 @@ TEST_CASE("forbidden ids never come, a beam may exceed the vocabulary, and no me
   for (const auto& h : found[0]) {
     for (const auto id : h.ids) CHECK(id == 4);
   }
-  CHECK(beam_search(model, ctx, Memory<double>(Tensor<double>(Shape{0, 12}), SequenceLayout::packed({})), {}).empty());
+  CHECK(beam_search(model, ctx, Memory<double>(Tensor<double>(Shape{0, 12}), SequenceLayout::packed({})), {})
+            .empty());
 }
 
 TEST_CASE("a larger length penalty favours longer sentences") {
@@ -208,8 +214,10 @@ TEST_CASE("a larger length penalty favours longer sentences") {
     const auto model = small_model(7, false, seed);
     const auto memory = encode(model, {{5, 6, 7, 3}});
     const auto length = [&](double alpha) {
-      return static_cast<double>(beam_search(model, Context<double>::inference(), memory,
-                                             {.beam_size = 64, .max_length = 4, .length_penalty = alpha})[0][0].ids.size());
+      return static_cast<double>(
+          beam_search(model, Context<double>::inference(), memory,
+                      {.beam_size = 64, .max_length = 4, .length_penalty = alpha})[0][0]
+              .ids.size());
     };
     shorter += length(0);
     longer += length(3);
@@ -221,13 +229,18 @@ TEST_CASE("impossible options are refused by name") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 3}});
   const auto refuse = [&](const GenerationOptions& options, const char* message) {
-    CHECK_THROWS_WITH_AS((void)beam_search(model, Context<double>::inference(), memory, options), message, ValueError);
+    CHECK_THROWS_WITH_AS((void)beam_search(model, Context<double>::inference(), memory, options), message,
+                         ValueError);
   };
   refuse({.beam_size = 0}, "[generation] beam_size is 0, must be at least 1");
   refuse({.max_length = -1}, "[generation] max_length is -1, must be at least 1");
-  refuse({.beam_size = 2, .num_hypotheses = 3}, "[generation] num_hypotheses is 3, must be at most beam_size, which is 2");
-  refuse({.max_length = 4, .min_length = 5}, "[generation] min_length is 5, must be at most max_length, which is 4");
+  refuse({.beam_size = 2, .num_hypotheses = 3},
+         "[generation] num_hypotheses is 3, must be at most beam_size, which is 2");
+  refuse({.max_length = 4, .min_length = 5},
+         "[generation] min_length is 5, must be at most max_length, which is 4");
   refuse({.length_penalty = -1}, "[generation] length_penalty is -1.000000, must not be negative");
   refuse({.end_id = 19}, "[generation] end_id must be below the vocabulary's size 19, one is 19");
-  CHECK_THROWS_AS((void)generate(model, Context<double>::inference(), std::span<const Ids>(), {}, {.batch_size = 0}), ValueError);
+  CHECK_THROWS_AS(
+      (void)generate(model, Context<double>::inference(), std::span<const Ids>(), {}, {.batch_size = 0}),
+      ValueError);
 }

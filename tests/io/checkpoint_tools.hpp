@@ -16,8 +16,8 @@
 
 namespace eigenformer::testing {
 
-/// What another library made of one of the folders in tests/fixtures/checkpoints; the scripts beside them tell what the
-/// names mean.
+/// What another library made of one of the folders in tests/fixtures/checkpoints; the scripts beside them
+/// tell what the names mean.
 struct CheckpointReference {
   explicit CheckpointReference(const std::string& name)
       : folder(std::filesystem::path(EIGENFORMER_FIXTURES) / "checkpoints" / name),
@@ -46,7 +46,8 @@ double logits_error(const Tensor<T>& actual, const Tensor<T>& expected) {
   return worst / size;
 }
 
-/// The logits for target inputs, each sentence in one batch with the others: rows of sentence i are a tensor (T_i, V).
+/// The logits for target inputs, each sentence in one batch with the others: rows of sentence i are a tensor
+/// (T_i, V).
 template <class T>
 std::vector<Tensor<T>> batch_logits(const Seq2SeqTransformer<T>& model, const std::vector<Ids>& sources,
                                     const std::vector<Ids>& targets) {
@@ -60,8 +61,8 @@ std::vector<Tensor<T>> batch_logits(const Seq2SeqTransformer<T>& model, const st
   };
   std::vector<index_t> source_lengths, target_lengths;
   const auto source = pack(sources, source_lengths), target = pack(targets, target_lengths);
-  const Tensor<T> logits = model(Context<T>::inference(), source, SequenceLayout::packed(source_lengths), target,
-                                 SequenceLayout::packed(target_lengths))
+  const Tensor<T> logits = model(Context<T>::inference(), source, SequenceLayout::packed(source_lengths),
+                                 target, SequenceLayout::packed(target_lengths))
                                .value();
   std::vector<Tensor<T>> rows;
   index_t at = 0;
@@ -74,13 +75,15 @@ std::vector<Tensor<T>> batch_logits(const Seq2SeqTransformer<T>& model, const st
 
 /// CHECKs each beam search of a reference: ids of every hypothesis, and scores.
 template <class T>
-void check_beams(const TranslationModel<T>& model, const CheckpointReference& reference, const std::vector<Ids>& sources) {
+void check_beams(const TranslationModel<T>& model, const CheckpointReference& reference,
+                 const std::vector<Ids>& sources) {
   for (const nlohmann::json& beam : reference.json.at("beams")) {
     GenerationOptions options = generation_options(model.description);
     options.beam_size = beam.at("beam_size");
     options.num_hypotheses = options.beam_size;
     options.length_penalty = beam.at("length_penalty");
-    options.max_length = beam.at("max_length").get<index_t>() - static_cast<index_t>(options.prefix_ids.size());
+    options.max_length =
+        beam.at("max_length").get<index_t>() - static_cast<index_t>(options.prefix_ids.size());
     options.early_stopping = beam.value("early_stopping", false);
     CAPTURE(options.beam_size);
     CAPTURE(options.length_penalty);
@@ -98,7 +101,8 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
         CAPTURE(h);
         CHECK(found[i][h].ids == expected[h]);
         if (with_scores) {
-          CHECK(found[i][h].score == doctest::Approx(beam.at("scores").at(i).at(h).get<double>()).epsilon(1e-4));
+          CHECK(found[i][h].score ==
+                doctest::Approx(beam.at("scores").at(i).at(h).get<double>()).epsilon(1e-4));
         }
       }
     }
@@ -107,12 +111,14 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
 
 /// Greedy search with a model's conventions.
 template <class T>
-std::vector<Ids> greedy(const TranslationModel<T>& model, const std::vector<Ids>& sources, index_t max_length) {
+std::vector<Ids> greedy(const TranslationModel<T>& model, const std::vector<Ids>& sources,
+                        index_t max_length) {
   GenerationOptions options = generation_options(model.description);
   options.beam_size = 1;
   options.max_length = max_length - static_cast<index_t>(options.prefix_ids.size());
   std::vector<Ids> ids;
-  for (const auto& found : generate(model.model, Context<T>::inference(), std::span<const Ids>(sources), options)) {
+  for (const auto& found :
+       generate(model.model, Context<T>::inference(), std::span<const Ids>(sources), options)) {
     ids.push_back(found.front().ids);
   }
   return ids;
@@ -123,7 +129,8 @@ template <class T>
 std::vector<Ids> read_lines_as_ids(const TranslationModel<T>& model, const std::vector<std::string>& lines) {
   std::vector<Ids> ids;
   for (const std::string& line : lines) {
-    ids.push_back(source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description)));
+    ids.push_back(
+        source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description)));
   }
   return ids;
 }
@@ -136,7 +143,8 @@ void check_refused(F&& f, const std::vector<std::string>& words) {
     CHECK_MESSAGE(false, "nothing was thrown");
   } catch (const IoError& error) {
     for (const std::string& word : words) {
-      CHECK_MESSAGE(std::string(error.what()).find(word) != std::string::npos, error.what(), " should say ", word);
+      CHECK_MESSAGE(std::string(error.what()).find(word) != std::string::npos, error.what(), " should say ",
+                    word);
     }
   }
 }
@@ -152,7 +160,9 @@ class DamagedCopy {
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
   std::string read(const std::string& name) const { return read_text_file(folder_ / name); }
-  void write(const std::string& name, const std::string& bytes) const { write_text_file(folder_ / name, bytes); }
+  void write(const std::string& name, const std::string& bytes) const {
+    write_text_file(folder_ / name, bytes);
+  }
   void remove(const std::string& name) const { std::filesystem::remove(folder_ / name); }
   /// Sets one field of a JSON file.
   void set(const std::string& name, const std::string& field, const nlohmann::json& value) const {

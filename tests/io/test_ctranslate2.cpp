@@ -13,9 +13,10 @@ using namespace eigenformer::testing;
 
 namespace {
 
-const std::vector<std::string> names = {"ct2_pre",   "ct2_post", "ct2_float16", "ct2_bfloat16",
-                                        "ct2_int16", "ct2_int8", "ct2_learned", "ct2_prefix",
-                                        "ct2_shaw",  "ct2_rotary",  "ct2_rotary_adjacent", "ct2_embedding_norm"};
+const std::vector<std::string> names = {
+    "ct2_pre",     "ct2_post",   "ct2_float16", "ct2_bfloat16", "ct2_int16",           "ct2_int8",
+    "ct2_learned", "ct2_prefix", "ct2_shaw",    "ct2_rotary",   "ct2_rotary_adjacent", "ct2_embedding_norm",
+                                        "ct2_scales"};
 
 ImportOptions languages_of(const std::string& name) {
   ImportOptions options;
@@ -95,7 +96,12 @@ TEST_CASE("a CTranslate2 model's options say what its folder says") {
   CHECK(learned.max_length == 21);
   CHECK(learned.layer_norm_eps == doctest::Approx(1e-3));
   CHECK_FALSE(learned.projection_bias);
-  CHECK(import_ctranslate2<float>(CheckpointReference("ct2_int8").folder).description.model.tying == Tying::all);
+  CHECK(import_ctranslate2<float>(CheckpointReference("ct2_int8").folder).description.model.tying ==
+        Tying::all);
+  const auto scales = import_ctranslate2<float>(CheckpointReference("ct2_scales").folder).description.model;
+  CHECK(scales.attention_scale == doctest::Approx(0.8));
+  CHECK(scales.logit_scale == doctest::Approx(0.6));
+  CHECK(scales.projection_bias);
 }
 
 TEST_CASE("an imported CTranslate2 model is saved as a model folder and translates the same") {
@@ -105,8 +111,8 @@ TEST_CASE("an imported CTranslate2 model is saved as a model folder and translat
     const CheckpointReference reference(name);
     const auto model = import_ctranslate2<float>(reference.folder, languages_of(name));
     TemporaryFolder folder;
-    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(), WeightFormat::float32,
-                      model.description.text);
+    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(),
+                      WeightFormat::float32, model.description.text);
     const auto loaded = load_model_folder<float>(folder.path());
     CHECK(loaded.description.text == model.description.text);
     const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
@@ -133,7 +139,9 @@ TEST_CASE("lines are cut where learned positions end, and no search goes beyond 
   std::string line;
   for (int i = 0; i < 50; ++i) line += "w1 ";
   bool cut = false;
-  CHECK(source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description), &cut).size() == 21);
+  CHECK(source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description),
+                   &cut)
+            .size() == 21);
   CHECK(cut);
   CHECK(translate(model, {line, "", " "}).size() == 3);
 }
@@ -149,14 +157,17 @@ TEST_CASE("a model.bin cut anywhere is refused with its name and the place") {
   check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", "1 bytes behind"});
 }
 
-TEST_CASE("a model.bin with any byte changed loads or is refused, and takes no memory that the file does not have") {
+TEST_CASE(
+    "a model.bin with any byte changed loads or is refused, and takes no memory that the file does not "
+    "have") {
   DamagedCopy copy("ct2_int8");
   const std::string whole = copy.read("model.bin");
   RandomGenerator rng(3);
   for (int i = 0; i < 300; ++i) {
     std::string damaged = whole;
-    const std::size_t at = i < 200 ? static_cast<std::size_t>(rng.uniform_int(400))
-                                   : static_cast<std::size_t>(rng.uniform_int(static_cast<index_t>(whole.size())));
+    const std::size_t at =
+        i < 200 ? static_cast<std::size_t>(rng.uniform_int(400))
+                : static_cast<std::size_t>(rng.uniform_int(static_cast<index_t>(whole.size())));
     damaged[at] = static_cast<char>(rng.uniform_int(256));
     copy.write("model.bin", damaged);
     try {
@@ -211,27 +222,30 @@ TEST_CASE("what an encoder-decoder may have in CTranslate2 and not here is refus
     std::string variable = {static_cast<char>(name.size() + 1), 0};
     variable += name + std::string("\0\0\1\1\0\0\0", 7) + static_cast<char>(value);
     copy.write("model.bin", bytes.insert(count + 4, variable));
-    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", name, "not supported"});
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); },
+                  {"model.bin", name, "not supported"});
   };
-  for (const std::string name : {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma", "v_norm/gamma",
-                                 "relative_left_max_position", "memory_kv/weight", "queries_scale"}) {
+  for (const std::string name :
+       {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
+        "q_norm/gamma", "v_norm/gamma", "relative_left_max_position", "memory_kv/weight", "queries_scale"}) {
     with("decoder/layer_1/self_attention/" + name, 2);
   }
-  for (const std::string name : {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
-                                 "decoder/sliding_window"}) {
+  for (const std::string name : {"encoder/embeddings_1/weight", "decoder/project_in/weight",
+                                 "decoder/final_logit_softcapping", "decoder/sliding_window"}) {
     with(name, 1);
   }
-  with("decoder/scale_outputs", 2);  // beside a bias
   with("encoder/layer_0/self_attention/relative_position_keys", 2);
   // Positions in one stack alone, or others in one layer.
-  const auto replaced = [&](const std::string& from, const std::string& to, const std::vector<std::string>& words) {
+  const auto replaced = [&](const std::string& from, const std::string& to,
+                            const std::vector<std::string>& words) {
     std::string bytes = whole;
     const std::size_t at = bytes.find(from);
     REQUIRE(at != std::string::npos);
     copy.write("model.bin", bytes.replace(at, from.size(), to));
     check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, words);
   };
-  replaced("decoder/layer_0/self_attention/rotary_dim", "decoder/layer_0/self_attention/rotary_di_", {"rotary_dim", "alone"});
+  replaced("decoder/layer_0/self_attention/rotary_dim", "decoder/layer_0/self_attention/rotary_di_",
+           {"rotary_dim", "alone"});
   replaced("decoder/layer_1/self_attention/rotary_base", "decoder/layer_1/self_attention/rotary_bas_",
            {"rotary_base", "decoder/layer_1/self_attention/"});
   const std::string alibi("decoder/alibi\0\0\1\1\0\0\0\0", 21), on("decoder/alibi\0\0\1\1\0\0\0\1", 21);

@@ -47,7 +47,8 @@ void check_family(const Family& family, double tolerance) {
     CAPTURE(i);
     CHECK(logits_error(logits[i], reference.tensors.tensor<T>("logits." + std::to_string(i))) <= tolerance);
   }
-  CHECK(greedy(model, sources, reference.json.at("max_length")) == reference.json.at("greedy").get<std::vector<Ids>>());
+  CHECK(greedy(model, sources, reference.json.at("max_length")) ==
+        reference.json.at("greedy").get<std::vector<Ids>>());
   check_beams(model, reference, sources);
 }
 
@@ -67,8 +68,8 @@ TEST_CASE("an imported Hugging Face model is saved as a model folder and transla
     const CheckpointReference reference(family.name);
     const auto model = import_checkpoint<float>(reference.folder, family.options);
     TemporaryFolder folder;
-    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(), WeightFormat::float32,
-                      model.description.text);
+    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(),
+                      WeightFormat::float32, model.description.text);
     const auto loaded = load_model_folder<float>(folder.path());
     CHECK(loaded.description.text == model.description.text);
     GenerationOptions options = generation_options(model.description);
@@ -152,7 +153,8 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.write("tf_model.h5", "x");
   refuse({"no model.safetensors", "tf_model.h5 holds TensorFlow weights", "from_tf=True"});
   copy.write("pytorch_model.bin", "x");
-  refuse({"no model.safetensors", "pytorch_model.bin holds PyTorch weights", "python3 -c \"import transformers;",
+  refuse({"no model.safetensors", "pytorch_model.bin holds PyTorch weights",
+          "python3 -c \"import transformers;",
           "AutoModelForSeq2SeqLM.from_pretrained('" + copy.path().string() + "').save_pretrained("});
   copy.write("model.safetensors", weights);
 
@@ -185,11 +187,13 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
   };
   CHECK(import().text.beam_size == 0);
   CHECK(told.empty());
-  const nlohmann::json done = {{"num_beams", 5},        {"max_length", 41},        {"min_length", 4},
-                               {"length_penalty", 0.7}, {"early_stopping", true},  {"no_repeat_ngram_size", 3},
-                               {"suppress_tokens", {7}}, {"bad_words_ids", {{9}}}, {"forced_eos_token_id", 2},
-                               {"repetition_penalty", 1.0}, {"do_sample", false},  {"num_beam_groups", 1},
-                               {"temperature", 0.3},    {"use_cache", true}};
+  const nlohmann::json done = {{"num_beams", 5},           {"max_length", 41},
+                               {"min_length", 4},          {"length_penalty", 0.7},
+                               {"early_stopping", true},   {"no_repeat_ngram_size", 3},
+                               {"suppress_tokens", {7}},   {"bad_words_ids", {{9}}},
+                               {"forced_eos_token_id", 2}, {"repetition_penalty", 1.0},
+                               {"do_sample", false},       {"num_beam_groups", 1},
+                               {"temperature", 0.3},       {"use_cache", true}};
   for (const auto& [name, value] : done.items()) copy.set("generation_config.json", name, value);
   const ModelDescription description = import();
   CHECK(told.empty());
@@ -215,12 +219,18 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
                                   {"encoder_no_repeat_ngram_size", 2},
                                   {"early_stopping", "never"},
                                   {"begin_suppress_tokens", {5}},
+                                  {"num_return_sequences", 3},
+                                  {"token_healing", true},
+                                  {"cache_implementation", "quantized"},
+                                  {"of_the_future", 1},
                                   {"stop_strings", {"a"}},
                                   {"eos_token_id", {2, 5}},
                                   {"forced_eos_token_id", 6},
                                   {"exponential_decay_length_penalty", {3, 1.5}}};
   const std::string before = copy.read("generation_config.json");
-  for (const auto& [name, value] : told_of.items()) {
+  for (const auto& entry : told_of.items()) {
+    const std::string& name = entry.key();
+    const nlohmann::json& value = entry.value();
     CAPTURE(name);
     copy.set("generation_config.json", name, value);
     (void)import();
@@ -228,6 +238,18 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
     CHECK(told[0].find("generation_config.json' sets " + name + " to " + value.dump()) != std::string::npos);
     copy.write("generation_config.json", before);
   }
+  // What changes no result, or none without do_sample.
+  const nlohmann::json without_effect = {{"cache_implementation", "static"},
+                                         {"use_mtp", true},
+                                         {"top_p", 0.9},
+                                         {"max_cache_len", 70},
+                                         {"of_the_future", nullptr},
+                                         {"_private", 1},
+                                         {"num_return_sequences", 1}};
+  for (const auto& [name, value] : without_effect.items()) copy.set("generation_config.json", name, value);
+  (void)import();
+  CHECK(told.empty());
+  copy.write("generation_config.json", before);
   nlohmann::json words = nlohmann::json::array();
   words.push_back({3, 4});
   copy.set("generation_config.json", "bad_words_ids", words);
@@ -236,6 +258,21 @@ TEST_CASE("what generation_config.json says is done, or told of by name") {
   CHECK(told[0].find("forbids [3,4] in bad_words_ids") != std::string::npos);
   copy.set("generation_config.json", "num_beams", "many");
   check_refused([&] { (void)import(); }, {"generation_config.json", "num_beams"});
+}
+
+TEST_CASE("the old name for a forced begin symbol counts in config.json and generation_config.json") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  const auto prefix = [&] { return import_huggingface<float>(copy.path()).description.text.target_prefix; };
+  CHECK(prefix().empty());
+  copy.set("generation_config.json", "force_bos_token_to_be_generated", true);
+  copy.set("generation_config.json", "bos_token_id", 3);
+  CHECK(prefix() == Ids{3});
+  copy.remove("generation_config.json");
+  CHECK(prefix().empty());
+  copy.set("config.json", "force_bos_token_to_be_generated", true);
+  copy.set("config.json", "bos_token_id", 4);
+  CHECK(prefix() == Ids{4});
 }
 
 TEST_CASE("a model of several languages wants them named") {

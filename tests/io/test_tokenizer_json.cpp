@@ -15,7 +15,8 @@ using namespace eigenformer::testing;
 
 namespace {
 
-const std::vector<std::string> names = {"bart", "bert", "bert_cased", "first", "mbart", "mbart50", "nllb", "t5", "t5_rules"};
+const std::vector<std::string> names = {"bart",    "bert", "bert_cased", "first",   "mbart",
+                                        "mbart50", "nllb", "t5",         "t5_rules"};
 
 std::filesystem::path fixtures() { return std::filesystem::path(EIGENFORMER_FIXTURES) / "tokenizers"; }
 
@@ -93,10 +94,12 @@ TEST_CASE("a tokenizer.json stands in for a checkpoint's other tokenizer files")
     copy.write("tokenizer.json", read_text_file(fixtures() / c.json / "tokenizer.json"));
     const auto model = import_huggingface<float>(copy.path(), c.options);
     const auto lines = CheckpointReference(c.folder).json.at("lines").get<std::vector<std::string>>();
-    CHECK(read_lines_as_ids(model, lines) == CheckpointReference(c.folder).json.at("sources").get<std::vector<Ids>>());
+    CHECK(read_lines_as_ids(model, lines) ==
+          CheckpointReference(c.folder).json.at("sources").get<std::vector<Ids>>());
     CHECK(translate(model, lines) == translate(whole, lines));
     TemporaryFolder folder;
-    save_model_folder(folder.path(), model.model, model.tokenizers, {}, WeightFormat::float32, model.description.text);
+    save_model_folder(folder.path(), model.model, model.tokenizers, {}, WeightFormat::float32,
+                      model.description.text);
     CHECK(translate(load_model_folder<float>(folder.path()), lines) == translate(whole, lines));
   }
   DamagedCopy bert("hf_bert");
@@ -104,7 +107,8 @@ TEST_CASE("a tokenizer.json stands in for a checkpoint's other tokenizer files")
   bert.write("tokenizer.json", read_text_file(fixtures() / "bert/tokenizer.json"));
   const CheckpointReference reference("hf_bert");
   for (std::size_t i = 0; i < reference.json.at("lines").size(); ++i) {
-    CHECK(import_bert<float>(bert.path()).ids(reference.json.at("lines").at(i)) == reference.json.at("sources").at(i).get<Ids>());
+    CHECK(import_bert<float>(bert.path()).ids(reference.json.at("lines").at(i)) ==
+          reference.json.at("sources").at(i).get<Ids>());
   }
 }
 
@@ -124,7 +128,8 @@ TEST_CASE("a model of several languages takes its language's place from the temp
   const std::int32_t german = find("deu_Latn"), english = find("eng_Latn");
   REQUIRE(english < rows);
   copy.write("tokenizer.json", json.dump());
-  for (const char* file : {"config.json", "generation_config.json"}) copy.set(file, "forced_bos_token_id", german);
+  for (const char* file : {"config.json", "generation_config.json"})
+    copy.set(file, "forced_bos_token_id", german);
   const auto model = import_huggingface<float>(copy.path(), {"deu_Latn", "eng_Latn", {}});
   CHECK(model.description.text.source_prefix == Ids{german});
   CHECK(model.description.text.source_suffix == Ids{2});
@@ -152,9 +157,12 @@ TEST_CASE("what a tokenizer.json holds beyond its family is refused by name") {
     }, words);
   };
   refuse("t5", "/normalizer", {{"type", "NFKC"}}, {"tokenizer.json", "normalizer 'NFKC'", "Precompiled"});
-  refuse("t5", "/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}}, {"Replace", "a+"});
-  refuse("t5", "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAA"}}, {"precompiled_charsmap", "base64"});
-  refuse("t5", "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}}, {"table of characters"});
+  refuse("t5", "/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}},
+         {"Replace", "a+"});
+  refuse("t5", "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAA"}},
+         {"precompiled_charsmap", "base64"});
+  refuse("t5", "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}},
+         {"table of characters"});
   refuse("t5", "/pre_tokenizer", {{"type", "Digits"}}, {"pre_tokenizer 'Digits'"});
   refuse("t5", "/pre_tokenizer/pretokenizers/1/replacement", "_", {"replacement"});
   refuse("t5", "/decoder/type", "Fuse", {"decoder 'Fuse'"});

@@ -27,7 +27,8 @@ struct AddedToken {
   friend bool operator==(const AddedToken&, const AddedToken&) = default;
 };
 
-/// Added tokens as Hugging Face's tokenizers package finds them: the leftmost first, of several there the longest.
+/// Added tokens as Hugging Face's tokenizers package finds them: the leftmost first, of several there the
+/// longest.
 class AddedTokens {
  public:
   AddedTokens() = default;
@@ -45,7 +46,8 @@ class AddedTokens {
   const std::vector<AddedToken>& tokens() const noexcept { return tokens_; }
   bool empty() const noexcept { return tokens_.empty(); }
 
-  /// Calls on_token(id) and on_text(part, where it begins) for the tokens and what is between them, in the text's order.
+  /// Calls on_token(id) and on_text(part, where it begins) for the tokens and what is between them, in the
+  /// text's order.
   template <class OnToken, class OnText>
   void split(std::string_view text, bool normalized, OnToken&& on_token, OnText&& on_text) const {
     std::size_t done = 0;
@@ -57,7 +59,8 @@ class AddedTokens {
       }
       std::size_t begin = i, end = i + token->text.size();
       i = end;
-      if (token->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
+      if (token->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+        continue;
       if (token->strip_left) begin = std::max(done, begin - white_space_at_end(text.substr(0, begin)));
       if (token->strip_right) end += white_space_at_start(text.substr(end));
       if (done < begin) on_text(text.substr(done, begin - done), done);
@@ -72,7 +75,8 @@ class AddedTokens {
     if (empty()) return;
     std::vector<std::string> items;
     for (const AddedToken& t : tokens_) {
-      const int flags = (t.strip_left ? 1 : 0) + (t.strip_right ? 2 : 0) + (t.single_word ? 4 : 0) + (t.normalized ? 8 : 0);
+      const int flags =
+          (t.strip_left ? 1 : 0) + (t.strip_right ? 2 : 0) + (t.single_word ? 4 : 0) + (t.normalized ? 8 : 0);
       items.push_back(t.text);
       items.push_back(std::to_string(t.id));
       items.push_back(std::to_string(flags));
@@ -96,8 +100,9 @@ class AddedTokens {
   void require_ids(index_t size) const {
     for (const AddedToken& token : tokens_) {
       if (token.id < 0 || token.id >= size) {
-        throw ValueError("tokenizer", "the added token '" + token.text + "' has the id " + std::to_string(token.id) +
-                                          ", outside the vocabulary of size " + std::to_string(size));
+        throw ValueError("tokenizer", "the added token '" + token.text + "' has the id " +
+                                          std::to_string(token.id) + ", outside the vocabulary of size " +
+                                          std::to_string(size));
       }
     }
   }
@@ -140,7 +145,8 @@ class AddedTokens {
     return !text.empty() && icu::is_word_character(detail::decode_front(text).value);
   }
   static bool ends_with_word(std::string_view text) {
-    return !text.empty() && icu::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
+    return !text.empty() &&
+           icu::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
   }
 
   std::vector<AddedToken> tokens_;

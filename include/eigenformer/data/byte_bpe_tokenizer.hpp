@@ -19,9 +19,9 @@
 
 namespace eigenformer {
 
-/// Byte pair encoding of bytes (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by GPT-2's rule,
-/// with Unicode's classes; each byte is written as a character of its own; pairs are merged in the order of a list.
-/// Decoding gives the text back, byte by byte.
+/// Byte pair encoding of bytes (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by GPT-2's
+/// rule, with Unicode's classes; each byte is written as a character of its own; pairs are merged in the
+/// order of a list. Decoding gives the text back, byte by byte.
 class ByteBpeTokenizer final : public ForeignTokenizer {
  public:
   /// merges: lines "left right", the first to be merged first. Throws ValueError for a line that is no pair.
@@ -32,7 +32,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
       const std::size_t space = merges_[i].find(' ');
       if (space == std::string::npos || space == 0 || space + 1 == merges_[i].size() ||
           merges_[i].find(' ', space + 1) != std::string::npos) {
-        throw ValueError("tokenizer", "merge " + std::to_string(i + 1) + " is '" + merges_[i] + "', expected two tokens");
+        throw ValueError("tokenizer",
+                         "merge " + std::to_string(i + 1) + " is '" + merges_[i] + "', expected two tokens");
       }
       ranks_.emplace(merges_[i], i);
     }
@@ -45,7 +46,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   }
 
   /// Reads `directory/name.tokenizer`. Throws IoError.
-  static ByteBpeTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
+  static ByteBpeTokenizer load(const std::filesystem::path& directory,
+                               const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("byte_bpe", directory, name);
     return made_of(parts, [&] {
       return ByteBpeTokenizer(read_vocabulary(parts), parts.list("merges"), AddedTokens::read(parts));
@@ -83,8 +85,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     return valid_utf8(text);
   }
 
-  /// The words of a text by GPT-2's rule: contractions, runs of letters, of numbers or of neither, each with a space
-  /// before it; other white space. Together they are the text.
+  /// The words of a text by GPT-2's rule: contractions, runs of letters, of numbers or of neither, each with
+  /// a space before it; other white space. Together they are the text.
   static std::vector<std::string> split(const std::string& text) {
     const std::u32string points = icu::code_points(text);
     std::vector<std::string> words;
@@ -123,7 +125,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
       }
     }
     if (class_of(text[begin]) != Class::space) return run(begin);
-    if (text[begin] == U' ' && begin + 1 < text.size() && class_of(text[begin + 1]) != Class::space) return run(begin + 1);
+    if (text[begin] == U' ' && begin + 1 < text.size() && class_of(text[begin + 1]) != Class::space)
+      return run(begin + 1);
     // The last of several spaces belongs to the word behind them.
     const std::size_t end = run(begin);
     return end < text.size() && end - begin > 1 ? end - 1 : end;

@@ -17,26 +17,27 @@
 
 namespace eigenformer {
 
-/// The table by which SentencePiece models normalise text, `precompiled_charsmap`: which strings become which others.
-/// Its bytes are the size of a trie, the trie as a double array of 32 bit units (that of the library darts-clone), and the
-/// strings that it points to, each ended by a zero byte.
+/// The table by which SentencePiece models normalise text, `precompiled_charsmap`: which strings become which
+/// others. Its bytes are the size of a trie, the trie as a double array of 32 bit units (that of the library
+/// darts-clone), and the strings that it points to, each ended by a zero byte.
 class Charsmap {
  public:
   /// Throws ValueError for bytes that are no such table.
   explicit Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
     const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
     if (bytes_.size() < 8 || size % 4 != 0 || size < 4 || size > bytes_.size() - 4) {
-      throw ValueError("tokenizer", "the table of characters (precompiled_charsmap) of " + std::to_string(bytes_.size()) +
-                                        " bytes is damaged");
+      throw ValueError("tokenizer", "the table of characters (precompiled_charsmap) of " +
+                                        std::to_string(bytes_.size()) + " bytes is damaged");
     }
     units_ = size / 4;
   }
 
   const std::string& bytes() const noexcept { return bytes_; }
 
-  /// A text in the table's normal form, as Hugging Face's tokenizers package reads the table: what a user sees as one
-  /// character (a grapheme cluster) is replaced as a whole if it has less than 6 bytes and the table has its
-  /// beginning, else code point by code point. (SentencePiece itself replaces the longest string that there is.)
+  /// A text in the table's normal form, as Hugging Face's tokenizers package reads the table: what a user
+  /// sees as one character (a grapheme cluster) is replaced as a whole if it has less than 6 bytes and the
+  /// table has its beginning, else code point by code point. (SentencePiece itself replaces the longest
+  /// string that there is.)
   std::string apply(std::string_view text) const {
     std::string out;
     for_each_grapheme(text, [&](std::string_view grapheme) {
@@ -53,7 +54,9 @@ class Charsmap {
 
  private:
   std::uint32_t word(std::size_t i) const {
-    const auto byte = [&](std::size_t k) { return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes_[i * 4 + k])); };
+    const auto byte = [&](std::size_t k) {
+      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes_[i * 4 + k]));
+    };
     return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
   }
 
@@ -92,9 +95,11 @@ class Charsmap {
     const std::unique_ptr<UBreakIterator, void (*)(UBreakIterator*)> breaks(
         ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &error), ubrk_close);
     if (U_SUCCESS(error)) ubrk_setUText(breaks.get(), input.get(), &error);
-    if (U_FAILURE(error)) throw ValueError("tokenizer", std::string("ICU finds no characters: ") + u_errorName(error));
+    if (U_FAILURE(error))
+      throw ValueError("tokenizer", std::string("ICU finds no characters: ") + u_errorName(error));
     std::int32_t begin = ubrk_first(breaks.get());
-    for (std::int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE; begin = end, end = ubrk_next(breaks.get())) {
+    for (std::int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE;
+         begin = end, end = ubrk_next(breaks.get())) {
       f(text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
     }
   }

@@ -20,10 +20,13 @@ inline bool is_number(char32_t c) { return (U_MASK(u_charType(static_cast<UChar3
 inline bool is_white_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
 /// Category C: control, format, unassigned, private.
 inline bool is_other(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_C_MASK) != 0; }
-inline bool is_nonspacing_mark(char32_t c) { return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK; }
+inline bool is_nonspacing_mark(char32_t c) {
+  return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK;
+}
 /// Category P, and ASCII's symbols.
 inline bool is_punctuation_mark(char32_t c) {
-  if ((c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126)) return true;
+  if ((c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126))
+    return true;
   return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
 }
 /// What is part of a word in regular expressions (\w): letters, marks, decimal digits, connectors, joiners.

@@ -23,24 +23,27 @@ namespace eigenformer {
 
 /// How a MetaspaceTokenizer prepares a text.
 struct MetaspaceOptions {
-  /// One step of normalising: "charsmap" (argument: its bytes), "strip" ("left", "right" or "both"), "spaces" (what two
-  /// spaces and more become), or "replace" (a text and what it becomes).
+  /// One step of normalising: "charsmap" (argument: its bytes), "strip" ("left", "right" or "both"), "spaces"
+  /// (what two spaces and more become), or "replace" (a text and what it becomes).
   struct Step {
     std::string name{}, argument{}, replacement{};
   };
   std::vector<Step> normalizer{};
   bool split_white_space = false;  ///< words end at white space, which is dropped
-  std::string prepend = "always";  ///< the mark of a space before each word ("always"), before the text ("first"), "never"
-  bool split = true;               ///< words begin at each mark
+  /// Where the mark of a space is put: before each word ("always"), before the text ("first"), "never".
+  std::string prepend = "always";
+  bool split = true;  ///< words begin at each mark
 };
 
-/// A SentencePiece model as Hugging Face's tokenizers package does it: spaces become U+2581, and words are cut by a unigram
-/// model or byte pair encoding. It differs from SentencePiece in characters that the package normalises otherwise.
+/// A SentencePiece model as Hugging Face's tokenizers package does it: spaces become U+2581, and words are
+/// cut by a unigram model or byte pair encoding. It differs from SentencePiece in characters that the package
+/// normalises otherwise.
 class MetaspaceTokenizer final : public ForeignTokenizer {
  public:
-  /// scores: of a unigram model, by id. merges: of byte pair encoding, left and right tokens by turns. Throws ValueError
-  /// for what is impossible.
-  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<double> scores, AddedTokens added = {})
+  /// scores: of a unigram model, by id. merges: of byte pair encoding, left and right tokens by turns. Throws
+  /// ValueError for what is impossible.
+  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<double> scores,
+                     AddedTokens added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
     model_ = UnigramModel(std::move(scores), vocabulary().tokens);
   }
@@ -51,19 +54,22 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
   }
 
   /// Reads `directory/name.tokenizer`. Throws IoError.
-  static MetaspaceTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
+  static MetaspaceTokenizer load(const std::filesystem::path& directory,
+                                 const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("metaspace", directory, name);
     MetaspaceOptions options;
     const std::vector<std::string> steps = parts.list("normalizer");
     if (steps.size() % 3 != 0) throw parts.refuse("is damaged in its part 'normalizer'");
-    for (std::size_t i = 0; i < steps.size(); i += 3) options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
+    for (std::size_t i = 0; i < steps.size(); i += 3)
+      options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
     options.split_white_space = parts.contains("split_white_space");
     options.prepend = parts.get("prepend");
     options.split = parts.contains("split");
     return made_of(parts, [&] {
       AddedTokens added = AddedTokens::read(parts);
       if (parts.contains("merges")) {
-        return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), parts.list("merges"), std::move(added));
+        return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), parts.list("merges"),
+                                  std::move(added));
       }
       std::vector<double> scores;
       for (const std::string& item : parts.list("scores")) {
@@ -76,7 +82,8 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
         }
         scores.push_back(score);
       }
-      return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), std::move(scores), std::move(added));
+      return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), std::move(scores),
+                                std::move(added));
     });
   }
 
@@ -164,8 +171,10 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     for (const MetaspaceOptions::Step& step : options_.normalizer) {
       if (step.name == "charsmap") {
         charsmaps_.emplace_back(step.argument);
-      } else if (step.name != "strip" && step.name != "spaces" && (step.name != "replace" || step.argument.empty())) {
-        throw ValueError("tokenizer", "the normaliser has the step '" + step.name + "' of '" + step.argument + "'");
+      } else if (step.name != "strip" && step.name != "spaces" &&
+                 (step.name != "replace" || step.argument.empty())) {
+        throw ValueError("tokenizer",
+                         "the normaliser has the step '" + step.name + "' of '" + step.argument + "'");
       }
     }
     added.require_ids(vocabulary_size());

@@ -17,19 +17,22 @@
 
 namespace eigenformer {
 
-/// A unigram language model of pieces (Kudo 2018): a word's best segmentation is the one with the largest sum of scores.
+/// A unigram language model of pieces (Kudo 2018): a word's best segmentation is the one with the largest sum
+/// of scores.
 class UnigramModel {
  public:
   UnigramModel() = default;
-  /// scores: by id, NaN for a token that is no piece. tokens: their texts. Throws ValueError where a score is no
-  /// number that can be added up, or there is no piece.
-  UnigramModel(std::vector<double> scores, const std::vector<std::string>& tokens) : scores_(std::move(scores)) {
+  /// scores: by id, NaN for a token that is no piece. tokens: their texts. Throws ValueError where a score is
+  /// no number that can be added up, or there is no piece.
+  UnigramModel(std::vector<double> scores, const std::vector<std::string>& tokens)
+      : scores_(std::move(scores)) {
     scores_.resize(tokens.size(), std::numeric_limits<double>::quiet_NaN());
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (std::isnan(scores_[i])) continue;
       if (!(std::abs(scores_[i]) < 1e30)) {
-        throw ValueError("tokenizer", "the piece '" + tokens[i] + "' has the score " + std::to_string(scores_[i]));
+        throw ValueError("tokenizer",
+                         "the piece '" + tokens[i] + "' has the score " + std::to_string(scores_[i]));
       }
       least = std::min(least, scores_[i]);
       longest_ = std::max(longest_, tokens[i].size());
@@ -40,8 +43,8 @@ class UnigramModel {
 
   const std::vector<double>& scores() const noexcept { return scores_; }
 
-  /// Calls emit(id) for the pieces of a word in UTF-8; -1 for a run of characters that are in no piece. find(text) gives
-  /// a token's id or nothing.
+  /// Calls emit(id) for the pieces of a word in UTF-8; -1 for a run of characters that are in no piece.
+  /// find(text) gives a token's id or nothing.
   template <class Find, class Emit>
   void segment(std::string_view word, Find&& find, Emit&& emit) const {
     struct Node {
@@ -88,13 +91,13 @@ class UnigramModel {
   double unknown_score_ = 0;
 };
 
-/// Byte pair encoding of characters (Sennrich et al. 2016): pairs of neighbours are merged, the pair that comes first in
-/// a list first, of several such the leftmost.
+/// Byte pair encoding of characters (Sennrich et al. 2016): pairs of neighbours are merged, the pair that
+/// comes first in a list first, of several such the leftmost.
 class PairModel {
  public:
   PairModel() = default;
-  /// merges: left and right tokens by turns. find(text) gives a token's id or nothing. Throws ValueError for a merge of
-  /// or into what is no token.
+  /// merges: left and right tokens by turns. find(text) gives a token's id or nothing. Throws ValueError for
+  /// a merge of or into what is no token.
   template <class Find>
   PairModel(std::vector<std::string> merges, Find&& find) : merges_(std::move(merges)) {
     if (merges_.size() % 2 != 0) throw ValueError("tokenizer", "the last merge has no right token");

@@ -104,9 +104,9 @@ inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const Par
   return {tokenizer, tokenizer};
 }
 
-/// Reads the tokenizer that save(directory, name) of the same kind wrote: one of those that are trained here, or
-/// tokens, sentencepiece, metaspace, byte_bpe or wordpiece, which come with other libraries' checkpoints. Throws IoError,
-/// and ValueError for a kind that is unknown or not built in.
+/// Reads the tokenizer that save(directory, name) of the same kind wrote: one of those that are trained here,
+/// or tokens, sentencepiece, metaspace, byte_bpe or wordpiece, which come with other libraries' checkpoints.
+/// Throws IoError, and ValueError for a kind that is unknown or not built in.
 inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                                        const std::filesystem::path& directory,
                                                        const std::string& name = "tokenizer") {
@@ -115,13 +115,16 @@ inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
     return std::make_shared<SentencePieceTokenizer>(SentencePieceTokenizer::load(directory, name));
 #else
-    throw ValueError("tokenizer", "kind 'sentencepiece' needs SentencePiece, which this program was built without");
+    throw ValueError("tokenizer",
+                     "kind 'sentencepiece' needs SentencePiece, which this program was built without");
 #endif
   }
   if (kind == "byte_bpe" || kind == "metaspace" || kind == "wordpiece") {
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-    if (kind == "byte_bpe") return std::make_shared<ByteBpeTokenizer>(ByteBpeTokenizer::load(directory, name));
-    if (kind == "metaspace") return std::make_shared<MetaspaceTokenizer>(MetaspaceTokenizer::load(directory, name));
+    if (kind == "byte_bpe")
+      return std::make_shared<ByteBpeTokenizer>(ByteBpeTokenizer::load(directory, name));
+    if (kind == "metaspace")
+      return std::make_shared<MetaspaceTokenizer>(MetaspaceTokenizer::load(directory, name));
     return std::make_shared<WordPieceTokenizer>(WordPieceTokenizer::load(directory, name));
 #else
     throw ValueError("tokenizer", "kind '" + kind + "' needs ICU, which this program was built without");

@@ -15,8 +15,8 @@
 
 namespace eigenformer {
 
-/// The parts of a tokenizer that came from somewhere else, in one file: a line that says what it is, then for each part
-/// its name, its number of bytes, and the bytes.
+/// The parts of a tokenizer that came from somewhere else, in one file: a line that says what it is, then for
+/// each part its name, its number of bytes, and the bytes.
 class TokenizerParts {
  public:
   void set(const std::string& name, std::string bytes) { parts_[name] = std::move(bytes); }
@@ -70,7 +70,8 @@ class TokenizerParts {
   /// Writes `path`. Throws IoError.
   void save(const std::filesystem::path& path) const {
     std::string bytes = std::string(magic);
-    for (const auto& [name, part] : parts_) bytes += name + ' ' + std::to_string(part.size()) + '\n' + part + '\n';
+    for (const auto& [name, part] : parts_)
+      bytes += name + ' ' + std::to_string(part.size()) + '\n' + part + '\n';
     write_text_file(path, bytes);
   }
 
@@ -88,7 +89,8 @@ class TokenizerParts {
       const std::string name(rest.substr(0, space));
       rest.remove_prefix(space + 1);
       const std::size_t size = parts.take_number(rest, '\n', name);
-      if (rest.size() <= size || rest[size] != '\n') throw parts.refuse("is truncated in its part '" + name + "'");
+      if (rest.size() <= size || rest[size] != '\n')
+        throw parts.refuse("is truncated in its part '" + name + "'");
       parts.set(name, std::string(rest.substr(0, size)));
       rest.remove_prefix(size + 1);
     }

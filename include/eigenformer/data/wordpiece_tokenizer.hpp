@@ -16,9 +16,9 @@
 
 namespace eigenformer {
 
-/// BERT's tokenizer (Devlin et al. 2019): text is cleaned, put in lower case without accents where the model was
-/// trained so, cut at spaces, punctuation and CJK characters, and each word into the longest pieces there are, from the
-/// left; pieces inside a word begin with "##".
+/// BERT's tokenizer (Devlin et al. 2019): text is cleaned, put in lower case without accents where the model
+/// was trained so, cut at spaces, punctuation and CJK characters, and each word into the longest pieces there
+/// are, from the left; pieces inside a word begin with "##".
 class WordPieceTokenizer final : public ForeignTokenizer {
  public:
   /// added: none that is looked for in normalised text, which throws ValueError.
@@ -27,17 +27,20 @@ class WordPieceTokenizer final : public ForeignTokenizer {
     added_.require_ids(vocabulary_size());
     for (const AddedToken& token : added_.tokens()) {
       if (token.normalized) {
-        throw ValueError("tokenizer", "the added token '" + token.text +
-                                          "' is to be found in normalised text, which WordPiece does not support");
+        throw ValueError("tokenizer",
+                         "the added token '" + token.text +
+                             "' is to be found in normalised text, which WordPiece does not support");
       }
     }
   }
 
   /// Reads `directory/name.tokenizer`. Throws IoError.
-  static WordPieceTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
+  static WordPieceTokenizer load(const std::filesystem::path& directory,
+                                 const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("wordpiece", directory, name);
     return made_of(parts, [&] {
-      return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case"), AddedTokens::read(parts));
+      return WordPieceTokenizer(read_vocabulary(parts), parts.contains("lower_case"),
+                                AddedTokens::read(parts));
     });
   }
 
@@ -45,9 +48,11 @@ class WordPieceTokenizer final : public ForeignTokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    added_.split(text, false, [&](std::int32_t id) { ids.push_back(id); }, [&](std::string_view part, std::size_t) {
-      for (const std::u32string& word : split(part)) append_word(ids, word);
-    });
+    added_.split(
+        text, false, [&](std::int32_t id) { ids.push_back(id); },
+        [&](std::string_view part, std::size_t) {
+          for (const std::u32string& word : split(part)) append_word(ids, word);
+        });
     return ids;
   }
 
@@ -107,8 +112,8 @@ class WordPieceTokenizer final : public ForeignTokenizer {
   // The blocks of CJK ideographs that BERT's vocabulary has one by one.
   static bool is_cjk(char32_t c) {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B820 && c <= 0x2CEAF) ||
-           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) ||
+           (c >= 0x2B820 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
   }
 
   // A word of which some part is in no piece is unknown as a whole.

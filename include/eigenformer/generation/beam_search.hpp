@@ -30,14 +30,16 @@ struct SentenceSearch {
     const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
     finished.insert(std::upper_bound(finished.begin(), finished.end(), h, better), std::move(h));
     // The worst of those that are kept is what the others have to beat.
-    if (options.rule == SearchRule::huggingface && static_cast<index_t>(finished.size()) > options.beam_size) {
+    if (options.rule == SearchRule::huggingface &&
+        static_cast<index_t>(finished.size()) > options.beam_size) {
       finished.pop_back();
     }
   }
 
-  // Without a length penalty scores only fall, so the best finished ones may be final while others still grow. With one,
-  // a longer hypothesis may overtake, and the search goes on until a beam's worth has ended. (Where the model is sure,
-  // that may all be leftovers that end early: so the best one growing must not beat what there is by ending next.)
+  // Without a length penalty scores only fall, so the best finished ones may be final while others still
+  // grow. With one, a longer hypothesis may overtake, and the search goes on until a beam's worth has ended.
+  // (Where the model is sure, that may all be leftovers that end early: so the best one growing must not beat
+  // what there is by ending next.)
   bool done(index_t length, const GenerationOptions& options) const {
     if (growing.empty()) return true;
     const bool full = static_cast<index_t>(finished.size()) >= options.beam_size;
@@ -85,9 +87,10 @@ inline void require_token(const char* what, std::int32_t id, index_t vocabulary)
                                      std::to_string(vocabulary) + ", one is " + std::to_string(id));
 }
 
-// The tokens that would end a second occurrence of some n tokens in a row: those that followed the last n - 1 before.
-inline void find_repeating(const std::vector<std::int32_t>& first, const std::vector<std::int32_t>& rest, index_t n,
-                           std::vector<std::int32_t>& found) {
+// The tokens that would end a second occurrence of some n tokens in a row: those that followed the last n - 1
+// before.
+inline void find_repeating(const std::vector<std::int32_t>& first, const std::vector<std::int32_t>& rest,
+                           index_t n, std::vector<std::int32_t>& found) {
   found.clear();
   const auto length = static_cast<index_t>(first.size() + rest.size());
   const auto at = [&](index_t i) {
@@ -104,7 +107,8 @@ inline void find_repeating(const std::vector<std::int32_t>& first, const std::ve
 // Which tokens each row of logits may not go on with: one row for each hypothesis that still grows.
 class ForbiddenTokens {
  public:
-  ForbiddenTokens(const GenerationOptions& options, const std::vector<std::int32_t>& first) : options_(options), first_(first) {}
+  ForbiddenTokens(const GenerationOptions& options, const std::vector<std::int32_t>& first)
+      : options_(options), first_(first) {}
 
   void start(const std::vector<SentenceSearch>& searches, index_t length) {
     early_ = length < options_.min_length;
@@ -124,7 +128,9 @@ class ForbiddenTokens {
   index_t most() const { return static_cast<index_t>(options_.forbidden_ids.size()) + 1 + most_; }
 
   bool contains(std::size_t row, std::int32_t id) const {
-    const auto in = [id](const std::vector<std::int32_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
+    const auto in = [id](const std::vector<std::int32_t>& ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
     return in(options_.forbidden_ids) || (early_ && id == options_.end_id) ||
            (options_.no_repeat_ngram_size > 0 && in(repeating_[row]));
   }
@@ -134,7 +140,8 @@ class ForbiddenTokens {
   void take_out(Tensor<T> logits) const {
     for (index_t r = 0; r < logits.dim(0); ++r) {
       const auto take = [&](std::int32_t id) {
-        if (id >= 0 && id < logits.dim(1)) logits.data()[r * logits.dim(1) + id] = std::numeric_limits<T>::lowest();
+        if (id >= 0 && id < logits.dim(1))
+          logits.data()[r * logits.dim(1) + id] = std::numeric_limits<T>::lowest();
       };
       for (const std::int32_t id : options_.forbidden_ids) take(id);
       if (early_) take(options_.end_id);
@@ -157,7 +164,8 @@ Var<T> last_rows(const Var<T>& x, index_t n) {
   if (n == 1) return x;
   const index_t count = x.dim(0) / n, d = x.dim(1);
   Tensor<T> y(Shape{count, d});
-  for (index_t i = 0; i < count; ++i) std::copy_n(x.value().data() + ((i + 1) * n - 1) * d, d, y.data() + i * d);
+  for (index_t i = 0; i < count; ++i)
+    std::copy_n(x.value().data() + ((i + 1) * n - 1) * d, d, y.data() + i * d);
   return Var<T>(std::move(y));
 }
 
@@ -165,9 +173,9 @@ Var<T> last_rows(const Var<T>& x, index_t n) {
 
 /// Finds the best target sentences for encoded sources, all at once, with a key/value cache.
 ///
-/// A sentence gets the same result alone and in any batch. Beam size 1 is greedy search. Returns, for each sequence of
-/// memory, options.num_hypotheses sentences or as many as there are, the best first. Throws ValueError for impossible
-/// options. Wu et al. 2016, section 7.
+/// A sentence gets the same result alone and in any batch. Beam size 1 is greedy search. Returns, for each
+/// sequence of memory, options.num_hypotheses sentences or as many as there are, the best first. Throws
+/// ValueError for impossible options. Wu et al. 2016, section 7.
 template <class T>
 std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
                                                  const Memory<T>& memory, const GenerationOptions& options) {
@@ -188,7 +196,8 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
 
   IncrementalDecoder<T> decoder(model, ctx, memory);
   Tensor<std::int32_t> ids(Shape{batch, static_cast<index_t>(first_ids.size())});
-  for (index_t b = 0; b < batch; ++b) std::copy(first_ids.begin(), first_ids.end(), ids.data() + b * ids.dim(1));
+  for (index_t b = 0; b < batch; ++b)
+    std::copy(first_ids.begin(), first_ids.end(), ids.data() + b * ids.dim(1));
   // Of 2 beams' worth of continuations at most half end; forbidden ones and a premature end are passed over.
   const index_t wanted = 2 * options.beam_size;
   detail::ForbiddenTokens forbidden(options, first_ids);
@@ -207,7 +216,8 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
     const index_t k = std::min(vocabulary, wanted + forbidden.most());
     values.resize(static_cast<std::size_t>(rows * k));
     best_ids.resize(values.size());
-    kernels::log_softmax_top_k<T>(logits.value().data(), vocabulary, rows, vocabulary, k, values.data(), best_ids.data());
+    kernels::log_softmax_top_k<T>(logits.value().data(), vocabulary, rows, vocabulary, k, values.data(),
+                                  best_ids.data());
 
     parents.clear();
     next_ids.clear();
@@ -220,22 +230,26 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
           continuations.push_back({search.growing[h].log_probability, h, options.end_id});
           continue;
         }
-        for (std::size_t i = row * static_cast<std::size_t>(k); i < (row + 1) * static_cast<std::size_t>(k); ++i) {
+        for (std::size_t i = row * static_cast<std::size_t>(k); i < (row + 1) * static_cast<std::size_t>(k);
+             ++i) {
           const std::int32_t id = best_ids[i];
           if (!forbidden.contains(row, id)) {
-            continuations.push_back({search.growing[h].log_probability + static_cast<double>(values[i]), h, id});
+            continuations.push_back(
+                {search.growing[h].log_probability + static_cast<double>(values[i]), h, id});
           }
         }
       }
       if (continuations.empty()) {  // all is forbidden: what there is, is all
-        results[static_cast<std::size_t>(search.input)] = std::move(search).result(std::max<index_t>(1, t), options);
+        results[static_cast<std::size_t>(search.input)] =
+            std::move(search).result(std::max<index_t>(1, t), options);
         search.input = -1;
         continue;
       }
       const std::size_t kept = std::min<std::size_t>(continuations.size(), static_cast<std::size_t>(wanted));
       std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
                         continuations.end(), [](const auto& a, const auto& b) {
-                          if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+                          if (a.log_probability != b.log_probability)
+                            return a.log_probability > b.log_probability;
                           return a.parent != b.parent ? a.parent < b.parent : a.id < b.id;
                         });
       std::vector<Hypothesis> next;
@@ -243,8 +257,10 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
       // By the other libraries' rules, what is in the beam at the last step is what the search has found.
       const bool cut = last && options.rule != SearchRule::gnmt;
       const std::size_t considered = cut ? std::min(kept, static_cast<std::size_t>(options.beam_size)) : kept;
-      // CTranslate2 lets nothing but the best continuation end a forced prefix, and gives the place of others away.
-      const bool after_prefix = t == 0 && options.rule == SearchRule::ctranslate2 && !options.prefix_ids.empty();
+      // CTranslate2 lets nothing but the best continuation end a forced prefix, and gives the place of others
+      // away.
+      const bool after_prefix =
+          t == 0 && options.rule == SearchRule::ctranslate2 && !options.prefix_ids.empty();
       index_t places = options.beam_size;
       for (std::size_t i = 0; i < considered && static_cast<index_t>(next.size()) < places; ++i) {
         const detail::Continuation& c = continuations[i];
@@ -288,11 +304,11 @@ std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<T>& mo
   return results;
 }
 
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<float>&,
-                                                                       const Context<float>&, const Memory<float>&,
-                                                                       const GenerationOptions&))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> beam_search(
+    const Seq2SeqTransformer<float>&, const Context<float>&, const Memory<float>&, const GenerationOptions&))
 EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> beam_search(const Seq2SeqTransformer<double>&,
-                                                                       const Context<double>&, const Memory<double>&,
-                                                                       const GenerationOptions&))
+                                                                      const Context<double>&,
+                                                                      const Memory<double>&,
+                                                                      const GenerationOptions&))
 
 }  // namespace eigenformer

@@ -22,24 +22,26 @@ struct GenerationOptions {
   SearchRule rule = SearchRule::gnmt;
   bool early_stopping = false; ///< end a sentence's search as soon as beam_size hypotheses have ended
   bool force_end = false;      ///< at max_length take the end symbol, at no cost
-  index_t no_repeat_ngram_size = 0;  ///< so many tokens in a row come once in a sentence, begin_id and prefix_ids counted;
-                                     ///< 0: as often as they may (Paulus et al. 2018, section 2.5)
+  /// So many tokens in a row come once in a sentence, begin_id and prefix_ids counted; 0: as often as
+  /// they may (Paulus et al. 2018, section 2.5).
+  index_t no_repeat_ngram_size = 0;
   index_t num_hypotheses = 1;  ///< sentences returned for each input, the best first; at most beam_size
   std::int32_t begin_id = 2;
   std::int32_t end_id = 3;
-  std::vector<std::int32_t> prefix_ids{};            ///< forced after begin_id, at no cost; not in the results
+  std::vector<std::int32_t> prefix_ids{};  ///< forced after begin_id, at no cost; not in the results
   /// The first of begin_id and prefix_ids that see one another in both directions, for a decoder that was
   /// trained as a prefix language model.
   index_t prefix_length = 0;
   std::vector<std::int32_t> forbidden_ids = {0, 2};  ///< never produced: padding and begin
-  bool attention = false;  ///< whether hypotheses come with their attention weights; those not asked for cost nothing
+  /// Whether hypotheses come with their attention weights; those not asked for cost nothing.
+  bool attention = false;
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
     const auto at_least = [](const char* name, index_t value, index_t least) {
       if (value < least) {
-        throw ValueError("generation", std::string(name) + " is " + std::to_string(value) + ", must be at least " +
-                                           std::to_string(least));
+        throw ValueError("generation", std::string(name) + " is " + std::to_string(value) +
+                                           ", must be at least " + std::to_string(least));
       }
     };
     at_least("beam_size", beam_size, 1);
@@ -55,11 +57,13 @@ struct GenerationOptions {
     }
     if (num_hypotheses > beam_size) {
       throw ValueError("generation", "num_hypotheses is " + std::to_string(num_hypotheses) +
-                                         ", must be at most beam_size, which is " + std::to_string(beam_size));
+                                         ", must be at most beam_size, which is " +
+                                         std::to_string(beam_size));
     }
     if (min_length > max_length) {
       throw ValueError("generation", "min_length is " + std::to_string(min_length) +
-                                         ", must be at most max_length, which is " + std::to_string(max_length));
+                                         ", must be at most max_length, which is " +
+                                         std::to_string(max_length));
     }
     if (!(length_penalty >= 0 || rule != SearchRule::gnmt) || !std::isfinite(length_penalty)) {
       throw ValueError("generation", "length_penalty is " + std::to_string(length_penalty) + ", must " +
@@ -68,11 +72,12 @@ struct GenerationOptions {
   }
 };
 
-/// The attention weights of a sentence and its translation, for every layer (heads, queries, keys). Row t of target and
-/// memory is what was looked at when token t was chosen; the last row chose the end symbol.
+/// The attention weights of a sentence and its translation, for every layer (heads, queries, keys). Row t of
+/// target and memory is what was looked at when token t was chosen; the last row chose the end symbol.
 struct AttentionMaps {
   std::vector<Tensor<float>> source;  ///< the encoder's self-attention, (H, S, S)
-  std::vector<Tensor<float>> target;  ///< the decoder's self-attention, (H, T + 1, T + 1), the first key being begin
+  /// The decoder's self-attention, (H, T + 1, T + 1), the first key being begin.
+  std::vector<Tensor<float>> target;
   std::vector<Tensor<float>> memory;  ///< the decoder's attention to the source, (H, T + 1, S)
 };
 
@@ -90,10 +95,11 @@ inline double length_penalty(index_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
 }
 
-/// A hypothesis's log probability divided by its length penalty, as options.rule says. length: its tokens without begin
-/// and prefix, with the end symbol where it has one.
+/// A hypothesis's log probability divided by its length penalty, as options.rule says. length: its tokens
+/// without begin and prefix, with the end symbol where it has one.
 inline double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options) {
-  if (options.rule == SearchRule::gnmt) return log_probability / length_penalty(length, options.length_penalty);
+  if (options.rule == SearchRule::gnmt)
+    return log_probability / length_penalty(length, options.length_penalty);
   const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
   return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
 }

@@ -12,7 +12,8 @@
 
 namespace eigenformer {
 
-/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name none.
+/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name
+/// none.
 inline GenerationOptions generation_options(const ModelDescription& description) {
   const TextConventions& text = description.text;
   GenerationOptions o;
@@ -44,10 +45,12 @@ inline SamplingOptions sampling_options(const ModelDescription& description) {
   return o;
 }
 
-/// The ids that the encoder reads for a line of text, with what stands around them; none for a line without a word. A
-/// line of more than max_tokens tokens is cut, and *cut set. Throws ValueError where the tokenizer does.
+/// The ids that the encoder reads for a line of text, with what stands around them; none for a line without a
+/// word. A line of more than max_tokens tokens is cut, and *cut set. Throws ValueError where the tokenizer
+/// does.
 inline std::vector<std::int32_t> source_ids(const ModelDescription& description, const Tokenizer& tokenizer,
-                                            const std::string& line, index_t max_tokens, bool* cut = nullptr) {
+                                            const std::string& line, index_t max_tokens,
+                                            bool* cut = nullptr) {
   const TextConventions& text = description.text;
   if (normalize_text(line).empty()) return {};
   std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);
@@ -66,7 +69,8 @@ inline index_t max_source_tokens(const ModelDescription& description) {
   const TextConventions& text = description.text;
   const index_t most = description.model.max_length;
   if (description.model.positions != Positions::learned) return most;
-  return std::max<index_t>(0, most - static_cast<index_t>(text.source_prefix.size() + text.source_suffix.size()));
+  return std::max<index_t>(
+      0, most - static_cast<index_t>(text.source_prefix.size() + text.source_suffix.size()));
 }
 
 /// The target tokens, end symbol included, that a model has room for, `wanted` at most.
@@ -76,8 +80,8 @@ inline index_t max_target_tokens(const ModelDescription& description, index_t wa
   return std::min(wanted, std::max<index_t>(1, description.model.max_length - forced));
 }
 
-/// Translates lines of text: one translation for each, empty for a line without a word. What is longer than the model
-/// can read is cut.
+/// Translates lines of text: one translation for each, empty for a line without a word. What is longer than
+/// the model can read is cut.
 ///
 ///     auto model = ef::load_model_folder("en-de");
 ///     auto lines = ef::translate(model, {"I am reading a book."});
@@ -97,7 +101,8 @@ std::vector<std::string> translate(const TranslationModel<T>& model, const std::
     sources.push_back(std::move(ids));
     places.push_back(i);
   }
-  const auto found = generate(model.model, ctx, std::span<const std::vector<std::int32_t>>(sources), options, batching);
+  const auto found =
+      generate(model.model, ctx, std::span<const std::vector<std::int32_t>>(sources), options, batching);
   std::vector<std::string> translations(lines.size());
   for (std::size_t k = 0; k < found.size(); ++k) {
     translations[places[k]] = model.tokenizers.target->decode(found[k].front().ids);

@@ -50,9 +50,11 @@ inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   return json;
 }
 
-/// Conventions from what conventions_to_json() gave; a field that is left out keeps its default. Throws ValueError for
-/// an unknown name, a value of the wrong kind, and an id that is not below its language's vocabulary size.
-inline TextConventions conventions_from_json(const nlohmann::json& json, index_t source_size, index_t target_size) {
+/// Conventions from what conventions_to_json() gave; a field that is left out keeps its default. Throws
+/// ValueError for an unknown name, a value of the wrong kind, and an id that is not below its language's
+/// vocabulary size.
+inline TextConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
+                                             index_t target_size) {
   if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");
   TextConventions conventions;
   std::set<std::string> known;
@@ -61,7 +63,8 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
     if (!json.contains(name)) return;
     const nlohmann::json& value = json.at(name);
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
-      if (!value.is_array()) throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected a list");
+      if (!value.is_array())
+        throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected a list");
       field.clear();
       for (const nlohmann::json& item : value) detail::option_from_json(name, item, field.emplace_back());
     } else {
@@ -69,7 +72,8 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
     }
   });
   for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0) throw ValueError("options", "'" + name + "' is not one of a text's conventions");
+    if (known.count(name) == 0)
+      throw ValueError("options", "'" + name + "' is not one of a text's conventions");
   }
   const auto check = [](const char* name, std::int32_t id, index_t size) {
     if (id >= 0 && id < size) return;
@@ -83,7 +87,9 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
                                      std::pair{"beam_size", conventions.beam_size},
                                      std::pair{"max_length", conventions.max_length},
                                      std::pair{"no_repeat_ngram_size", conventions.no_repeat_ngram_size}}) {
-    if (number < 0) throw ValueError("options", std::string(name) + " is " + std::to_string(number) + ", must not be negative");
+    if (number < 0)
+      throw ValueError("options",
+                       std::string(name) + " is " + std::to_string(number) + ", must not be negative");
   }
   check("begin_id", conventions.begin_id, target_size);
   check("end_id", conventions.end_id, target_size);

@@ -28,11 +28,14 @@ class Ct2Transformer {
     if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
       throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
     }
-    if (!file.contains("encoder/layer_0/ffn/linear_0/weight") || !file.contains("decoder/layer_0/attention/linear_0/weight")) {
-      throw file.refuse("holds a " + file.spec() + " without encoder/layer_0 or decoder/layer_0/attention, expected an "
+    if (!file.contains("encoder/layer_0/ffn/linear_0/weight") ||
+        !file.contains("decoder/layer_0/attention/linear_0/weight")) {
+      throw file.refuse("holds a " + file.spec() +
+                        " without encoder/layer_0 or decoder/layer_0/attention, expected an "
                         "encoder-decoder TransformerSpec");
     }
-    source_embedding_ = file.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight" : "encoder/embeddings/weight";
+    source_embedding_ = file.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight"
+                                                                     : "encoder/embeddings/weight";
     refuse_what_is_not_done();
     Seq2SeqOptions& o = options_;
     const Shape source = matrix(source_embedding_), target = matrix("decoder/embeddings/weight");
@@ -47,8 +50,10 @@ class Ct2Transformer {
     o.activation = activation(both("activation", 0));
     o.norm_first = both("pre_norm", 1) != 0;
     o.final_norm = file.contains("encoder/layer_norm/gamma");
-    o.norm = file.contains("encoder/layer_0/self_attention/layer_norm/beta") ? NormKind::layer_norm : NormKind::rms_norm;
-    o.layer_norm_eps = layer_norm_epsilon.value_or(o.norm == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
+    o.norm = file.contains("encoder/layer_0/self_attention/layer_norm/beta") ? NormKind::layer_norm
+                                                                             : NormKind::rms_norm;
+    o.layer_norm_eps =
+        layer_norm_epsilon.value_or(o.norm == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
     o.gated = file.contains("encoder/layer_0/ffn/linear_0_noact/weight");
     o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
     o.projection_bias = file.contains("decoder/projection/bias");
@@ -97,7 +102,8 @@ class Ct2Transformer {
                    table.rows(0, options_.max_length));
       }
       if (options_.embedding_norm) {
-        norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm", stack + "/layernorm_embedding");
+        norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
+             stack + "/layernorm_embedding");
       }
       if (options_.final_norm) norm(import, stack + ".norm", stack + "/layer_norm");
       for (index_t i = 0; i < (decoder ? options_.num_decoder_layers : options_.num_encoder_layers); ++i) {
@@ -108,8 +114,10 @@ class Ct2Transformer {
         norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
         if (options_.positions == Positions::shaw) {
           const Shape shape{2 * options_.shaw_max_distance + 1, d / options_.num_heads};
-          import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"}, shape);
-          import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"}, shape);
+          import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
+                      shape);
+          import.take(ours + "self_attn.relative_values",
+                      {theirs + "self_attention/relative_position_values"}, shape);
         }
         if (decoder) {
           linear(import, ours + "multihead_attn.in_proj_",
@@ -161,11 +169,7 @@ class Ct2Transformer {
         throw file_.refuse("has another '" + name + "' than '" + given + "', which is not supported");
       }
     });
-    const double scale = file_.scalar("decoder/scale_outputs", 1);
-    if (scale != 1 && o.projection_bias) {
-      throw file_.refuse("has a 'decoder/scale_outputs' and a 'decoder/projection/bias', which is not supported");
-    }
-    o.logit_scale = scale;
+    o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
   }
 
   // What tells which position is which: the encoder's first layer says, and the decoder has to say the same.
@@ -174,21 +178,24 @@ class Ct2Transformer {
     const std::string encoder = first("encoder"), decoder = first("decoder");
     for (const char* name : {"relative_position_keys", "rotary_dim"}) {
       if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
-        throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name + "' in the encoder or the decoder alone, which is not supported");
+        throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name +
+                           "' in the encoder or the decoder alone, which is not supported");
       }
     }
     if (file_.contains(encoder + "relative_position_keys")) {
       o.positions = Positions::shaw;
       const index_t distances = matrix(encoder + "relative_position_keys")[0];
       if (distances < 3 || distances % 2 == 0) {
-        throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) + " rows, expected an odd number");
+        throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
+                           " rows, expected an odd number");
       }
       o.shaw_max_distance = distances / 2;
     } else if (file_.contains(encoder + "rotary_dim")) {
       o.positions = Positions::rotary;
       o.rotary.dim = static_cast<index_t>(rotary("rotary_dim", 0));
       o.rotary.base = rotary("rotary_base", 10000);
-      o.rotary.pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves;
+      o.rotary.pairing =
+          rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves;
     } else {
       o.positions = file_.contains(encodings("encoder")) ? Positions::learned : Positions::sinusoidal;
     }
@@ -231,7 +238,8 @@ class Ct2Transformer {
 
   Shape matrix(const std::string& name) const {
     const Shape shape = file_.shape(name);
-    if (shape.rank() != 2) throw file_.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
+    if (shape.rank() != 2)
+      throw file_.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
     return shape;
   }
 
@@ -243,9 +251,11 @@ class Ct2Transformer {
 
   // A number that both stacks have to agree on.
   double both(const std::string& name, double missing) const {
-    const double encoder = file_.scalar("encoder/" + name, missing), decoder = file_.scalar("decoder/" + name, missing);
+    const double encoder = file_.scalar("encoder/" + name, missing),
+                 decoder = file_.scalar("decoder/" + name, missing);
     if (encoder != decoder) {
-      throw file_.refuse("has another '" + name + "' in the encoder than in the decoder, which is not supported");
+      throw file_.refuse("has another '" + name +
+                         "' in the encoder than in the decoder, which is not supported");
     }
     return encoder;
   }
@@ -265,8 +275,9 @@ class Ct2Transformer {
       case 6:
         return Activation::sigmoid;
       default:
-        throw file_.refuse("has the activation " + std::to_string(static_cast<int>(number)) +
-                           ", which is not supported; there are 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 and 6");
+        throw file_.refuse(
+            "has the activation " + std::to_string(static_cast<int>(number)) +
+            ", which is not supported; there are 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 and 6");
     }
   }
 
@@ -279,22 +290,29 @@ class Ct2Transformer {
     if (scale == 1) return false;
     const double root = std::sqrt(static_cast<double>(matrix(source_embedding_)[1]));
     if (std::abs(scale - root) <= 1e-3 * root) return true;
-    throw file_.refuse("scales embeddings by " + std::to_string(scale) + ", expected 1 or the root of d_model");
+    throw file_.refuse("scales embeddings by " + std::to_string(scale) +
+                       ", expected 1 or the root of d_model");
   }
 
   void refuse_what_is_not_done() const {
-    for (const char* name : {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
-                             "encoder/sliding_window", "decoder/sliding_window"}) {
-      if (file_.contains(name)) throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
+    for (const char* name :
+         {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
+          "encoder/sliding_window", "decoder/sliding_window"}) {
+      if (file_.contains(name))
+        throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
     }
-    for (const char* name : {"decoder/start_from_zero_embedding", "encoder/multi_query_attention", "decoder/alibi"}) {
-      if (file_.scalar(name, 0) != 0) throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
+    for (const char* name :
+         {"decoder/start_from_zero_embedding", "encoder/multi_query_attention", "decoder/alibi"}) {
+      if (file_.scalar(name, 0) != 0)
+        throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
     }
     for_each_attention([&](const std::string& attention) {
-      for (const char* name : {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type", "q_norm/gamma",
-                               "v_norm/gamma", "relative_left_max_position", "memory_kv/weight",
-                               "layer_norm/layer_norm_use_residual"}) {
-        if (file_.contains(attention + name)) throw file_.refuse("has a '" + attention + name + "', which is not supported");
+      for (const char* name :
+           {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
+            "q_norm/gamma", "v_norm/gamma", "relative_left_max_position", "memory_kv/weight",
+            "layer_norm/layer_norm_use_residual"}) {
+        if (file_.contains(attention + name))
+          throw file_.refuse("has a '" + attention + name + "', which is not supported");
       }
     });
   }
@@ -306,17 +324,19 @@ class Ct2Transformer {
 
 }  // namespace detail
 
-/// Reads a CTranslate2 folder: model.bin, config.json, and its vocabularies; with a SentencePiece model beside them
-/// (source.spm and target.spm, or one for both) text is cut by that, else by spaces. Weights of any type become T;
-/// search and scores are CTranslate2's.
+/// Reads a CTranslate2 folder: model.bin, config.json, and its vocabularies; with a SentencePiece model
+/// beside them (source.spm and target.spm, or one for both) text is cut by that, else by spaces. Weights of
+/// any type become T; search and scores are CTranslate2's.
 ///
 ///     auto model = ef::import_ctranslate2("opus-ct2");
 ///     ef::save_model_folder("opus", model);
 ///
-/// Throws IoError that names the file, the place and what is wrong: missing, truncated, of another architecture, a
-/// vocabulary that does not fit the weights; ValueError for a language that the model does not have.
+/// Throws IoError that names the file, the place and what is wrong: missing, truncated, of another
+/// architecture, a vocabulary that does not fit the weights; ValueError for a language that the model does
+/// not have.
 template <class T = float>
-TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder, const ImportOptions& options = {}) {
+TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
+                                       const ImportOptions& options = {}) {
   const Ct2File file = Ct2File::open(folder / "model.bin");
   const detail::JsonFile config = detail::JsonFile::open_if_exists(folder / "config.json");
   std::optional<double> eps;

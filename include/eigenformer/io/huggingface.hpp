@@ -20,17 +20,19 @@ namespace detail {
 
 // The vocabulary of a folder's own files: a map, or the pieces of its SentencePiece models.
 inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
-                                  const std::filesystem::path& source_model, const std::filesystem::path& target_model) {
+                                  const std::filesystem::path& source_model,
+                                  const std::filesystem::path& target_model) {
   const std::filesystem::path& folder = vocabulary.folder();
   std::error_code ignored;
   const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
   const bool with_languages = type == "mbart" || type == "m2m_100";
   if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
   if (type != "bart" && (source_model.empty() || target_model.empty())) {
-    throw IoError("import", "'" + folder.string() + "' has no SentencePiece model: expected tokenizer.json, or " +
-                                (type == "marian"  ? "source.spm and target.spm"
+    throw IoError("import", "'" + folder.string() +
+                                "' has no SentencePiece model: expected tokenizer.json, or " +
+                                (type == "marian" ? "source.spm and target.spm"
                                  : with_languages ? "sentencepiece.bpe.model"
-                                                   : "spiece.model"));
+                                                  : "spiece.model"));
   }
   if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
   if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
@@ -40,8 +42,9 @@ inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::
 }
 
 /// What stands around a sentence of these families, and their tokenizers.
-inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder, const HuggingFaceConfig& config,
-                                            const ImportOptions& options, ModelDescription& description) {
+inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                            const HuggingFaceConfig& config, const ImportOptions& options,
+                                            ModelDescription& description) {
   const auto type = config.model.get<std::string>("model_type", "");
   const index_t rows = description.model.source_vocab_size;
   TextConventions& text = description.text;
@@ -52,7 +55,10 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   text.begin_id = config.id("decoder_start_token_id");
   if (text.begin_id < 0) text.begin_id = end;
   text.forbidden_ids.clear();
-  if (const std::int32_t forced = config.id("forced_bos_token_id"); forced >= 0) text.target_prefix = {forced};
+  // An old name for forcing the begin symbol.
+  const bool force_begin = config.search_file().get("force_bos_token_to_be_generated", false);
+  const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id");
+  if (forced >= 0) text.target_prefix = {forced};
 
   HuggingFaceVocabulary vocabulary(folder, rows);
   std::filesystem::path source_model = find_sentencepiece(folder, "source"),
@@ -74,8 +80,9 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 
   if (with_languages) {
     if (options.source_language.empty() || options.target_language.empty()) {
-      throw ValueError("import", "'" + folder.string() + "' is a model of several languages; give source_language and "
-                                 "target_language as its vocabulary spells them");
+      throw ValueError("import", "'" + folder.string() +
+                                     "' is a model of several languages; give source_language and "
+                                     "target_language as its vocabulary spells them");
     }
     const std::int32_t from = find_language(vocabulary.tokens(), options.source_language),
                        to = find_language(vocabulary.tokens(), options.target_language);
@@ -112,8 +119,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
     meant.insert(meant.end(), ids->begin(), ids->end());
   }
-  ForeignVocabulary v =
-      vocabulary.finish(json ? json->unknown() : config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
+  ForeignVocabulary v = vocabulary.finish(
+      json ? json->unknown() : config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
   TokenizerPair pair;
   if (json) {
     pair.source = json->tokenizer(std::move(v));
@@ -124,13 +131,15 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   } else {
     const bool codes = type == "marian";
     pair.source = sentencepiece_tokenizer(source_model, v, codes);
-    if (std::filesystem::exists(folder / "target_vocab.json", ignored) && description.model.target_size() > 0) {
+    if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
+        description.model.target_size() > 0) {
       HuggingFaceVocabulary target(folder, description.model.target_size());
       target.read_map("target_vocab.json");
       pair.target = sentencepiece_tokenizer(
           target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
     } else {
-      pair.target = source_model == target_model ? pair.source : sentencepiece_tokenizer(target_model, std::move(v), codes);
+      pair.target = source_model == target_model ? pair.source
+                                                 : sentencepiece_tokenizer(target_model, std::move(v), codes);
     }
   }
   description.tokenizer = pair.source->kind();
@@ -140,23 +149,25 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 
 }  // namespace detail
 
-/// Reads a folder as Hugging Face's transformers saves it (config.json, model.safetensors, the tokenizer's files):
-/// MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any float type become T; search and scores are those of
-/// transformers' generate().
+/// Reads a folder as Hugging Face's transformers saves it (config.json, model.safetensors, the tokenizer's
+/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any float type become T;
+/// search and scores are those of transformers' generate().
 ///
 ///     auto model = ef::import_huggingface("opus-mt-en-de");
 ///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/translate.hpp
 ///
-/// Throws IoError that names the file and what is wrong: missing, truncated, of another architecture, a tokenizer that
-/// does not fit the weights; ValueError for a missing or unknown language, and for a tokenizer that needs a library this
-/// program was built without.
+/// Throws IoError that names the file and what is wrong: missing, truncated, of another architecture, a
+/// tokenizer that does not fit the weights; ValueError for a missing or unknown language, and for a tokenizer
+/// that needs a library this program was built without.
 template <class T = float>
-TranslationModel<T> import_huggingface(const std::filesystem::path& folder, const ImportOptions& options = {}) {
+TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
+                                       const ImportOptions& options = {}) {
   const detail::HuggingFaceConfig config(folder);
   const auto type = config.model.require<std::string>("model_type");
   const bool t5 = type == "t5" || type == "mt5";
   if (!t5 && type != "marian" && type != "bart" && type != "mbart" && type != "m2m_100") {
-    throw config.model.refuse("holds a model of type '" + type + "', expected marian, bart, mbart, m2m_100, t5 or mt5");
+    throw config.model.refuse("holds a model of type '" + type +
+                              "', expected marian, bart, mbart, m2m_100, t5 or mt5");
   }
   const auto weights = detail::HuggingFaceWeights::open(folder);
   const auto load = [&](const auto& family) -> TranslationModel<T> {
@@ -167,7 +178,8 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder, cons
     return {std::move(description), std::move(tokenizers), std::move(model)};
   };
   try {
-    return t5 ? load(detail::HuggingFaceT5(config.model, weights)) : load(detail::HuggingFaceBart(config.model, weights));
+    return t5 ? load(detail::HuggingFaceT5(config.model, weights))
+              : load(detail::HuggingFaceBart(config.model, weights));
   } catch (const ShapeError& error) {
     throw config.model.refuse(std::string("asks for what no memory holds: ") + error.what());
   }

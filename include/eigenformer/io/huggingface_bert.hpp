@@ -37,7 +37,8 @@ struct TextEncoderModel {
   }
 
   /// A vector for each text, the mean of its tokens' unless the model's options say otherwise: (N, D).
-  Tensor<T> vectors(const std::vector<std::string>& texts, const Context<T>& ctx = Context<T>::inference()) const {
+  Tensor<T> vectors(const std::vector<std::string>& texts,
+                    const Context<T>& ctx = Context<T>::inference()) const {
     std::vector<std::int32_t> all;
     std::vector<index_t> lengths;
     for (const std::string& text : texts) {
@@ -110,9 +111,10 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
     const std::string to = "encoder.layers." + std::to_string(i) + ".";
     const std::string from = root + "encoder.layer." + std::to_string(i) + ".";
     const std::string self = from + "attention.self.";
-    import.take(to + "self_attn.in_proj_weight", {self + "query.weight", self + "key.weight", self + "value.weight"},
-                {3 * d, d});
-    import.take(to + "self_attn.in_proj_bias", {self + "query.bias", self + "key.bias", self + "value.bias"}, {3 * d});
+    import.take(to + "self_attn.in_proj_weight",
+                {self + "query.weight", self + "key.weight", self + "value.weight"}, {3 * d, d});
+    import.take(to + "self_attn.in_proj_bias", {self + "query.bias", self + "key.bias", self + "value.bias"},
+                {3 * d});
     pair(to + "self_attn.out_proj.", from + "attention.output.dense", {d, d});
     pair(to + "norm1.", from + "attention.output.LayerNorm", {d});
     pair(to + "linear1.", from + "intermediate.dense", {ff, d});
@@ -120,8 +122,8 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
     pair(to + "norm2.", from + "output.LayerNorm", {d});
   }
   for (const std::string& name : weights.names()) {
-    const bool head = name.starts_with(root + "pooler.") || name.starts_with("cls.") || name.starts_with("classifier.") ||
-                      name.ends_with("embeddings.position_ids");
+    const bool head = name.starts_with(root + "pooler.") || name.starts_with("cls.") ||
+                      name.starts_with("classifier.") || name.ends_with("embeddings.position_ids");
     if (head) import.used(name);
   }
   import.check();
@@ -131,13 +133,15 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
   return model;
 }
 
-inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder, ForeignVocabulary v) {
+inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
+                                                       ForeignVocabulary v) {
   const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   return std::make_shared<WordPieceTokenizer>(std::move(v), config.get("do_lower_case", true));
 #else
   (void)v;
-  throw ValueError("import", "'" + (folder / "vocab.txt").string() + "' needs ICU, which this program was built without");
+  throw ValueError(
+      "import", "'" + (folder / "vocab.txt").string() + "' needs ICU, which this program was built without");
 #endif
 }
 
@@ -147,7 +151,8 @@ inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::pa
 /// vocab.txt or tokenizer.json. What a task put on top of the encoder is left out.
 ///
 ///     auto bert = ef::import_bert("all-MiniLM-L6-v2");
-///     auto vectors = bert.vectors({"A small dog.", "A little dog."});   // (2, D), means of the tokens' vectors
+///     auto vectors = bert.vectors({"A small dog.", "A little dog."});   // (2, D), means of the tokens'
+///     vectors
 ///
 /// Throws IoError that names the file and what is wrong, ValueError in a program without ICU.
 template <class T = float>

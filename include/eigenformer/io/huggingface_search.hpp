@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "eigenformer/io/huggingface_weights.hpp"
@@ -25,7 +26,8 @@ struct HuggingFaceConfig {
     const JsonFile& file = generation.has(name) ? generation : model;
     if (!file.has(name)) return -1;
     const nlohmann::json& value = file.json().at(name);
-    if (value.is_array() && !value.empty() && value.front().is_number_integer()) return value.front().get<std::int32_t>();
+    if (value.is_array() && !value.empty() && value.front().is_number_integer())
+      return value.front().get<std::int32_t>();
     return file.get<std::int32_t>(name, -1);
   }
   /// The same, which must be there.
@@ -38,13 +40,15 @@ struct HuggingFaceConfig {
   JsonFile model, generation, tokenizer;
 };
 
-/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already, and tells
-/// options.warn of each that would change what generate() finds and is not done here.
-inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, TextConventions& text) {
+/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already,
+/// and tells options.warn of each that would change what generate() finds and is not done here.
+inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
+                        TextConventions& text) {
   const JsonFile& file = config.search_file();
   const auto warn = [&](const std::string& name, const std::string& what) {
     if (options.warn) {
-      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() + ": " + what);
+      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() +
+                   ": " + what);
     }
   };
   const auto prefix = static_cast<index_t>(text.target_prefix.size());
@@ -53,8 +57,10 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   text.no_repeat_ngram_size = file.get<index_t>("no_repeat_ngram_size", 0);
   text.beam_size = file.get<index_t>("num_beams", 0);
   // Theirs counts what the decoder starts with, the newer name does not.
-  if (const auto most = file.get<index_t>("max_length", 0); most > 0) text.max_length = std::max<index_t>(1, most - 1 - prefix);
-  if (const auto most = file.get<index_t>("max_new_tokens", 0); most > 0) text.max_length = std::max<index_t>(1, most - prefix);
+  if (const auto most = file.get<index_t>("max_length", 0); most > 0)
+    text.max_length = std::max<index_t>(1, most - 1 - prefix);
+  if (const auto most = file.get<index_t>("max_new_tokens", 0); most > 0)
+    text.max_length = std::max<index_t>(1, most - prefix);
   text.min_length = std::max<index_t>({0, file.get<index_t>("min_length", 0) - 1 - prefix,
                                        file.get<index_t>("min_new_tokens", 0) - prefix});
   if (file.has("early_stopping")) {
@@ -82,24 +88,64 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     const char* name;
     nlohmann::json value;
   };
-  const std::array neutral = {
-      Neutral{"do_sample", false},           Neutral{"num_beam_groups", 1},
-      Neutral{"diversity_penalty", 0.0},     Neutral{"repetition_penalty", 1.0},
-      Neutral{"encoder_repetition_penalty", 1.0}, Neutral{"encoder_no_repeat_ngram_size", 0},
-      Neutral{"renormalize_logits", false},  Neutral{"remove_invalid_values", false},
-      Neutral{"guidance_scale", 1.0},        Neutral{"penalty_alpha", 0.0}};
+  const std::array neutral = {Neutral{"num_return_sequences", 1},
+                              Neutral{"token_healing", false},
+                              Neutral{"do_sample", false},
+                              Neutral{"num_beam_groups", 1},
+                              Neutral{"diversity_penalty", 0.0},
+                              Neutral{"repetition_penalty", 1.0},
+                              Neutral{"encoder_repetition_penalty", 1.0},
+                              Neutral{"encoder_no_repeat_ngram_size", 0},
+                              Neutral{"renormalize_logits", false},
+                              Neutral{"remove_invalid_values", false},
+                              Neutral{"guidance_scale", 1.0},
+                              Neutral{"penalty_alpha", 0.0}};
   for (const auto& [name, value] : neutral) {
     if (file.has(name) && file.json().at(name) != value) warn(name, "this is not done");
   }
-  for (const char* name :
-       {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints", "exponential_decay_length_penalty",
-        "sequence_bias", "stop_strings", "max_time", "dola_layers", "watermarking_config"}) {
+  for (const char* name : {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints",
+                           "exponential_decay_length_penalty", "sequence_bias", "stop_strings", "max_time",
+                           "dola_layers", "watermarking_config"}) {
     if (file.has(name) && !file.json().at(name).empty()) warn(name, "this is not done");
   }
-  if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() && file.json().at("eos_token_id").size() > 1) {
+  if (file.has("cache_implementation") && file.json().at("cache_implementation") == "quantized") {
+    warn("cache_implementation", "caches hold numbers as they are");
+  }
+  if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() &&
+      file.json().at("eos_token_id").size() > 1) {
     warn("eos_token_id", "only the first ends a sentence");
   }
-  if (file.has("forced_eos_token_id") && !text.force_end) warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+  if (file.has("forced_eos_token_id") && !text.force_end)
+    warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+
+  // What is done, told of above, or without effect; the rest is told of too, where it is no setting of the
+  // model.
+  static constexpr std::array<std::string_view, 62> known = {
+      "max_length", "max_new_tokens", "min_length", "min_new_tokens", "early_stopping", "num_beams",
+      "length_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "forced_bos_token_id",
+      "forced_eos_token_id", "force_bos_token_to_be_generated", "pad_token_id", "bos_token_id",
+      "eos_token_id", "decoder_start_token_id", "begin_suppress_tokens", "forced_decoder_ids",
+      "force_words_ids", "constraints", "exponential_decay_length_penalty", "sequence_bias", "stop_strings",
+      "max_time", "dola_layers", "watermarking_config", "cache_implementation",
+      // with do_sample, which is told of
+      "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
+      // how fast, in what memory, and what comes with the result
+      "use_cache", "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",
+      "low_memory", "continuous_batching_config", "output_attentions", "output_hidden_states",
+      "output_scores", "output_logits", "return_dict_in_generate", "transformers_version",
+      // guesses of several tokens, which the model itself accepts
+      "use_mtp", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
+      "assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size",
+      "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight",
+      "speculation_type"};
+  if (&file != &config.generation) return;
+  for (const auto& entry : file.json().items()) {
+    const std::string& name = entry.key();
+    const bool told_of =
+        std::any_of(neutral.begin(), neutral.end(), [&](const Neutral& n) { return name == n.name; });
+    if (told_of || entry.value().is_null() || name.starts_with('_')) continue;
+    if (std::find(known.begin(), known.end(), name) == known.end()) warn(name, "this is not known");
+  }
 }
 
 }  // namespace eigenformer::detail

@@ -15,8 +15,8 @@
 
 namespace eigenformer::detail {
 
-/// A Hugging Face folder's vocabulary while it is put together from its files: tokens by id, at most as many as the
-/// embedding has rows.
+/// A Hugging Face folder's vocabulary while it is put together from its files: tokens by id, at most as many
+/// as the embedding has rows.
 class HuggingFaceVocabulary {
  public:
   HuggingFaceVocabulary(std::filesystem::path folder, index_t rows)
@@ -26,7 +26,8 @@ class HuggingFaceVocabulary {
   void read_map(const std::string& name) {
     const JsonFile file = JsonFile::open(folder_ / name);
     for (const auto& [token, id] : file.json().items()) {
-      if (!id.is_number_integer()) throw file.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
+      if (!id.is_number_integer())
+        throw file.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
       place(file, token, id.get<std::int64_t>());
     }
   }
@@ -56,8 +57,8 @@ class HuggingFaceVocabulary {
     end_ = std::max(end_, first + size);
   }
 
-  /// Reads what was added to the vocabulary: languages, sentinels, masks. The files that may say so, the one that
-  /// gives ids first; the last gives only an order.
+  /// Reads what was added to the vocabulary: languages, sentinels, masks. The files that may say so, the one
+  /// that gives ids first; the last gives only an order.
   void read_added() {
     std::error_code ignored;
     const JsonFile config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
@@ -114,9 +115,11 @@ class HuggingFaceVocabulary {
   ForeignVocabulary finish(const std::string& unknown, const std::vector<std::int32_t>& ids) const {
     ForeignVocabulary v{tokens_, find_token(tokens_, unknown).value_or(-1), special_};
     for (const std::int32_t id : ids) {
-      if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() || tokens_[static_cast<std::size_t>(id)].empty()) {
-        throw IoError("import", "the vocabulary of '" + folder_.string() + "' does not fit its config.json, which gives id " +
-                                    std::to_string(id) + " a meaning: there is no such token");
+      if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() ||
+          tokens_[static_cast<std::size_t>(id)].empty()) {
+        throw IoError("import", "the vocabulary of '" + folder_.string() +
+                                    "' does not fit its config.json, which gives id " + std::to_string(id) +
+                                    " a meaning: there is no such token");
       }
       v.special_ids.push_back(id);
     }
@@ -156,8 +159,8 @@ class HuggingFaceVocabulary {
   index_t end_ = 0;  // of the ids in use
 };
 
-/// The pieces of a SentencePiece file by the ids that fairseq gave them: <s>, <pad>, </s>, <unk>, then those of the
-/// model but its first three (XLM-R, mBART, NLLB).
+/// The pieces of a SentencePiece file by the ids that fairseq gave them: <s>, <pad>, </s>, <unk>, then those
+/// of the model but its first three (XLM-R, mBART, NLLB).
 inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path) {
   std::vector<std::string> pieces = {"<s>", "<pad>", "</s>", "<unk>"};
   const std::vector<std::string> own = sentencepiece_pieces(path);
@@ -166,7 +169,8 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
 }
 
 /// Byte-level BPE of vocab.json and merges.txt. Throws IoError, ValueError in a program without ICU.
-inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder, ForeignVocabulary v) {
+inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder,
+                                                           ForeignVocabulary v) {
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
   std::vector<std::string> merges = read_lines(folder / "merges.txt");
   if (!merges.empty() && merges.front().starts_with("#version")) merges.erase(merges.begin());
@@ -178,7 +182,8 @@ inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem
   }
 #else
   (void)v;
-  throw ValueError("import", "'" + (folder / "merges.txt").string() + "' needs ICU, which this program was built without");
+  throw ValueError(
+      "import", "'" + (folder / "merges.txt").string() + "' needs ICU, which this program was built without");
 #endif
 }
 

@@ -14,15 +14,18 @@
 
 namespace eigenformer::detail {
 
-/// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json lists.
+/// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json
+/// lists.
 class HuggingFaceWeights {
  public:
-  /// Throws IoError where there are none that can be read, naming what there is instead, and how the transformers' class
-  /// converts it.
-  static HuggingFaceWeights open(const std::filesystem::path& folder, const char* python_class = "AutoModelForSeq2SeqLM") {
+  /// Throws IoError where there are none that can be read, naming what there is instead, and how the
+  /// transformers' class converts it.
+  static HuggingFaceWeights open(const std::filesystem::path& folder,
+                                 const char* python_class = "AutoModelForSeq2SeqLM") {
     HuggingFaceWeights weights;
     std::error_code ignored;
-    const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+    const std::filesystem::path single = folder / "model.safetensors",
+                                index = folder / "model.safetensors.index.json";
     if (std::filesystem::exists(single, ignored)) {
       weights.path_ = single;
       weights.add(SafetensorsFile::open(single));
@@ -30,7 +33,8 @@ class HuggingFaceWeights {
     }
     weights.path_ = index;
     if (!std::filesystem::exists(index, ignored)) {
-      throw IoError("import", "'" + folder.string() + "' has no model.safetensors" + other_weights(folder, python_class));
+      throw IoError("import", "'" + folder.string() + "' has no model.safetensors" +
+                                  other_weights(folder, python_class));
     }
     const JsonFile json = JsonFile::open(index);
     if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
@@ -60,11 +64,14 @@ class HuggingFaceWeights {
   }
   /// The first of some names that there is; the first of all where there is none.
   std::string first_of(const std::vector<std::string>& names) const {
-    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return contains(n); });
+    const auto found =
+        std::find_if(names.begin(), names.end(), [&](const std::string& n) { return contains(n); });
     return found == names.end() ? names.front() : *found;
   }
 
-  IoError refuse(const std::string& what) const { return IoError("import", "'" + path_.string() + "' " + what); }
+  IoError refuse(const std::string& what) const {
+    return IoError("import", "'" + path_.string() + "' " + what);
+  }
 
  private:
   // What there is instead of safetensors.
@@ -75,14 +82,17 @@ class HuggingFaceWeights {
     for (const auto& [file, what, argument] :
          {Format{"pytorch_model.bin", "PyTorch weights pickled by Python", ""},
           Format{"pytorch_model.bin.index.json", "PyTorch weights pickled by Python, in several files", ""},
-          Format{"tf_model.h5", "TensorFlow weights, which transformers before version 5 reads", ", from_tf=True"},
-          Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads", ", from_flax=True"}}) {
+          Format{"tf_model.h5", "TensorFlow weights, which transformers before version 5 reads",
+                 ", from_tf=True"},
+          Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads",
+                 ", from_flax=True"}}) {
       std::error_code ignored;
       if (!std::filesystem::exists(folder / file, ignored)) continue;
       const std::string name = folder.string();
       return std::string("; its ") + file + " holds " + what +
-             ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." + python_class +
-             ".from_pretrained('" + name + "'" + argument + ").save_pretrained('" + name + "', safe_serialization=True)\"";
+             ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." +
+             python_class + ".from_pretrained('" + name + "'" + argument + ").save_pretrained('" + name +
+             "', safe_serialization=True)\"";
     }
     return "";
   }
@@ -112,13 +122,15 @@ inline void require_layers(const JsonFile& config, const HuggingFaceWeights& wei
   const auto most = static_cast<index_t>(weights.names().size());
   for (const index_t n : numbers) {
     if (n > most) {
-      throw config.refuse("asks for " + std::to_string(n) + " layers, the weights are " + std::to_string(most) + " tensors");
+      throw config.refuse("asks for " + std::to_string(n) + " layers, the weights are " +
+                          std::to_string(most) + " tensors");
     }
   }
 }
 
 /// The activation that a config.json names. Throws IoError for one that is not known.
-inline Activation huggingface_activation(const JsonFile& config, const std::string& field, const std::string& missing) {
+inline Activation huggingface_activation(const JsonFile& config, const std::string& field,
+                                         const std::string& missing) {
   const auto name = config.get<std::string>(field, missing);
   if (name == "relu") return Activation::relu;
   if (name == "gelu") return Activation::gelu;
@@ -126,7 +138,8 @@ inline Activation huggingface_activation(const JsonFile& config, const std::stri
   if (name == "silu" || name == "swish") return Activation::silu;
   if (name == "tanh") return Activation::tanh;
   if (name == "sigmoid") return Activation::sigmoid;
-  throw config.refuse("has the " + field + " '" + name + "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
+  throw config.refuse("has the " + field + " '" + name +
+                      "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
 }
 
 }  // namespace eigenformer::detail

@@ -21,10 +21,12 @@ namespace eigenformer {
 
 /// What a checkpoint of another library does not say by itself.
 struct ImportOptions {
-  std::string source_language{};  ///< of models with several languages, as their vocabulary spells it: "eng_Latn"
+  std::string
+      source_language{};  ///< of models with several languages, as their vocabulary spells it: "eng_Latn"
   std::string target_language{};
   std::string source_text{};  ///< put before each source text, such as T5's "translate English to German: "
-  /// Called with each setting of a checkpoint that would change results in its own library and is not done here.
+  /// Called with each setting of a checkpoint that would change results in its own library and is not done
+  /// here.
   std::function<void(const std::string&)> warn{};
 };
 
@@ -112,9 +114,10 @@ class WeightImport {
 
   const Source& source() const noexcept { return source_; }
 
-  /// Our tensor `ours` of this shape is theirs, one or several below each other; `skipped` rows before it are no part
-  /// of it.
-  void take(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape, index_t skipped = 0) {
+  /// Our tensor `ours` of this shape is theirs, one or several below each other; `skipped` rows before it are
+  /// no part of it.
+  void take(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape,
+            index_t skipped = 0) {
     if (!fits(theirs, skipped == 0 ? shape : shape.with(0, shape[0] + skipped))) return;
     if (theirs.size() == 1) {
       const Tensor<T> whole = source_.template tensor<T>(theirs[0]);
@@ -201,7 +204,8 @@ class WeightImport {
         // A row vector (1, n) is as good as a vector.
         if (found != expected && !(theirs.size() == 1 && shape.rank() == 1 && found == Shape{1, shape[0]})) {
           if (misshaped_.size() < 1000) {
-            misshaped_ += (misshaped_.empty() ? "" : ", ") + name + " is " + found.str() + ", must be " + expected.str();
+            misshaped_ += (misshaped_.empty() ? "" : ", ") + name + " is " + found.str() + ", must be " +
+                          expected.str();
           }
           there = false;
         } else {

@@ -20,9 +20,9 @@
 
 namespace eigenformer::detail {
 
-/// A tokenizer.json, as Hugging Face's tokenizers package writes it, of the families that are read: byte-level BPE (BART),
-/// WordPiece (BERT), unigram models and BPE over U+2581 (T5, mBART, NLLB, and what others make of SentencePiece models).
-/// What it holds beyond that is refused by name.
+/// A tokenizer.json, as Hugging Face's tokenizers package writes it, of the families that are read:
+/// byte-level BPE (BART), WordPiece (BERT), unigram models and BPE over U+2581 (T5, mBART, NLLB, and what
+/// others make of SentencePiece models). What it holds beyond that is refused by name.
 class TokenizerJson {
  public:
   /// What stands around a text: ids before it and behind it.
@@ -68,9 +68,11 @@ class TokenizerJson {
       found.after = {pair_id(post, "sep")};
       return found;
     }
-    if (type != "TemplateProcessing") refuse("post_processor", type, "TemplateProcessing, RobertaProcessing or null");
+    if (type != "TemplateProcessing")
+      refuse("post_processor", type, "TemplateProcessing, RobertaProcessing or null");
     bool behind = false;
-    if (!post.contains("single") || !post.at("single").is_array()) throw file_.refuse("has a template without 'single'");
+    if (!post.contains("single") || !post.at("single").is_array())
+      throw file_.refuse("has a template without 'single'");
     for (const nlohmann::json& item : post.at("single")) {
       if (item.is_object() && item.contains("Sequence")) {
         if (behind) throw file_.refuse("has a template with the text twice");
@@ -85,11 +87,12 @@ class TokenizerJson {
     return found;
   }
 
-  /// The tokenizer, whose vocabulary is vocabulary() and what was added. Throws IoError, ValueError in a program without
-  /// ICU.
+  /// The tokenizer, whose vocabulary is vocabulary() and what was added. Throws IoError, ValueError in a
+  /// program without ICU.
   std::shared_ptr<const Tokenizer> tokenizer(ForeignVocabulary v) const {
     for (const char* field : {"truncation", "padding"}) {
-      if (file_.has(field)) throw file_.refuse("has a '" + std::string(field) + "', which is not supported; expected null");
+      if (file_.has(field))
+        throw file_.refuse("has a '" + std::string(field) + "', which is not supported; expected null");
     }
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
     try {
@@ -102,14 +105,16 @@ class TokenizerJson {
     }
 #else
     (void)v;
-    throw ValueError("import", "'" + file_.path().string() + "' needs ICU, which this program was built without");
+    throw ValueError("import",
+                     "'" + file_.path().string() + "' needs ICU, which this program was built without");
 #endif
   }
 
  private:
   explicit TokenizerJson(JsonFile file) : file_(std::move(file)) {}
 
-  [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected) const {
+  [[noreturn]] void refuse(const std::string& what, const std::string& found,
+                           const std::string& expected) const {
     throw file_.refuse("has the " + what + " '" + found + "', which is not supported; expected " + expected);
   }
 
@@ -134,7 +139,8 @@ class TokenizerJson {
   }
   /// Refuses an option that is not what its family has.
   template <class X>
-  void require(const std::string& what, const nlohmann::json& object, const char* name, X wanted, X missing) const {
+  void require(const std::string& what, const nlohmann::json& object, const char* name, X wanted,
+               X missing) const {
     if (value<X>(object, name, missing) == wanted) return;
     refuse(what + "'s " + name, object.at(name).dump(), nlohmann::json(wanted).dump());
   }
@@ -156,7 +162,8 @@ class TokenizerJson {
         if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number()) {
           throw file_.refuse("has the piece " + piece.dump() + ", expected a text and a score");
         }
-        if (!seen.insert(piece[0].get<std::string>()).second) throw file_.refuse("has the piece " + piece.dump() + " twice");
+        if (!seen.insert(piece[0].get<std::string>()).second)
+          throw file_.refuse("has the piece " + piece.dump() + " twice");
         vocabulary_.emplace_back(piece[0].get<std::string>(), static_cast<std::int64_t>(vocabulary_.size()));
         scores_.push_back(piece[1].get<double>());
       }
@@ -171,8 +178,10 @@ class TokenizerJson {
     if (!vocab.is_object()) throw file_.refuse("has a vocabulary that is no object of tokens and ids");
     std::set<std::int64_t> ids;
     for (const auto& [token, id] : vocab.items()) {
-      if (!id.is_number_integer()) throw file_.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
-      if (!ids.insert(id.get<std::int64_t>()).second) throw file_.refuse("has the id " + id.dump() + " twice");
+      if (!id.is_number_integer())
+        throw file_.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
+      if (!ids.insert(id.get<std::int64_t>()).second)
+        throw file_.refuse("has the id " + id.dump() + " twice");
       vocabulary_.emplace_back(token, id.get<std::int64_t>());
     }
     unknown_ = text(model, "unk_token", "");
@@ -183,7 +192,8 @@ class TokenizerJson {
 
   std::vector<std::string> merges(const nlohmann::json& model) const {
     std::vector<std::string> found;
-    if (!model.contains("merges") || !model.at("merges").is_array()) throw file_.refuse("has no list of merges");
+    if (!model.contains("merges") || !model.at("merges").is_array())
+      throw file_.refuse("has no list of merges");
     for (const nlohmann::json& merge : model.at("merges")) {
       if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
         found.push_back(merge[0].get<std::string>());
@@ -206,11 +216,13 @@ class TokenizerJson {
         post.at(name)[1].is_number_integer()) {
       return post.at(name)[1].get<std::int32_t>();
     }
-    throw file_.refuse("has a post_processor without '" + std::string(name) + "', expected a token and its id");
+    throw file_.refuse("has a post_processor without '" + std::string(name) +
+                       "', expected a token and its id");
   }
   std::vector<std::int32_t> special_ids(const nlohmann::json& post, const nlohmann::json& item) const {
     const nlohmann::json none;
-    const nlohmann::json& token = item.is_object() && item.contains("SpecialToken") ? item.at("SpecialToken") : none;
+    const nlohmann::json& token =
+        item.is_object() && item.contains("SpecialToken") ? item.at("SpecialToken") : none;
     const std::string name = text(token, "id", "");
     std::vector<std::int32_t> found;
     if (post.contains("special_tokens") && post.at("special_tokens").is_object() &&
@@ -230,9 +242,11 @@ class TokenizerJson {
   AddedTokens added() const {
     std::vector<AddedToken> tokens;
     if (!file_.has("added_tokens")) return {};
-    for (const nlohmann::json& token : file_.json().at("added_tokens")) {  // read_added() looked at ids and texts
-      tokens.push_back({text(token, "content", ""), value<std::int32_t>(token, "id", -1), value(token, "lstrip", false),
-                        value(token, "rstrip", false), value(token, "single_word", false),
+    for (const nlohmann::json& token :
+         file_.json().at("added_tokens")) {  // read_added() looked at ids and texts
+      tokens.push_back({text(token, "content", ""), value<std::int32_t>(token, "id", -1),
+                        value(token, "lstrip", false), value(token, "rstrip", false),
+                        value(token, "single_word", false),
                         value(token, "normalized", !value(token, "special", false))});
     }
     return AddedTokens(std::move(tokens));
@@ -258,7 +272,8 @@ class TokenizerJson {
     require<std::string>("model", model, "continuing_subword_prefix", "##", "##");
     require<index_t>("model", model, "max_input_chars_per_word", 100, 100);
     const nlohmann::json& normalizer = section("normalizer");
-    if (const auto type = text(normalizer, "type", ""); type != "BertNormalizer") refuse("normalizer", type, "BertNormalizer");
+    if (const auto type = text(normalizer, "type", ""); type != "BertNormalizer")
+      refuse("normalizer", type, "BertNormalizer");
     require("normalizer", normalizer, "clean_text", true, true);
     require("normalizer", normalizer, "handle_chinese_chars", true, true);
     const bool lower = value(normalizer, "lowercase", true);
@@ -288,8 +303,9 @@ class TokenizerJson {
     MetaspaceOptions options;
     if (file_.has("normalizer")) add_steps(options, section("normalizer"));
     const nlohmann::json& pre = section("pre_tokenizer");
-    if (text(pre, "type", "") == "Sequence" && pre.contains("pretokenizers") && pre.at("pretokenizers").is_array() &&
-        pre.at("pretokenizers").size() == 2 && text(pre.at("pretokenizers")[0], "type", "") == "WhitespaceSplit") {
+    if (text(pre, "type", "") == "Sequence" && pre.contains("pretokenizers") &&
+        pre.at("pretokenizers").is_array() && pre.at("pretokenizers").size() == 2 &&
+        text(pre.at("pretokenizers")[0], "type", "") == "WhitespaceSplit") {
       options.split_white_space = true;
       read_metaspace(options, pre.at("pretokenizers")[1]);
     } else {
@@ -307,7 +323,8 @@ class TokenizerJson {
 
   void read_metaspace(MetaspaceOptions& options, const nlohmann::json& pre) const {
     if (const auto type = text(pre, "type", ""); type != "Metaspace") {
-      refuse("pre_tokenizer", type, "ByteLevel, BertPreTokenizer, Metaspace, or WhitespaceSplit and Metaspace");
+      refuse("pre_tokenizer", type,
+             "ByteLevel, BertPreTokenizer, Metaspace, or WhitespaceSplit and Metaspace");
     }
     require<std::string>("pre_tokenizer", pre, "replacement", "\xE2\x96\x81", "\xE2\x96\x81");
     options.prepend = text(pre, "prepend_scheme", "always");
@@ -328,7 +345,8 @@ class TokenizerJson {
       options.normalizer.push_back({"charsmap", *bytes, ""});
     } else if (type == "Strip") {
       const bool left = value(step, "strip_left", true), right = value(step, "strip_right", true);
-      if (left || right) options.normalizer.push_back({"strip", left && right ? "both" : left ? "left" : "right", ""});
+      if (left || right)
+        options.normalizer.push_back({"strip", left && right ? "both" : left ? "left" : "right", ""});
     } else if (type == "Replace") {
       const nlohmann::json none;
       const nlohmann::json& pattern = step.contains("pattern") ? step.at("pattern") : none;
