@@ -72,7 +72,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   std::optional<TokenizerJson> json;  // where it is all that there is
   if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
     if (!TokenizerJson::is_in(folder)) {
-      throw IoError("import", "'" + (folder / "tokenizer.json").string() + "' has no 'model', and the folder no " +
+      throw IoError("import", "'" + (folder / "tokenizer.json").string() +
+                                  "' has no 'model', and the folder no " +
                                   (type == "bart" ? "vocab.json with merges.txt" : "SentencePiece model") +
                                   " in its place");
     }
@@ -102,7 +103,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
       text.source_prefix = around->before;
       text.source_suffix = around->after;
       for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
-        std::replace_if(ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
+        std::replace_if(
+            ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
       }
     } else if (suffix) {
       text.source_suffix = {end, from};
@@ -143,8 +145,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
         description.model.target_size() > 0) {
       HuggingFaceVocabulary target(folder, description.model.target_size());
       target.read_map("target_vocab.json");
-      pair.target = sentencepiece_tokenizer(
-          target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
+      pair.target =
+          sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
     } else {
       pair.target = source_model == target_model ? pair.source
                                                  : sentencepiece_tokenizer(target_model, std::move(v), codes);

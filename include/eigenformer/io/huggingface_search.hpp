@@ -22,13 +22,15 @@ struct HuggingFaceConfig {
   /// The file that says how to search: generation_config.json, or config.json, as in models of old.
   const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
 
-  /// A token id below `size`; the first of a list; -1 where there is none. Throws IoError for an id that is outside.
+  /// A token id below `size`; the first of a list; -1 where there is none. Throws IoError for an id that is
+  /// outside.
   std::int32_t id(const std::string& name, index_t size) const {
     const JsonFile& file = generation.has(name) ? generation : model;
     if (!file.has(name)) return -1;
     const nlohmann::json& value = file.json().at(name);
     const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
-    return token_id(file, name, size, list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
+    return token_id(file, name, size,
+                    list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
   }
   /// What a file calls an id, where it is one.
   static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
@@ -47,8 +49,8 @@ struct HuggingFaceConfig {
 };
 
 /// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already,
-/// and tells options.warn of each that would change what generate() finds and is not done here. Throws IoError that
-/// names a setting which no search can have, and ids that are not below target_size.
+/// and tells options.warn of each that would change what generate() finds and is not done here. Throws
+/// IoError that names a setting which no search can have, and ids that are not below target_size.
 inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, index_t target_size,
                         TextConventions& text) {
   const JsonFile& file = config.search_file();
@@ -77,8 +79,8 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     text.max_length = std::max<index_t>(1, most - 1 - prefix);
   if (const index_t most = number("max_new_tokens", 1, longest); most > 0)
     text.max_length = std::max<index_t>(1, most - prefix);
-  text.min_length = std::max<index_t>({0, number("min_length", 0, longest) - 1 - prefix,
-                                       number("min_new_tokens", 0, longest) - prefix});
+  text.min_length = std::max<index_t>(
+      {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
   if (file.has("early_stopping")) {
     text.early_stopping = file.json().at("early_stopping") == true;
     if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is taken as false");

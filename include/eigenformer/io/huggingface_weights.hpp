@@ -73,7 +73,8 @@ class HuggingFaceWeights {
     return IoError("import", "'" + path_.string() + "' " + what);
   }
 
-  /// What there is instead of safetensors, and how it is converted, as the end of a message; "" where there is nothing.
+  /// What there is instead of safetensors, and how it is converted, as the end of a message; "" where there
+  /// is nothing.
   static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class) {
     struct Format {
       const char *file, *what, *argument;
