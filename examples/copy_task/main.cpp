@@ -1,12 +1,15 @@
 /// The classic first tasks of an encoder-decoder: learn to copy a sequence of symbols, and to reverse one. Prints the share
-/// of sequences never seen before that come out right, and fails unless it is all of them.
+/// of sequences never seen before that come out right, and fails unless it is all of them, where STEPS are not fewer
+/// than the 1000 that are taken by themselves.
+///
+///     copy_task [STEPS]
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
+#include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/train/trainer.hpp"
 
@@ -71,10 +74,8 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
   return ef::exact_match(answers, expected);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const ef::index_t steps = argc > 1 ? std::atoll(argv[1]) : 1000;
+int learn_both(const example::Arguments& arguments) {
+  const ef::index_t steps = arguments.whole(0, 1000);
   bool all = true;
   for (const bool reverse : {false, true}) {
     const ef::Accuracy right = learn(reverse, steps);
@@ -83,5 +84,9 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     all = all && right.correct == right.total;
   }
-  return all ? 0 : 1;
+  return steps < 1000 || all ? 0 : 1;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return example::run(argc, argv, {"STEPS"}, learn_both); }

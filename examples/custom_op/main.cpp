@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
 
 namespace ef = eigenformer;
@@ -71,7 +72,7 @@ struct GatedFeedForward {
   }
 };
 
-int main() {
+int check_gradients(const example::Arguments&) {
   ef::RandomGenerator rng(1);
   GatedFeedForward<double> block(12, 20, rng);
   ef::Tensor<double> x({2, 5, 12});
@@ -85,3 +86,5 @@ int main() {
   std::printf("%s\ngradients %s\n", ef::summary(block).c_str(), check.str().c_str());
   return check ? 0 : 1;
 }
+
+int main(int argc, char** argv) { return example::run(argc, argv, {}, check_gradients); }

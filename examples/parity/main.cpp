@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <string_view>
 
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/io.hpp"
@@ -11,25 +13,25 @@
 namespace ef = eigenformer;
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: parity FIXTURE, a file that make_fixture.py wrote\n");
-    return 2;
+  const bool help = argc == 2 && argv[1] == std::string_view("--help");
+  if (help || argc != 2 || argv[1][0] == '-') {
+    std::fprintf(help ? stdout : stderr, "usage: parity FIXTURE, a file that make_fixture.py wrote\n");
+    return help ? 0 : 2;
   }
   try {
     const auto fixture = ef::ParityFixture::open(argv[1]);
-    const auto options = nlohmann::json::parse(fixture.file().metadata().at("options"));
 
     // The module; its parameters are loaded from the fixture.
     ef::RandomGenerator rng(1);
     ef::Encoder<float> encoder(
-        {.num_layers = options.at("num_layers"),
+        {.num_layers = fixture.option<ef::index_t>("num_layers"),
          .final_norm = true,
-         .layer = {.d_model = options.at("d_model"),
-                   .num_heads = options.at("num_heads"),
-                   .dim_feedforward = options.at("dim_feedforward"),
-                   .activation =
-                       options.at("activation") == "gelu" ? ef::Activation::gelu : ef::Activation::relu,
-                   .norm_first = options.at("norm_first")}},
+         .layer = {.d_model = fixture.option<ef::index_t>("d_model"),
+                   .num_heads = fixture.option<ef::index_t>("num_heads"),
+                   .dim_feedforward = fixture.option<ef::index_t>("dim_feedforward"),
+                   .activation = fixture.option<std::string>("activation") == "gelu" ? ef::Activation::gelu
+                                                                                     : ef::Activation::relu,
+                   .norm_first = fixture.option<bool>("norm_first")}},
         rng);
 
     // The call. An input that is asked for by in["name"] has its gradient compared, too.
@@ -42,6 +44,6 @@ int main(int argc, char** argv) {
     return report.ok() ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "parity: %s\n", error.what());
-    return 2;
+    return 1;
   }
 }

@@ -146,7 +146,26 @@ TEST_CASE("subword_tokenizer: what cannot be is refused") {
     CHECK(contains(message_of<ValueError>([&] {
                      SubwordTokenizer::train(training_text(), {.vocabulary_size = 9, .unigram = unigram});
                    }),
-                   "SentencePiece cannot train"));
+                   "vocabulary_size is 9, must be at least "));
+  }
+}
+
+TEST_CASE("subword_tokenizer: the least size that a refusal names is the least that can be trained") {
+  const Strings text = {"ab cd", "ba", "日本 d"};  // a b c d 日 本, and what stands for a space
+  for (const bool unigram : {false, true}) {
+    for (const bool bytes : {false, true}) {
+      CAPTURE(unigram);
+      CAPTURE(bytes);
+      const index_t least = (bytes ? 256 : 0) + 4 + 7;
+      const auto train = [&](index_t size) {
+        (void)SubwordTokenizer::train(text,
+                                      {.vocabulary_size = size, .unigram = unigram, .byte_fallback = bytes});
+      };
+      CHECK(contains(
+          message_of<ValueError>([&] { train(least - 1); }),
+          "vocabulary_size is " + std::to_string(least - 1) + ", must be at least " + std::to_string(least)));
+      CHECK_NOTHROW(train(least));
+    }
   }
 }
 
@@ -157,12 +176,13 @@ TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
   folder.write("text.model", "this is no model");
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "text"); }), "text.model'"));
   folder.write("empty.model", "");
-  CHECK(
-      contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "empty"); }), "empty.model'"));
+  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "empty"); }),
+                 "empty.model' is empty, expected a SentencePiece model"));
   SubwordTokenizer::train(training_text(), {.vocabulary_size = 60}).save(folder.path(), "whole");
   const std::string whole = read_text_file(folder.path() / "whole.model");
   folder.write("half.model", whole.substr(0, whole.size() / 2));
-  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "half"); }), "half.model'"));
+  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "half"); }),
+                 "half.model' is truncated or no SentencePiece model: "));
 }
 
 TEST_CASE("subword_tokenizer: training and refusing print nothing") {

@@ -54,7 +54,7 @@ TEST_CASE("a checkpoint is imported, translates as its own library does, is insp
   };
   refused({"import", "--from", checkpoint.string(), "--model", model}, "exists already; give --overwrite");
   refused({"import", "--from", model, "--model", model}, "is the checkpoint itself");
-  refused({"import", "--from", model, "--model", model + "2"}, "is no checkpoint");
+  refused({"import", "--from", model, "--model", model + "2"}, "is an eigenformer model already");
   refused({"import", "--from", model + "3", "--model", model + "2"}, "does not exist");
   CHECK_FALSE(fs::exists(model + "2"));
   CHECK(run("translator", {"import", "--from", checkpoint.string(), "--model", model, "--overwrite", "--weights", "bf16"}).code == 0);

@@ -167,12 +167,68 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   refuse({"vocab.json", "object"});
   copy.write("vocab.json", vocabulary);
   copy.write("source.spm", source.substr(0, 20));
-  refuse({"source.spm"});
+  refuse({"source.spm'", "truncated or no SentencePiece model: 20 bytes"});
+  copy.write("source.spm", "");
+  refuse({"source.spm'", "is empty, expected a SentencePiece model"});
   copy.remove("source.spm");
   refuse({"SentencePiece", "source.spm"});
   copy.remove("config.json");
   check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"no checkpoint", "model.bin"});
   check_refused([&] { (void)import_checkpoint<float>(copy / "nowhere"); }, {"nowhere", "does not exist"});
+}
+
+TEST_CASE("ids outside the vocabulary and settings that no search can have are refused by file and name") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  const std::string generation = copy.read("generation_config.json");
+  const auto refuse = [&](const std::string& name, const nlohmann::json& value, const std::string& expected) {
+    for (const char* file : {"generation_config.json", "config.json"}) {
+      const std::string before = copy.read(file);
+      if (file == std::string("config.json")) copy.write("generation_config.json", "{}");  // leaves the word to it
+      copy.set(file, name, value);
+      check_refused([&] { (void)import_huggingface<float>(copy.path()); },
+                    {std::string("/") + file, "sets " + name + " to " + value.dump(), expected});
+      copy.write(file, before);
+      copy.write("generation_config.json", generation);
+    }
+  };
+  for (const char* name : {"decoder_start_token_id", "eos_token_id", "forced_bos_token_id"}) {
+    for (const nlohmann::json& id : {nlohmann::json(48), nlohmann::json(-1), nlohmann::json(4294967296)}) {
+      refuse(name, id, "0 to 47");
+    }
+  }
+  refuse("eos_token_id", {99, 0}, "0 to 47");
+  refuse("num_beams", 0, "1 to 4096");
+  refuse("num_beams", -3, "1 to 4096");
+  refuse("num_beams", 4097, "1 to 4096");
+  refuse("max_length", 0, "1 to 2147483647");
+  refuse("max_new_tokens", -1, "1 to 2147483647");
+  refuse("min_length", -1, "0 to 2147483647");
+  refuse("no_repeat_ngram_size", -2, "0 to 2147483647");
+  refuse("suppress_tokens", {3, 48}, "0 to 47");
+  copy.set("generation_config.json", "num_beams", 4096);
+  copy.set("generation_config.json", "eos_token_id", nlohmann::json::array({0, 99}));
+  CHECK(import_huggingface<float>(copy.path()).description.text.beam_size == 4096);
+}
+
+TEST_CASE("what is no checkpoint is refused as what it is") {
+  const TemporaryFolder folder;
+  const auto refuse = [&](const std::filesystem::path& path, const std::vector<std::string>& words) {
+    check_refused([&] { (void)import_checkpoint<float>(path); }, words);
+  };
+  write_text_file(folder / "config.json", "{}");
+  refuse(folder / "config.json", {"config.json' is not a folder"});
+  write_text_file(folder / "source_vocabulary.json", "[]");
+  refuse(folder.path(), {"has no model.bin", "source_vocabulary.json of CTranslate2"});
+  refuse(std::filesystem::path(EIGENFORMER_FIXTURES) / "model_v1", {"is an eigenformer model already"});
+  const TemporaryFolder pickled;
+  write_text_file(pickled / "pytorch_model.bin", "x");
+  refuse(pickled.path(), {"neither model.safetensors nor", "pytorch_model.bin holds PyTorch weights", "Convert it with",
+                          "config.json"});
+  DamagedCopy bart("hf_bart");
+  bart.remove("vocab.json");
+  bart.write("tokenizer.json", "{}");
+  refuse(bart.path(), {"tokenizer.json' has no 'model'", "vocab.json with merges.txt"});
 }
 
 TEST_CASE("what generation_config.json says is done, or told of by name") {

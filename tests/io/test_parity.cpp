@@ -129,6 +129,30 @@ TEST_CASE("a fixture that does not fit says why") {
                  "has no tensor 'out.y'"));
 }
 
+TEST_CASE("a fixture's options are read with its name and theirs, where they are what is asked for") {
+  const TemporaryFolder folder;
+  const auto with = [&](const std::string& options) {
+    SafetensorsWriter writer;
+    writer.add("in.x", Tensor<float>::zeros({2, 3}));
+    if (!options.empty()) writer.set_metadata("options", options);
+    writer.save(folder / "options");
+    return ParityFixture::open(folder / "options");
+  };
+  const auto refusal = [&](const std::string& options) {
+    return message_of<IoError>([&] { (void)with(options).option<index_t>("width"); });
+  };
+  CHECK(contains(refusal(""), "options' is no parity fixture: it has no metadata 'options'"));
+  CHECK(contains(refusal("{"), "is no JSON object"));
+  CHECK(contains(refusal("[1]"), "is no JSON object"));
+  CHECK(contains(refusal("{\"d\": 1}"), "it has no 'width'"));
+  for (const std::string value : {"\"wide\"", "1.5", "true", "null"}) {
+    CHECK(contains(refusal("{\"width\": " + value + "}"), "'width' in its metadata 'options' is " + value));
+  }
+  CHECK(with("{\"width\": 7}").option<index_t>("width") == 7);
+  CHECK(with("{\"first\": true}").option<bool>("first"));
+  CHECK(with("{\"name\": \"gelu\"}").option<std::string>("name") == "gelu");
+}
+
 TEST_CASE("only rows inside the lengths count, and NaN agrees with NaN alone") {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double infinity = std::numeric_limits<double>::infinity();

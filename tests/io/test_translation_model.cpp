@@ -176,6 +176,14 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
   CHECK(contains(with_options([](auto& j) { j["model"]["rotary"] = true; }), "'rotary' is not an option"));
   CHECK(contains(with_options([](auto& j) { j["model"]["num_heads"] = 5; }), "must be divisible by num_heads"));
   CHECK(contains(with_options([](auto& j) { j["model"]["d_model"] = -12; }), "d_model is -12"));
+  for (const std::int64_t length : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{2'147'483'648}, std::int64_t{1'000'000'000'000}}) {
+    CHECK(contains(with_options([&](auto& j) { j["model"]["max_length"] = length; }),
+                   "max_length is " + std::to_string(length) + ", must be at least 1"));
+  }
+  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }), "sinusoid_base is 0.0"));
+  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_first_position"] = -2; }), "sinusoid_first_position is -2"));
+  CHECK(contains(with_options([](auto& j) { j["format"] = "other"; }), "format is \"other\", expected \"eigenformer-translation\""));
+  CHECK(contains(with_options([](auto& j) { j.erase("format"); }), "format is absent"));
   CHECK(contains(with_options([](auto& j) { j["tokenizer"] = "word"; }), "expected kind and joint"));
   CHECK(contains(with_options([](auto& j) { j["model"]["d_model"] = 3'000'000'000; }), "tensor 'source_embedding.weight' has shape"));
   CHECK(contains(with_options([](auto& j) { j["model"]["dim_feedforward"] = 1'000'000'000; }), "dim_feedforward is 1000000000"));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "eigenformer/data/foreign_tokenizer.hpp"
+#include "eigenformer/data/sentencepiece_status.hpp"
 
 namespace eigenformer {
 
@@ -27,7 +28,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
         language_codes_(language_codes) {
     auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
     if (const auto status = processor->LoadFromSerializedProto(*model_); !status.ok()) {
-      throw ValueError("tokenizer", std::string("this is no SentencePiece model: ") + status.message());
+      throw ValueError("tokenizer", "the file is " + detail::not_a_sentencepiece_model(*model_, status.message()));
     }
     processor_ = std::move(processor);
   }

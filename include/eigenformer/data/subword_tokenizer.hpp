@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/sentencepiece_status.hpp"
 #include "eigenformer/data/text_file.hpp"
 #include "eigenformer/data/tokenizer.hpp"
 
@@ -67,8 +69,22 @@ class SubwordTokenizer final : public Tokenizer {
     };
     std::string model;
     const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
-    if (!status.ok())
-      throw ValueError("subword_tokenizer", "SentencePiece cannot train: " + std::string(status.message()));
+    if (!status.ok()) {
+      // Every character of the text is a piece, that between words too.
+      const index_t needed =
+          least - 1 + count_characters(sentences, static_cast<std::size_t>(options.max_sentences));
+      if (options.vocabulary_size < needed) {
+        throw ValueError(
+            "subword_tokenizer",
+            "vocabulary_size is " + std::to_string(options.vocabulary_size) + ", must be at least " +
+                std::to_string(needed) +
+                " for the different characters of this text (SentencePiece: " + status.message() + ")");
+      }
+      throw ValueError("subword_tokenizer",
+                       "no vocabulary of size " + std::to_string(options.vocabulary_size) +
+                           " can be made of this text, expected another size or more text " +
+                           "(SentencePiece: " + status.message() + ")");
+    }
     return SubwordTokenizer(std::move(model), "the trained model");
   }
 
@@ -144,7 +160,8 @@ class SubwordTokenizer final : public Tokenizer {
       : model_(std::make_shared<const std::string>(std::move(model))) {
     auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
     if (const auto status = processor->LoadFromSerializedProto(*model_); !status.ok()) {
-      throw IoError("subword_tokenizer", name + " is not a SentencePiece model: " + status.message());
+      throw IoError("subword_tokenizer",
+                    name + " is " + detail::not_a_sentencepiece_model(*model_, status.message()));
     }
     if (processor->pad_id() != Vocabulary::pad_id || processor->unk_id() != Vocabulary::unknown_id ||
         processor->bos_id() != Vocabulary::begin_id || processor->eos_id() != Vocabulary::end_id) {
@@ -152,6 +169,17 @@ class SubwordTokenizer final : public Tokenizer {
                     name + " has other special ids, expected pad 0, unk 1, bos 2, eos 3");
     }
     processor_ = std::move(processor);
+  }
+
+  // The different characters that the trainer was given, and the one that it puts between words.
+  static index_t count_characters(std::span<const std::string> sentences, std::size_t most) {
+    std::set<char32_t> found;
+    for (Sentences text(sentences, most); !text.done(); text.Next()) {
+      for_each_code_point(text.value(), [&](char32_t c, std::string_view) {
+        if (c != U' ') found.insert(c);
+      });
+    }
+    return static_cast<index_t>(found.size()) + 1;
   }
 
   void check(std::int32_t id) const {

@@ -145,9 +145,10 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
   const auto begin = config.get<std::string>("bos_token", "<s>"), end = config.get<std::string>("eos_token", "</s>"),
              unknown = config.get<std::string>("unk_token", "<unk>");
   const auto require = [](const std::filesystem::path& path, const std::vector<std::string>& tokens,
-                          const std::string& token) {
+                          const std::string& token, const char* key) {
     if (const auto id = find_token(tokens, token)) return *id;
-    throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which config.json names");
+    throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " + key +
+                                " or, where it names none, the usual one");
   };
   TextConventions& text = description.text;
   // Older folders have no config.json, and start with the begin symbol.
@@ -155,17 +156,17 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
   const auto start = config.get<std::string>("decoder_start_token", begin);
   text.source_text = options.source_text;
   text.source_suffix.clear();
-  if (config.get("add_source_bos", false)) text.source_prefix.push_back(require(source_path, source, begin));
+  if (config.get("add_source_bos", false)) text.source_prefix.push_back(require(source_path, source, begin, "bos_token"));
   if (!options.source_language.empty()) text.source_prefix.push_back(find_language(source, options.source_language));
   // Models that were converted from transformers want the end symbol, but leave it to the caller's tokenizer; they
   // start otherwise than with the begin symbol.
   if (config.get("add_source_eos", false) || start != begin || !start_is_named || !options.source_language.empty()) {
-    text.source_suffix.push_back(require(source_path, source, end));
+    text.source_suffix.push_back(require(source_path, source, end, "eos_token"));
   }
-  text.end_id = require(target_path, target, end);
+  text.end_id = require(target_path, target, end, "eos_token");
   if (!options.target_language.empty()) text.target_prefix.push_back(find_language(target, options.target_language));
   if (start_is_named) {
-    text.begin_id = require(target_path, target, start);
+    text.begin_id = require(target_path, target, start, "decoder_start_token");
   } else if (!text.target_prefix.empty()) {
     text.begin_id = text.target_prefix.front();
     text.target_prefix.clear();

@@ -48,16 +48,17 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   const auto type = config.model.get<std::string>("model_type", "");
   const index_t rows = description.model.source_vocab_size;
   TextConventions& text = description.text;
-  const std::int32_t end = config.require_id("eos_token_id");
+  const index_t target_rows = description.model.target_size();
+  const std::int32_t end = config.require_id("eos_token_id", std::min(rows, target_rows));
   text.source_text = options.source_text;
   text.source_suffix = {end};
   text.end_id = end;
-  text.begin_id = config.id("decoder_start_token_id");
+  text.begin_id = config.id("decoder_start_token_id", target_rows);
   if (text.begin_id < 0) text.begin_id = end;
   text.forbidden_ids.clear();
   // An old name for forcing the begin symbol.
   const bool force_begin = config.search_file().get("force_bos_token_to_be_generated", false);
-  const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id");
+  const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id", target_rows);
   if (forced >= 0) text.target_prefix = {forced};
 
   HuggingFaceVocabulary vocabulary(folder, rows);
@@ -69,7 +70,15 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
                                        : !source_model.empty() && !target_model.empty();
   std::optional<TokenizerJson> json;  // where it is all that there is
-  if (!complete && TokenizerJson::is_in(folder)) json = TokenizerJson::open(folder / "tokenizer.json");
+  if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
+    if (!TokenizerJson::is_in(folder)) {
+      throw IoError("import", "'" + (folder / "tokenizer.json").string() +
+                                  "' has no 'model', and the folder no " +
+                                  (type == "bart" ? "vocab.json with merges.txt" : "SentencePiece model") +
+                                  " in its place");
+    }
+    json = TokenizerJson::open(folder / "tokenizer.json");
+  }
   if (json) {
     vocabulary.read(*json);
   } else {
@@ -94,7 +103,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
       text.source_prefix = around->before;
       text.source_suffix = around->after;
       for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
-        std::replace_if(ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
+        std::replace_if(
+            ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
       }
     } else if (suffix) {
       text.source_suffix = {end, from};
@@ -111,9 +121,9 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
     text.source_prefix = around->before;
     text.source_suffix = around->after;
   } else if (type == "bart") {
-    text.source_prefix = {config.require_id("bos_token_id")};
+    text.source_prefix = {config.require_id("bos_token_id", rows)};
   }
-  read_search(config, options, text);
+  read_search(config, options, target_rows, text);
 
   std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
   for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
@@ -135,8 +145,8 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
         description.model.target_size() > 0) {
       HuggingFaceVocabulary target(folder, description.model.target_size());
       target.read_map("target_vocab.json");
-      pair.target = sentencepiece_tokenizer(
-          target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
+      pair.target =
+          sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
     } else {
       pair.target = source_model == target_model ? pair.source
                                                  : sentencepiece_tokenizer(target_model, std::move(v), codes);

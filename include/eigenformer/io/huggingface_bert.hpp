@@ -168,7 +168,8 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
     detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
     std::error_code ignored;
     std::optional<detail::TokenizerJson> json;  // where it is all that there is
-    if (!std::filesystem::exists(folder / "vocab.txt", ignored) && detail::TokenizerJson::is_in(folder)) {
+    if (!std::filesystem::exists(folder / "vocab.txt", ignored) &&
+        std::filesystem::exists(folder / "tokenizer.json", ignored)) {
       json = detail::TokenizerJson::open(folder / "tokenizer.json");
       vocabulary.read(*json);
       vocabulary.read_added();

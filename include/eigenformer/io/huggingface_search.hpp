@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,18 +22,25 @@ struct HuggingFaceConfig {
   /// The file that says how to search: generation_config.json, or config.json, as in models of old.
   const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
 
-  /// A token id; the first of a list; -1 where there is none.
-  std::int32_t id(const std::string& name) const {
+  /// A token id below `size`; the first of a list; -1 where there is none. Throws IoError for an id that is
+  /// outside.
+  std::int32_t id(const std::string& name, index_t size) const {
     const JsonFile& file = generation.has(name) ? generation : model;
     if (!file.has(name)) return -1;
     const nlohmann::json& value = file.json().at(name);
-    if (value.is_array() && !value.empty() && value.front().is_number_integer())
-      return value.front().get<std::int32_t>();
-    return file.get<std::int32_t>(name, -1);
+    const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
+    return token_id(file, name, size,
+                    list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
   }
-  /// The same, which must be there.
-  std::int32_t require_id(const std::string& name) const {
-    const std::int32_t found = id(name);
+  /// What a file calls an id, where it is one.
+  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
+    if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
+    throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
+                      ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
+  }
+  /// The same as id(), which must be there.
+  std::int32_t require_id(const std::string& name, index_t size) const {
+    const std::int32_t found = id(name, size);
     if (found < 0) throw model.refuse("has no '" + name + "'");
     return found;
   }
@@ -41,8 +49,9 @@ struct HuggingFaceConfig {
 };
 
 /// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already,
-/// and tells options.warn of each that would change what generate() finds and is not done here.
-inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options,
+/// and tells options.warn of each that would change what generate() finds and is not done here. Throws
+/// IoError that names a setting which no search can have, and ids that are not below target_size.
+inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, index_t target_size,
                         TextConventions& text) {
   const JsonFile& file = config.search_file();
   const auto warn = [&](const std::string& name, const std::string& what) {
@@ -54,28 +63,38 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   const auto prefix = static_cast<index_t>(text.target_prefix.size());
   text.search_rule = SearchRule::huggingface;
   text.length_penalty = file.get("length_penalty", 1.0);
-  text.no_repeat_ngram_size = file.get<index_t>("no_repeat_ngram_size", 0);
-  text.beam_size = file.get<index_t>("num_beams", 0);
+  // A number of the file, which must be in a range; 0 where it is absent.
+  const auto number = [&](const char* name, index_t least, index_t most) {
+    if (!file.has(name)) return index_t{0};
+    const auto value = file.get<index_t>(name, 0);
+    if (value >= least && value <= most) return value;
+    throw file.refuse("sets " + std::string(name) + " to " + file.json().at(name).dump() + ", expected " +
+                      std::to_string(least) + " to " + std::to_string(most));
+  };
+  constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
+  text.no_repeat_ngram_size = number("no_repeat_ngram_size", 0, longest);
+  text.beam_size = number("num_beams", 1, most_beams);
   // Theirs counts what the decoder starts with, the newer name does not.
-  if (const auto most = file.get<index_t>("max_length", 0); most > 0)
+  if (const index_t most = number("max_length", 1, longest); most > 0)
     text.max_length = std::max<index_t>(1, most - 1 - prefix);
-  if (const auto most = file.get<index_t>("max_new_tokens", 0); most > 0)
+  if (const index_t most = number("max_new_tokens", 1, longest); most > 0)
     text.max_length = std::max<index_t>(1, most - prefix);
-  text.min_length = std::max<index_t>({0, file.get<index_t>("min_length", 0) - 1 - prefix,
-                                       file.get<index_t>("min_new_tokens", 0) - prefix});
+  text.min_length = std::max<index_t>(
+      {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
   if (file.has("early_stopping")) {
     text.early_stopping = file.json().at("early_stopping") == true;
     if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is taken as false");
   }
 
-  text.force_end = config.id("forced_eos_token_id") == text.end_id;
+  text.force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
   for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
     const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
     if (!found.has(name) || !found.json().at(name).is_array()) continue;
     for (const nlohmann::json& word : found.json().at(name)) {
       const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
       if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {
-        text.forbidden_ids.push_back(token.get<std::int32_t>());
+        text.forbidden_ids.push_back(
+            HuggingFaceConfig::token_id(found, name, target_size, token.get<std::int64_t>()));
       } else if (options.warn) {
         options.warn("'" + found.path().string() + "' forbids " + word.dump() + " in " + name +
                      ": only single tokens are forbidden");

@@ -73,8 +73,8 @@ class HuggingFaceWeights {
     return IoError("import", "'" + path_.string() + "' " + what);
   }
 
- private:
-  // What there is instead of safetensors.
+  /// What there is instead of safetensors, and how it is converted, as the end of a message; "" where there
+  /// is nothing.
   static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class) {
     struct Format {
       const char *file, *what, *argument;
@@ -97,6 +97,7 @@ class HuggingFaceWeights {
     return "";
   }
 
+ private:
   void add(SafetensorsFile file) {
     for (const std::string& name : file.names()) {
       if (!places_.emplace(name, files_.size()).second) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -50,6 +51,26 @@ class ParityFixture {
   template <class T>
   Tensor<T> get(const std::string& name) const {
     return file_.tensor<T>(name);
+  }
+
+  /// A number, word or truth value of the JSON object that the file's metadata has as "options": what the module
+  /// was made of. Throws IoError where there is no such object, or nothing of that kind in it.
+  template <class X>
+  X option(const std::string& name) const {
+    const auto refuse = [&](const std::string& what) {
+      return IoError("parity", "'" + file_.path().string() + "' is no parity fixture: " + what);
+    };
+    const auto text = file_.metadata().find("options");
+    if (text == file_.metadata().end()) throw refuse("it has no metadata 'options'");
+    const auto options = nlohmann::json::parse(text->second, nullptr, false);
+    if (!options.is_object()) throw refuse("its metadata 'options' is no JSON object");
+    if (!options.contains(name)) throw refuse("it has no '" + name + "' in its metadata 'options'");
+    const nlohmann::json& value = options.at(name);
+    try {
+      if (X x = value.get<X>(); value == nlohmann::json(x)) return x;
+    } catch (const nlohmann::json::exception&) {  // of another kind, as below
+    }
+    throw refuse("'" + name + "' in its metadata 'options' is " + value.dump() + ", of another kind than expected");
   }
 
   /// Whole numbers, such as "in.src_lengths".

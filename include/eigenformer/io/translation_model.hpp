@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -65,6 +68,28 @@ inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string&
                                                               const std::filesystem::path& folder,
                                                               const std::string& name) {
   return load_tokenizer(kind, folder_file(folder, tokenizer_file(kind, name)).parent_path(), name);
+}
+
+// What options.json says that it is.
+inline constexpr const char* model_format = "eigenformer-translation";
+
+// The options of a file, in the file's names where they are not the field's. Positions are counted in 32 bits, as tokens
+// are; max_length also cuts what models without a table of positions read.
+inline void validate_file_options(const Seq2SeqOptions& o) {
+  constexpr index_t most = std::numeric_limits<std::int32_t>::max();
+  if (o.max_length < 1 || o.max_length > most - std::clamp<index_t>(o.learned_position_offset, 0, most - 1)) {
+    throw ValueError("options", "max_length is " + std::to_string(o.max_length) +
+                                    ", must be at least 1 and with learned_position_offset at most " +
+                                    std::to_string(most));
+  }
+  if (o.positions == Positions::sinusoidal && !(o.sinusoid.base > 0)) {
+    throw ValueError("options", "sinusoid_base is " + std::to_string(o.sinusoid.base) + ", must be positive");
+  }
+  if (o.positions == Positions::sinusoidal && o.sinusoid.first_position < 0) {
+    throw ValueError("options", "sinusoid_first_position is " + std::to_string(o.sinusoid.first_position) +
+                                    ", must not be negative");
+  }
+  o.validate("options");
 }
 
 // Finds sizes in the options that are not the file's before a model of such sizes takes memory.
@@ -131,7 +156,7 @@ void save_model_folder(const std::filesystem::path& folder, const Seq2SeqTransfo
                        WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
   const std::string kind = tokenizers.source->kind();
   nlohmann::json options = {
-      {"format", "eigenformer-translation"},
+      {"format", detail::model_format},
       {"format_version", 1},
       {"library_version", version_string()},
       {"model", options_to_json(model.options)},
@@ -179,6 +204,11 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
       !json.contains("model") || !json.contains("tokenizer")) {
     throw refuse("is not that of a model folder: expected format_version, model and tokenizer");
   }
+  if (!json.contains("format") || json.at("format") != detail::model_format) {
+    throw refuse("is not that of a model folder: format is " +
+                 (json.contains("format") ? json.at("format").dump() : std::string("absent")) + ", expected \"" +
+                 detail::model_format + "\"");
+  }
   ModelDescription d;
   d.format_version = json.at("format_version").get<int>();
   if (d.format_version < 1 || d.format_version > model_format_version) {
@@ -189,7 +219,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
     if (json.contains("library_version")) detail::option_from_json("library_version", json.at("library_version"), d.library_version);
     if (json.contains("weights")) detail::option_from_json("weights", json.at("weights"), d.weights);
     d.model = options_from_json<Seq2SeqOptions>(json.at("model"));
-    d.model.validate("options");
+    detail::validate_file_options(d.model);
     const nlohmann::json& tokenizer = json.at("tokenizer");
     if (!tokenizer.is_object() || !tokenizer.contains("kind") || !tokenizer.contains("joint")) {
       throw ValueError("options", "tokenizer is " + tokenizer.dump() + ", expected kind and joint");
