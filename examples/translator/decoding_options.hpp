@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sentence_translator.hpp"
+#include "threads.hpp"
 
 namespace translator {
 
@@ -11,7 +12,7 @@ namespace translator {
 struct DecodingCommand {
   std::string folder;
   DecodingOptions decoding;
-  int threads = 0;
+  ef::index_t threads = 0;
 
   void add_to(CLI::App& app) {
     app.add_option("--model", folder, "folder of the model")->required();
@@ -32,9 +33,7 @@ struct DecodingCommand {
     app.add_option("--threads", threads, "threads; 0: as many as there are cores")->capture_default_str();
   }
 
-  void set_threads() const {
-    if (threads != 0) ef::Runtime::instance().set_threads(threads);
-  }
+  void set_threads() const { translator::set_threads(threads); }
 };
 
 }  // namespace translator

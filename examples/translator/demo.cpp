@@ -14,6 +14,7 @@
 #include "grammar.hpp"
 #include "sentence_translator.hpp"
 #include "terminal_progress.hpp"
+#include "threads.hpp"
 
 namespace translator {
 
@@ -26,7 +27,7 @@ struct DemoCommand {
   ef::index_t shown = 8;
   double max_seconds = 50;
   std::uint64_t seed = 1;
-  int threads = 0;
+  ef::index_t threads = 0;
 
   void validate() const {
     const auto at_least = [](const char* name, ef::index_t value, ef::index_t least) {
@@ -112,18 +113,20 @@ int demo(const DemoCommand& command) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   command.validate();
-  if (command.threads != 0) ef::Runtime::instance().set_threads(command.threads);
+  set_threads(command.threads);
 
   const GrammarCorpus corpus = make_grammar_corpus(command.pairs, command.test_pairs, command.seed);
   const ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = "word", .joint = false}, corpus.train);
   const ef::EncodedCorpus training_set = ef::encode_corpus(corpus.train, *tokenizers.source, *tokenizers.target);
   ef::RandomGenerator rng(command.seed);
   ef::Seq2SeqTransformer<float> model(model_options(tokenizers), rng);
-  std::printf("Learning German from nothing but %lld English sentences and their translations:\n"
-              "a Transformer of %lld parameters, %lld English and %lld German words and marks, %d threads.\n",
-              static_cast<long long>(training_set.size()), static_cast<long long>(ef::count_parameters(model)),
-              static_cast<long long>(tokenizers.source->vocabulary_size()),
-              static_cast<long long>(tokenizers.target->vocabulary_size()), ef::Runtime::instance().threads());
+  std::printf(
+      "Learning German from nothing but %lld English sentences and their translations:\n"
+      "a Transformer of %lld parameters, %lld English and %lld German words and marks, %s.\n",
+      static_cast<long long>(training_set.size()), static_cast<long long>(ef::count_parameters(model)),
+      static_cast<long long>(tokenizers.source->vocabulary_size()),
+      static_cast<long long>(tokenizers.target->vocabulary_size()),
+      counted(ef::Runtime::instance().threads(), "thread").c_str());
   std::fflush(stdout);
   {
     TerminalProgress progress(5);
@@ -170,7 +173,7 @@ void add_demo(CLI::App& app, Run& run) {
   sub->add_option("--epochs", command->epochs, "passes over them at most")->capture_default_str();
   sub->add_option("--max-seconds", command->max_seconds, "seconds until training ends at the latest")->capture_default_str();
   sub->add_option("--show", command->shown, "translations to show")->capture_default_str();
-  sub->add_option("--seed", command->seed, "seed of sentences and weights")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")->capture_default_str();
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }

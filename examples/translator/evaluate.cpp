@@ -14,6 +14,8 @@
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/train/loss.hpp"
+#include "output_checks.hpp"
+#include "terminal_progress.hpp"
 
 namespace translator {
 
@@ -42,6 +44,7 @@ double reference_perplexity(const DecodingModel& model, const std::vector<std::s
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
+  if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
   const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding,
@@ -73,7 +76,8 @@ int evaluate(const EvaluateCommand& command) {
   if (const double perplexity = reference_perplexity(model, sources, references); perplexity > 0) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
-  std::fprintf(stderr, "%zu sentences in %.1f s, %.1f sentences/s, beam %lld\n", sources.size(), seconds,
+  std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
+               counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,
                static_cast<long long>(translator.search().beam_size));
   return 0;

@@ -7,6 +7,7 @@
 #include "commands.hpp"
 #include "eigenformer/io/import_checkpoint.hpp"
 #include "model_folder.hpp"
+#include "output_checks.hpp"
 
 namespace translator {
 
@@ -29,6 +30,7 @@ void check_output(const ImportCommand& command) {
     throw ef::ValueError(
         "import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
   }
+  check_writable_folder("import", output);
   if (command.overwrite || !fs::exists(output, ignored)) return;
   if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
   throw ef::IoError(

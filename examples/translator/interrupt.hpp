@@ -16,17 +16,21 @@ namespace translator {
 /// The exit code of a training that was interrupted and saved, as shells have it for SIGINT.
 inline constexpr int interrupted_exit_code = 130;
 
-/// Turns the first SIGINT (Ctrl-C) or SIGTERM into a stop request; the second ends the program at once, which harms no
-/// file since all are written under temporary names.
+/// Turns the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (a terminal that closes) into a stop request; the
+/// second ends the program at once, which harms no file since all are written under temporary names.
 ///
-/// The signals are blocked in this thread and those it starts from now on, and taken by a thread of their own, so that no
-/// code runs inside a signal handler. Make it before any other thread.
+/// The signals are blocked in this thread and those it starts from now on, and taken by a thread of their
+/// own, so that no code runs inside a signal handler. Make it before any other thread.
 class InterruptWatcher {
  public:
   InterruptWatcher() {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
+    // Under nohup it is ignored, and stays so: a blocked signal would be taken all the same.
+    struct sigaction hang_up {};
+    if (sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
+      sigaddset(&signals_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
     thread_ = std::thread([this] { watch(); });
   }

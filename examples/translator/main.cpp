@@ -1,13 +1,19 @@
 /// Trains Transformers on pairs of sentences and translates with them.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 
+#include "command_line.hpp"
 #include "commands.hpp"
+#include "eigenformer/core/error.hpp"
 #include "eigenformer/version.hpp"
 
 namespace {
@@ -16,6 +22,20 @@ int fail(const char* why) {
   std::fflush(stdout);
   std::fprintf(stderr, "translator: error: %s\n", why);
   return 1;
+}
+
+/// The exit code, unless what was written to standard output got lost.
+int finish(int code) {
+  errno = 0;
+  bool good = std::fflush(stdout) == 0;
+  if (good && std::ferror(stdout) != 0) {
+    // An earlier write failed, and its reason is gone: ask again.
+    good = ::write(STDOUT_FILENO, "\n", 1) == 1;
+    if (good) return fail("cannot write all of the output");
+  }
+  if (good) return code;
+  const int error = errno;
+  return fail((std::string("cannot write: ") + std::strerror(error)).c_str());
 }
 
 }  // namespace
@@ -39,10 +59,11 @@ int main(int argc, char** argv) {
     translator::add_import(app, run);
     translator::add_quantize(app, run);
     translator::add_compare(app, run);
+    translator::check_numbers(app);
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& request) {  // --help, --version
-      return app.exit(request);
+      return finish(app.exit(request));
     } catch (const CLI::ParseError& error) {
       const auto named = [&](const CLI::App* command) { return command->check_name(argv[1]); };
       const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
@@ -51,7 +72,11 @@ int main(int argc, char** argv) {
       }
       return fail((error.what() + std::string("; see translator --help")).c_str());
     }
-    return run();
+    try {
+      return finish(run());
+    } catch (const eigenformer::Error& error) {
+      return fail(translator::with_option_names(error.what(), app.got_subcommand("train")).c_str());
+    }
   } catch (const std::bad_alloc&) {
     return fail("out of memory");
   } catch (const std::exception& error) {

@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "model_folder.hpp"
+#include "output_checks.hpp"
 
 namespace translator {
 
@@ -34,6 +35,7 @@ void check_output(const QuantizeCommand& command, const fs::path& output) {
     throw ef::ValueError("quantize",
                          "'" + output.string() + "' is the model itself; give another folder as --output");
   }
+  check_writable_folder("quantize", output);
   if (command.overwrite || !fs::exists(output, ignored)) return;
   if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
   throw ef::IoError("quantize", "'" + output.string() +

@@ -46,6 +46,13 @@ class SentenceTranslator {
     search_.no_repeat_ngram_size = options.no_repeat_ngram.value_or(search_.no_repeat_ngram_size);
     if (options.length_penalty) search_.length_penalty = *options.length_penalty;
     search_.validate();
+    // A beam takes memory for each of its hypotheses, and there are no more tokens than this to begin with.
+    const ef::index_t most = std::min<ef::index_t>(4096, tokenizers.target->vocabulary_size());
+    if (options.beam && *options.beam > most) {
+      throw ef::ValueError("generation", "beam_size is " + std::to_string(*options.beam) +
+                                             ", must be at most " + std::to_string(most) +
+                                             (most < 4096 ? ", the size of the vocabulary" : ""));
+    }
     sampling_.temperature = options.temperature;
     sampling_.top_k = options.top_k;
     sampling_.top_p = options.top_p;

@@ -23,6 +23,11 @@ namespace translator {
   return text.data();
 }
 
+/// "1 step", "2 steps".
+inline std::string counted(long long n, const char* what) {
+  return format("%lld %s%s", n, what, n == 1 ? "" : "s");
+}
+
 /// "0:07", "12:34", "1:02:03".
 inline std::string clock(double seconds) {
   const auto s = static_cast<long>(std::lround(seconds));
@@ -42,12 +47,14 @@ class TerminalProgress {
   void step(const eigenformer::StepReport& r) {
     if (!terminal_ && r.seconds < next_plain_) return;
     next_plain_ = r.seconds + interval_;
+    const double loss = std::fabs(r.loss);  // printf shows the sign of a NaN
     const std::string line =
-        format("epoch %lld  step %lld/%lld  loss %.3f  perplexity %.1f  %.0f tokens/s  lr %.1e  ETA %s",
-               static_cast<long long>(r.epoch), static_cast<long long>(r.step), static_cast<long long>(r.total_steps),
-               r.loss, std::exp(r.loss), r.tokens_per_second, r.learning_rate, clock(r.remaining_seconds).c_str());
+        format("epoch %lld  step %lld/%lld  loss %.3f  perplexity %.1f  %.0f tokens/s  ETA %s  lr %.1e",
+               static_cast<long long>(r.epoch), static_cast<long long>(r.step),
+               static_cast<long long>(r.total_steps), loss, std::exp(loss), r.tokens_per_second,
+               clock(r.remaining_seconds).c_str(), r.learning_rate);
     if (terminal_) {
-      std::fprintf(stderr, "\r\033[K%s", line.substr(0, width()).c_str());
+      std::fprintf(stderr, "\r\033[K%s", whole_fields(line, width()).c_str());
       open_line_ = true;
     } else {
       std::fprintf(stderr, "%s\n", line.c_str());
@@ -56,8 +63,9 @@ class TerminalProgress {
   }
 
   void validation(const eigenformer::ValidationReport& r) {
-    say(format("validation after step %lld, epoch %lld: loss %.4f  perplexity %.3f%s", static_cast<long long>(r.step),
-               static_cast<long long>(r.epoch), r.loss, r.perplexity, r.best ? "  (best so far)" : ""));
+    say(format("validation after step %lld, epoch %lld: loss %.4f  perplexity %.3f%s",
+               static_cast<long long>(r.step), static_cast<long long>(r.epoch), std::fabs(r.loss),
+               std::fabs(r.perplexity), r.best ? "  (best so far)" : ""));
   }
 
   /// A line that stays.
@@ -68,6 +76,13 @@ class TerminalProgress {
   }
 
  private:
+  // As many of the fields, which two spaces part, as there is room for: half a number would be another one.
+  static std::string whole_fields(const std::string& line, std::size_t room) {
+    if (line.size() <= room) return line;
+    const std::size_t end = line.rfind("  ", room);
+    return line.substr(0, end == std::string::npos ? 0 : end);
+  }
+
   void finish_line() {
     if (open_line_) std::fputs("\r\033[K", stderr);
     open_line_ = false;

@@ -1,15 +1,20 @@
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "commands.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "interrupt.hpp"
 #include "model_folder.hpp"
+#include "output_checks.hpp"
 #include "terminal_progress.hpp"
+#include "threads.hpp"
 #include "train_settings.hpp"
 
 namespace translator {
@@ -21,7 +26,7 @@ namespace fs = std::filesystem;
 struct TrainCommand {
   TrainSettings settings;
   std::string folder;
-  int threads = 0;
+  ef::index_t threads = 0;
   bool resume = false;
   bool overwrite = false;
 };
@@ -99,6 +104,7 @@ class Sink final : public ef::TrainingSink {
 
 /// Throws unless training may write to the folder as it was asked to.
 void check_folder(const TrainCommand& command) {
+  require_folder_if_any("train", command.folder);
   if (command.resume && command.overwrite) throw ef::ValueError("train", "give --resume or --overwrite, not both");
   if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
@@ -117,6 +123,7 @@ void check_folder(const TrainCommand& command) {
     throw ef::IoError("train", "'" + command.folder + "' already holds a model; give --resume to go on with its training, " +
                                    "or --overwrite to start again");
   }
+  check_writable_folder("train", command.folder);
 }
 
 ef::TokenizerPair make_tokenizers(const TrainSettings& s, const ef::ParallelCorpus& corpus, TerminalProgress& progress) {
@@ -139,7 +146,7 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
     case ef::TrainingEnd::early_stopping: why = "no better validation any more"; break;
     case ef::TrainingEnd::interrupted: why = "interrupted"; break;
   }
-  std::string text = format("%s after %lld steps", why, static_cast<long long>(trainer.step()));
+  std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
   if (std::isfinite(trainer.best_loss())) text += format(", best validation perplexity %.3f", std::exp(trainer.best_loss()));
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
@@ -149,13 +156,45 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
   }
 }
 
+/// Throws when the end of a training consists of updates that were skipped: half of all, or several in a row.
+void refuse_diverged(const ef::Trainer<float>& trainer, ef::index_t updates) {
+  const ef::index_t last = trainer.skipped_in_a_row();
+  if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
+  throw ef::ValueError("train", "training diverged: " + std::to_string(trainer.skipped()) + " of " +
+                                    counted(updates, "update") + " were skipped; lower --learning-rate");
+}
+
+/// Removes the temporary files that a run left in a model's folder when it was killed.
+void remove_leftovers(const fs::path& folder) {
+  for (const fs::path& place : {folder, state_file(folder).parent_path()}) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(place, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const std::size_t mark = name.rfind(".tmp-");
+      if (mark == std::string::npos || !entry.is_regular_file(ignored)) continue;
+      // "<name>.tmp-<process>-<number>"; that of a process that lives is in use.
+      const std::size_t dash = name.find('-', mark + 5);
+      if (dash == std::string::npos || dash + 1 == name.size()) continue;
+      if (name.find_first_not_of("0123456789", dash + 1) != std::string::npos) continue;
+      const std::string process = name.substr(mark + 5, dash - (mark + 5));
+      if (process.empty() || process.size() > 9) continue;
+      if (process.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (::kill(std::stoi(process), 0) != 0 && errno == ESRCH) fs::remove(entry.path(), ignored);
+    }
+  }
+}
+
 int train(const CLI::App& app, TrainCommand& command) {
   const InterruptWatcher interrupts;
-  if (command.threads != 0) ef::Runtime::instance().set_threads(command.threads);
+  set_threads(command.threads);
   check_folder(command);
+  if (command.resume) remove_leftovers(command.folder);
   TerminalProgress progress;
   TrainSettings& s = command.settings;
   if (command.resume) s = resumed_settings(app, s, ef::read_model_description(command.folder).training);
+  if (app.count("--qk-norm-kind") > 0 && !s.qk_norm) {
+    throw ef::ValueError("train", "--qk-norm-kind has no effect without --qk-norm: give both");
+  }
   s.validate();
   s.training.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
 
@@ -164,9 +203,13 @@ int train(const CLI::App& app, TrainCommand& command) {
                                                       : make_tokenizers(s, corpora.train, progress);
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
     ef::EncodedCorpus encoded = ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, s.max_length);
-    progress.say(format("%s: %lld pairs, %lld source and %lld target tokens", name, static_cast<long long>(encoded.size()),
-                        static_cast<long long>(encoded.source.tokens()), static_cast<long long>(encoded.target.tokens())) +
-                 (encoded.report.over_long > 0 ? ", " + std::to_string(encoded.report.over_long) + " over-long left out" : ""));
+    progress.say(format("%s: %s, %lld source and %lld target tokens", name,
+                        counted(encoded.size(), "pair").c_str(),
+                        static_cast<long long>(encoded.source.tokens()),
+                        static_cast<long long>(encoded.target.tokens())) +
+                 (encoded.report.over_long > 0
+                      ? ", " + std::to_string(encoded.report.over_long) + " over-long left out"
+                      : ""));
     return encoded;
   };
   const ef::EncodedCorpus train_set = encode(corpora.train, "training on");
@@ -175,8 +218,9 @@ int train(const CLI::App& app, TrainCommand& command) {
 
   ef::RandomGenerator rng(s.training.seed);
   ef::Seq2SeqTransformer<float> model(s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size()), rng);
-  progress.say(format("model: %.2f million parameters, %d threads", static_cast<double>(ef::count_parameters(model)) / 1e6,
-                      ef::Runtime::instance().threads()));
+  progress.say(format("model: %.2f million parameters, %s",
+                      static_cast<double>(ef::count_parameters(model)) / 1e6,
+                      counted(ef::Runtime::instance().threads(), "thread").c_str()));
 
   Sink sink(progress, command.folder, model, tokenizers, ef::options_to_json(s));
   ef::Trainer<float> trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
@@ -190,9 +234,11 @@ int train(const CLI::App& app, TrainCommand& command) {
     sink.on_best();
     sink.on_checkpoint();
   }
+  const ef::index_t first = trainer.step();
   const ef::TrainingEnd end = trainer.run(interrupts.token());
   // Before the first validation the folder has the weights training began with: rather have the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best_loss())) sink.on_best();
+  if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   describe_end(end, trainer, command.folder, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }

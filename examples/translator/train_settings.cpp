@@ -85,8 +85,6 @@ void add_options(CLI::App& command, TrainSettings& settings) {
           ->default_str(ef::detail::EnumNames<Field>::names[static_cast<std::size_t>(field)]);
     } else {
       auto* option = command.add_option(flag(name), field, help);
-      // An unsigned number would take -1 for the largest one.
-      if constexpr (std::is_unsigned_v<Field>) option->check(CLI::NonNegativeNumber);
       if constexpr (std::same_as<Field, std::string>) {
         if (!field.empty()) option->capture_default_str();
       } else {

@@ -12,6 +12,7 @@
 #include "eigenformer/io/atomic_file.hpp"
 #include "eigenformer/io/safetensors.hpp"
 #include "line_reader.hpp"
+#include "output_checks.hpp"
 
 namespace translator {
 
@@ -24,7 +25,10 @@ struct TranslateCommand : DecodingCommand {
 /// Collects attention weights as tensors named "<line>.<source, target or memory>.<layer>", (heads, queries, keys).
 class AttentionFile {
  public:
-  explicit AttentionFile(std::string path) : path_(std::move(path)) {}
+  /// Throws IoError where the file cannot be written.
+  explicit AttentionFile(std::string path) : path_(std::move(path)) {
+    if (wanted()) check_writable_file(path_);
+  }
 
   bool wanted() const { return !path_.empty(); }
 
@@ -77,6 +81,9 @@ class Output {
     }
   }
 
+  /// Whether what was translated is lost when finish() is not reached.
+  bool appears_at_the_end() const { return file_.has_value(); }
+
   void finish() {
     if (file_) file_->commit();
   }
@@ -121,7 +128,11 @@ int translate(const TranslateCommand& command) {
       std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n", before + i + 1,
                    static_cast<long long>(max_source));
     }
-    if (!problem.empty()) throw ef::IoError("translate", problem + "; the lines before it were translated");
+    if (!problem.empty()) {
+      throw ef::IoError("translate", problem + (output.appears_at_the_end()
+                                                    ? "; nothing was written to '" + command.output + "'"
+                                                    : "; the lines before it were translated"));
+    }
   }
   output.finish();
   attention.finish();
@@ -149,8 +160,7 @@ void add_translate(CLI::App& app, Run& run) {
         sub->add_option("--top-k", decoding.top_k, "of --sample: from so many likeliest tokens; 0: from all"),
         sub->add_option("--top-p", decoding.top_p,
                         "of --sample: from the likeliest that together reach this share"),
-        sub->add_option("--seed", decoding.seed, "of --sample: with a line's number, fixes what is drawn")
-            ->check(CLI::NonNegativeNumber)}) {
+        sub->add_option("--seed", decoding.seed, "of --sample: with a line's number, fixes what is drawn")}) {
     option->capture_default_str()->needs(sample);
   }
   sub->callback([&run, command] { run = [command] { return translate(*command); }; });

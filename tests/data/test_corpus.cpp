@@ -90,7 +90,7 @@ TEST_CASE("corpus: encoding drops over-long pairs and counts them on top of the 
   long_only.source = {"a b c d"};
   long_only.target = {"A"};
   CHECK(contains(message_of<ValueError>([&] { encode_corpus(long_only, source, target, 3); }),
-                 "no sentence pair is left of 1 pairs read"));
+                 "no sentence pair is left of 1 pair read"));
   CHECK(contains(message_of<ValueError>([&] { encode_corpus(corpus, source, target, -1); }),
                  "max_length is -1"));
   long_only.target.clear();

@@ -40,6 +40,7 @@ class Program {
  public:
   struct Limits {
     rlim_t file_size = RLIM_INFINITY;  ///< bytes of any file that it writes
+    std::string out{};                 ///< where its standard output goes in place of the file that wait() reads
   };
 
   Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input = "")
@@ -58,7 +59,7 @@ class Program {
     if (pid_ == 0) {
       const std::filesystem::path base = folder_.path();
       redirect(in, O_RDONLY, STDIN_FILENO);
-      redirect((base / "out").string(), O_WRONLY | O_CREAT, STDOUT_FILENO);
+      redirect(limits.out.empty() ? (base / "out").string() : limits.out, O_WRONLY | O_CREAT, STDOUT_FILENO);
       redirect((base / "err").string(), O_WRONLY | O_CREAT, STDERR_FILENO);
       if (limits.file_size != RLIM_INFINITY) {
         const rlimit limit{limits.file_size, limits.file_size};

@@ -20,7 +20,7 @@ TEST_CASE("train, translate, evaluate, inspect") {
   CHECK(contains(trained.err, "training data: 60 pairs read, 60 kept"));
   CHECK(contains(trained.err, "too few pairs to hold any out"));
   CHECK(contains(trained.err, "perplexity "));
-  CHECK(contains(trained.err, " tokens/s  lr "));
+  CHECK(contains(trained.err, " tokens/s  ETA "));
   CHECK(contains(trained.err, "ETA "));
   CHECK(contains(trained.err, "all epochs done after"));
   CHECK_FALSE(contains(trained.err, "\r"));  // not a terminal: plain lines
@@ -232,7 +232,7 @@ TEST_CASE("Ctrl-C saves and says how to go on; what is resumed ends with the bit
   CHECK(state == read_file(fs::path(corpus.model) / "training/last.safetensors"));
 }
 
-TEST_CASE("SIGTERM saves too, and a second signal ends at once with the checkpoint unharmed") {
+TEST_CASE("SIGTERM and SIGHUP save too, and leftovers of a killed run go away on --resume, and a second signal ends at once with the checkpoint unharmed") {
   const TinyCorpus corpus;
   {
     Program program("translator", corpus.train({"--epochs", "100000"}));
@@ -240,6 +240,15 @@ TEST_CASE("SIGTERM saves too, and a second signal ends at once with the checkpoi
     program.signal(SIGTERM);
     CHECK(program.wait().code == 130);
   }
+  {
+    Program program("translator", {"train", "--resume", "--model", corpus.model});
+    REQUIRE(program.says("going on after step"));
+    program.signal(SIGHUP);
+    CHECK(program.wait().code == 130);
+  }
+  // No process has this number: Linux's largest is 2^22.
+  const std::string killed = corpus.folder.write("model/training/last.safetensors.tmp-99999999-3", "half").string();
+  const std::string mine = corpus.folder.write("model/notes.tmp-old", "mine").string();
   Program program("translator", {"train", "--resume", "--model", corpus.model});
   REQUIRE(program.says("going on after step"));
   program.signal(SIGINT);
@@ -248,6 +257,8 @@ TEST_CASE("SIGTERM saves too, and a second signal ends at once with the checkpoi
   const Ended ended = run("translator", {"train", "--resume", "--model", corpus.model, "--max-steps", "1"});
   CAPTURE(ended.err);
   CHECK(ended.code == 0);
+  CHECK_FALSE(fs::exists(killed));
+  CHECK(fs::exists(mine));
 }
 
 TEST_CASE("the committed folder of format version 1 keeps translating") {

@@ -50,6 +50,44 @@ TEST_CASE("calls that make no sense are refused") {
   CHECK(contains(run("translator", {"--version"}).out, "eigenformer "));
 }
 
+TEST_CASE("output that gets lost is an error") {
+  const std::string model = std::string(EIGENFORMER_FIXTURES) + "/model_v1";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"train", "--help"}, {"inspect", "--parameters", "--model", model}}) {
+    const Ended ended = Program("translator", arguments, "", {.out = "/dev/full"}).wait();
+    CHECK(ended.code == 1);
+    CHECK_MESSAGE(contains(ended.err, "cannot write: No space left on device"), ended.err);
+  }
+}
+
+TEST_CASE("where nothing can be written, that is said before the work") {
+  const TinyCorpus corpus;
+  const std::string model = std::string(EIGENFORMER_FIXTURES) + "/model_v1";
+  const std::string file = corpus.folder.write("s.txt", "mine\n").string();
+  // The corpus does not exist: whether the folder is fine is asked first.
+  for (const std::string& place : {file, std::string("/dev/full")}) {
+    refused({"train", "--source", "/no/a", "--target", "/no/b", "--model", place}, {"'" + place + "' is not a folder"});
+    refused({"train", "--resume", "--model", place}, {"is not a folder"});
+    refused({"quantize", "--model", model, "--to", "int8", "--output", place}, {"'" + place + "' is not a folder"});
+    refused({"import", "--from", model, "--model", place}, {"'" + place + "' is not a folder"});
+  }
+  refused({"train", "--source", "/no/a", "--target", "/no/b", "--model", "/proc/x"}, {"cannot make the folder '/proc/x'"});
+  refused({"translate", "--model", model, "--attention", "/nope/a"}, {"cannot write '/nope/a'"}, "I see the dog.\n");
+  refused({"evaluate", "--model", model, "--source", "/no/a", "--reference", "/no/b", "--output", "/nope/a"}, {"/nope/a"});
+  CHECK(read_file(file) == "mine\n");
+}
+
+TEST_CASE("a training that diverges says so and is an error") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> arguments = replaced(corpus.train({"--max-steps", "6"}), "--learning-rate", "1e30");
+  const Ended ended = run("translator", replaced(arguments, "--warmup", "0"));
+  CAPTURE(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "training diverged: 5 of 6 updates were skipped; lower --learning-rate"));
+  CHECK_FALSE(contains(ended.err, "translate with"));
+  CHECK_FALSE(contains(ended.err, "-nan"));
+}
+
 TEST_CASE("bad training data: each is named, and no model folder appears") {
   const TinyCorpus corpus;
   const auto refuse = [&](const std::string& option, const std::string& file, const std::vector<std::string>& parts) {
@@ -82,9 +120,12 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--d-model", "-16", "d_model is -16"},
       {"--heads", "0", "num_heads is 0"},
       {"--heads", "-2", "num_heads is -2"},
-      {"--layers", "0", "num_encoder_layers is 0"},
+      {"--layers", "0", "num_encoder_layers is 0, must be positive (--layers)"},
       {"--layers", "-1", "num_encoder_layers is -1"},
-      {"--ff", "0", "dim_feedforward is 0"},
+      {"--ff", "0", "(--ff)"},
+      {"--kv-heads", "3", "(--kv-heads)"},
+      {"--window", "-1", "(--window)"},
+      {"--qk-norm-kind", "rms_norm", "--qk-norm-kind has no effect without --qk-norm"},
       {"--ff", "-32", "dim_feedforward is -32"},
       {"--dropout", "1", "dropout is 1"},
       {"--dropout", "-0.1", "dropout is -0.1"},
@@ -102,12 +143,15 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--patience", "-1", "patience is -1"},
       {"--average-last", "-1", "average_last is -1"},
       {"--validate-every", "-1", "validate_every is -1"},
-      {"--clip", "-1", "clip_norm is -1"},
-      {"--threads", "-1", "threads is -1"},
+      {"--clip", "-1", "(--clip)"},
+      {"--threads", "-1", "threads is -1, must be from 0 to 1024"},
+      {"--threads", "1000000", "threads is 1000000, must be from 0 to 1024"},
       {"--tokenizer", "morse", "tokenizer is 'morse'"},
       {"--schedule", "zigzag", "schedule is \"zigzag\""},
       {"--tie", "some", "tie is \"some\""},
-      {"--seed", "-1", "--seed"},
+      {"--seed", "-1", "--seed: must be a whole number, 0 or more"},
+      {"--seed", "18446744073709551616", "18446744073709551616 is out of range"},
+      {"--max-steps", "9223372036854775808", "9223372036854775808 is out of range"},
       {"--d-model", "abc", "--d-model"},
       {"--model", "/proc/no/such/place", "/proc/no"},
   };
@@ -189,7 +233,7 @@ TEST_CASE("bad input to translate and evaluate is refused, and no output file is
   REQUIRE(run("translator", corpus.train({"--max-steps", "1"})).code == 0);
   const std::string out = corpus.folder.write("out.de", "kept\n").string();
   const std::string bad = corpus.folder.write("bad.en", "I see the dog.\nI see \xFF\n").string();
-  refused({"translate", "--model", corpus.model, "--input", bad, "--output", out}, {"invalid UTF-8 in line 2 of", "bad.en"});
+  refused({"translate", "--model", corpus.model, "--input", bad, "--output", out}, {"invalid UTF-8 in line 2 of", "bad.en", "nothing was written to '" + out + "'"});
   CHECK(read_file(out) == "kept\n");
   refused({"translate", "--model", corpus.model, "--input", "/no/such/file", "--output", out}, {"/no/such/file"});
   CHECK(read_file(out) == "kept\n");
@@ -198,8 +242,12 @@ TEST_CASE("bad input to translate and evaluate is refused, and no output file is
   CHECK(ended.code == 1);
   CHECK(lines_of(ended.out + "|").size() == 3);
   CHECK(contains(ended.err, "invalid UTF-8 in line 3 of standard input, at byte 7"));
+  CHECK(contains(ended.err, "the lines before it were translated"));
 
-  const std::vector<std::vector<std::string>> cases = {{"--beam", "0", "beam_size is 0"},
+  const std::vector<std::vector<std::string>> cases = {{"--beam", "0", "must be at least 1 (--beam)"},
+                                                       {"--beam", "100000000", ", the size of the vocabulary (--beam)"},
+                                                       {"--no-repeat-ngram", "-1", "(--no-repeat-ngram)"},
+                                                       {"--length-penalty", "nan", "length_penalty is nan, must be finite"},
                                                        {"--beam", "-3", "beam_size is -3"},
                                                        {"--max-length", "0", "max_length is 0"},
                                                        {"--length-penalty", "-1", "length_penalty is -1"},
@@ -209,6 +257,7 @@ TEST_CASE("bad input to translate and evaluate is refused, and no output file is
     CAPTURE(c[0] + " " + c[1]);
     refused({"translate", "--model", corpus.model, c[0], c[1]}, {c[2]}, "I see the dog.\n");
   }
+  refused({"translate", "--model", corpus.model, "--sample", "--temperature", "inf"}, {"temperature is inf, must be finite"});
   const std::string one = corpus.folder.write("one.de", "Ein Satz.\n").string();
   refused({"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", one}, {"has 60 lines", "has 1"});
   const std::string empty = corpus.folder.write("empty", "").string();

@@ -256,7 +256,9 @@ TEST_CASE("an update with a loss that is not a number is left out") {
   CHECK(trainer.run() == TrainingEnd::max_steps);
   CHECK(before == after);
   REQUIRE(sink.notices.size() == 1);
-  CHECK(contains(sink.notices[0], "update 3 skipped: loss"));
+  CHECK(contains(sink.notices[0], "update 3 skipped: loss nan"));
+  CHECK(trainer.skipped() == 1);
+  CHECK(trainer.skipped_in_a_row() == 0);
   CHECK(weights_of(model) != after);
   CHECK(std::isfinite(sink.steps.back().loss));
 }
@@ -271,6 +273,8 @@ TEST_CASE("training that cannot recover ends with an error") {
   Trainer<float> trainer(model, corpus, nullptr, options, sink);
   CHECK(contains(message_of<ValueError>([&] { trainer.run(); }), "infinite or NaN for 20 updates in a row"));
   CHECK(sink.notices.size() == 19);
+  CHECK(trainer.skipped() == 20);
+  CHECK(trainer.skipped_in_a_row() == 20);
 }
 
 TEST_CASE("limits: steps, epochs, time, and the state is told at the end") {

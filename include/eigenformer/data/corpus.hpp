@@ -26,7 +26,7 @@ struct CorpusReport {
 
   /// For a person: "164408 pairs read, 164390 kept; dropped: 3 empty, 15 over-long".
   std::string str() const {
-    std::string text = std::to_string(read) + " pairs read, " + std::to_string(kept) + " kept";
+    std::string text = std::to_string(read) + (read == 1 ? " pair read, " : " pairs read, ") + std::to_string(kept) + " kept";
     if (kept < read) {
       text += "; dropped: " + std::to_string(empty) + " empty, " + std::to_string(over_long) + " over-long";
     }

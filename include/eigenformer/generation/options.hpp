@@ -67,7 +67,7 @@ struct GenerationOptions {
     }
     if (!(length_penalty >= 0 || rule != SearchRule::gnmt) || !std::isfinite(length_penalty)) {
       throw ValueError("generation", "length_penalty is " + std::to_string(length_penalty) + ", must " +
-                                         (rule == SearchRule::gnmt ? "not be negative" : "be finite"));
+                                         (std::isfinite(length_penalty) ? "not be negative" : "be finite"));
     }
   }
 };

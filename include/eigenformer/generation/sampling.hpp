@@ -42,7 +42,7 @@ struct SamplingOptions {
       if (!good) throw ValueError("sampling", std::string(name) + " is " + value + ", " + rule);
     };
     require(temperature >= 0 && std::isfinite(temperature), "temperature", std::to_string(temperature),
-            "must not be negative");
+            std::isfinite(temperature) ? "must not be negative" : "must be finite");
     require(top_k >= 0, "top_k", std::to_string(top_k), "must not be negative");
     require(top_p > 0 && top_p <= 1, "top_p", std::to_string(top_p), "must be in (0, 1]");
     require(max_length >= 1, "max_length", std::to_string(max_length), "must be at least 1");

@@ -11,7 +11,8 @@ struct StepReport {
   index_t epoch = 0;             ///< from 1
   index_t step = 0;              ///< updates so far
   index_t total_steps = 0;       ///< expected in all, as far as the limits tell
-  double loss = 0;               ///< mean training loss since the last report, in nats a target token, smoothing included
+  double loss = 0;  ///< mean training loss since the last report, in nats a target token, smoothing included;
+                    ///< NaN when all were skipped
   double tokens_per_second = 0;  ///< target tokens since the last report
   double learning_rate = 0;
   double gradient_norm = 0;      ///< of the last update, before clipping

@@ -62,6 +62,7 @@ class Trainer {
   TrainingEnd run(std::stop_token stop = {}) {
     start_ = Clock::now();
     first_step_ = progress_.step;
+    skipped_ = 0;
     window_ = Window{.start = start_};
     for (;;) {
       if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
@@ -85,6 +86,10 @@ class Trainer {
 
   /// Updates so far.
   index_t step() const noexcept { return progress_.step; }
+  /// Updates of this run() that were skipped because loss or gradients were infinite or NaN.
+  index_t skipped() const noexcept { return skipped_; }
+  /// How many of them were the last ones without a good update since, those before a resume included.
+  index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
   /// Passes over the corpus that are complete.
   index_t epoch() const noexcept { return progress_.epoch; }
   /// The best validation loss so far, nats a target token; infinity before the first.
@@ -198,13 +203,15 @@ class Trainer {
   }
 
   void skip(double loss, double norm) {
+    ++skipped_;
     if (++progress_.bad_updates >= max_bad_updates) {
       throw ValueError("trainer", "loss or gradient was infinite or NaN for " + std::to_string(max_bad_updates) +
                                       " updates in a row, up to update " + std::to_string(progress_.step) +
                                       "; try a lower learning rate or a longer warm-up");
     }
-    sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " + std::to_string(loss) +
-                    ", gradient norm " + std::to_string(norm));
+    sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " +
+                    std::to_string(std::fabs(loss)) + ", gradient norm " +
+                    std::to_string(std::fabs(norm)));  // without the sign of a NaN
   }
 
   void report() {
@@ -214,7 +221,8 @@ class Trainer {
     r.epoch = std::min(progress_.epoch + 1, options_.epochs);
     r.step = progress_.step;
     r.total_steps = total_steps();
-    r.loss = window_.tokens == 0 ? 0 : window_.loss / static_cast<double>(window_.tokens);
+    r.loss = window_.tokens == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                 : window_.loss / static_cast<double>(window_.tokens);
     r.tokens_per_second = elapsed > 0 ? static_cast<double>(window_.tokens) / elapsed : 0;
     r.learning_rate = learning_rate_;
     r.gradient_norm = gradient_norm_;
@@ -294,6 +302,7 @@ class Trainer {
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
   index_t first_step_ = 0;
+  index_t skipped_ = 0;
   Clock::time_point start_{};
   Window window_;
 };

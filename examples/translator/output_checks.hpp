@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "eigenformer/io/atomic_file.hpp"
+
+// Whether results can be written, asked before hours of work and not after.
+namespace translator {
+
+/// Throws IoError where a path is there and is no folder.
+inline void require_folder_if_any(const char* op, const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
+    throw eigenformer::IoError(op, "'" + path.string() + "' is not a folder");
+  }
+}
+
+/// Throws IoError unless files can be written in a folder, which need not be there yet. Leaves nothing
+/// behind.
+inline void check_writable_folder(const char* op, const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  require_folder_if_any(op, folder);
+  std::error_code error;
+  if (fs::is_directory(folder, error)) {
+    const eigenformer::AtomicFile probe(folder / "options.json");
+    return;
+  }
+  // Whether the outermost folder that is missing can be made tells of all of them.
+  fs::path missing = folder;
+  for (fs::path parent = missing.parent_path(); !parent.empty() && !fs::exists(parent, error);
+       parent = missing.parent_path()) {
+    missing = parent;
+  }
+  const bool made = fs::create_directory(missing, error);
+  if (error) throw eigenformer::detail::errno_error(op, "make the folder", missing, error.value());
+  if (made) fs::remove(missing, error);
+}
+
+/// Throws IoError unless a file can be written; one that is there stays as it is.
+inline void check_writable_file(const std::filesystem::path& path) {
+  const eigenformer::AtomicFile probe(path);
+}
+
+}  // namespace translator
