@@ -21,10 +21,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const detail::HuggingFaceConfig config(path);
     TextConventions text;
     text.target_prefix = {3};
-    text.end_id = config.require_id("eos_token_id");
+    text.end_id = config.require_id("eos_token_id", 50);
     ImportOptions options;
     options.warn = [](const std::string&) {};
-    detail::read_search(config, options, text);
+    detail::read_search(config, options, 50, text);
   });
   const auto weights = detail::HuggingFaceWeights::open(folder.path());
   read([&](const std::filesystem::path& path) {
