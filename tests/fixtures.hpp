@@ -10,10 +10,7 @@
 #include <vector>
 
 #include "eigenformer/io/parity.hpp"
-
-#ifndef EIGENFORMER_FIXTURES
-#error "define EIGENFORMER_FIXTURES as the path of the folder tests/fixtures, as a string"
-#endif
+#include "folders.hpp"
 
 namespace eigenformer::testing {
 
@@ -21,7 +18,7 @@ namespace eigenformer::testing {
 class Fixture : public ParityFixture {
  public:
   explicit Fixture(const std::string& name)
-      : ParityFixture(open(std::filesystem::path(EIGENFORMER_FIXTURES) / (name + ".safetensors"))) {}
+      : ParityFixture(open(fixtures_folder() / (name + ".safetensors"))) {}
 
   /// The sizes and settings of the generator script.
   nlohmann::json options() const { return nlohmann::json::parse(file().metadata().at("options")); }

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "examples/program.hpp"
+#include "folders.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer::testing;
@@ -16,7 +17,7 @@ namespace {
 
 // Benchmarks are optional: without Google Benchmark or CLI11 there is nothing to test.
 bool built(const std::string& name) {
-  if (fs::exists(fs::path(EIGENFORMER_PROGRAMS) / name)) return true;
+  if (fs::exists(programs_folder() / name)) return true;
   MESSAGE(name << " is not built");
   return false;
 }
@@ -48,7 +49,7 @@ std::vector<std::string> with_tiny(const std::vector<std::string>& flags) {
 }
 
 fs::path script(const std::string& name) {
-  return fs::path(EIGENFORMER_FIXTURES) / ".." / ".." / "bench" / name;
+  return fixtures_folder() / ".." / ".." / "bench" / name;
 }
 
 bool has_python() {
@@ -63,7 +64,7 @@ Ended run_script(const std::string& name, std::vector<std::string> arguments) {
   return run("/usr/bin/env", arguments);
 }
 
-std::string build_folder() { return fs::path(EIGENFORMER_PROGRAMS).parent_path().string(); }
+std::string build_folder() { return programs_folder().parent_path().string(); }
 
 }  // namespace
 

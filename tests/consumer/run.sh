@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 kind=$1 compiler=$2 scratch=$3 build=$4 eigen=$5
-flags=(-std=c++20 -O1 "-I$root/include" -isystem "$eigen" -pthread)
+flags=(-std=c++20 -O0 "-I$root/include" -isystem "$eigen" -pthread)
 
 rm -rf "$scratch"
 mkdir -p "$scratch"
@@ -33,7 +33,7 @@ case $kind in
       cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
       prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
     fi
-    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O1 \
+    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
       -DEIGENFORMER_SOURCE="$root" "${prefix[@]}"
     cmake --build client-build
     ./client-build/client

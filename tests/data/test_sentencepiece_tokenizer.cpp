@@ -10,6 +10,7 @@
 
 #include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizer_factory.hpp"
+#include "folders.hpp"
 
 using namespace eigenformer;
 
@@ -18,7 +19,7 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 std::string model() {
-  return read_text_file(std::filesystem::path(EIGENFORMER_FIXTURES) / "checkpoints" / "hf_marian" /
+  return read_text_file(testing::fixtures_folder() / "checkpoints" / "hf_marian" /
                         "source.spm");
 }
 

@@ -16,10 +16,7 @@
 #include <vector>
 
 #include "data/text_folder.hpp"
-
-#ifndef EIGENFORMER_PROGRAMS
-#error "define EIGENFORMER_PROGRAMS as the path of the folder with the programs, as a string"
-#endif
+#include "folders.hpp"
 
 namespace eigenformer::testing {
 
@@ -46,7 +43,7 @@ class Program {
   Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input = "")
       : Program(name, arguments, input, Limits{}) {}
   Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input, const Limits& limits) {
-    const std::string program = (std::filesystem::path(EIGENFORMER_PROGRAMS) / name).string();
+    const std::string program = (programs_folder() / name).string();
     if (!std::filesystem::exists(program)) throw std::runtime_error(program + " is not built");
     const std::string in = folder_.write("in", input).string();
     std::vector<std::string> words = {program};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "folders.hpp"
 #include "program.hpp"
 #include "test_tools.hpp"
 
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 TEST_CASE("a checkpoint is imported, translates as its own library does, is inspected, evaluated and quantised") {
   const TextFolder folder;
-  const fs::path checkpoint = fs::path(EIGENFORMER_FIXTURES) / "checkpoints" / "ct2_post";
+  const fs::path checkpoint = fixtures_folder() / "checkpoints" / "ct2_post";
   const std::string model = (folder.path() / "model").string();
   const Ended imported = run("translator", {"import", "--from", checkpoint.string(), "--model", model});
   CAPTURE(imported.err);

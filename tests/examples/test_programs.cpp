@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "folders.hpp"
 #include "program.hpp"
 #include "test_tools.hpp"
 
@@ -17,7 +18,7 @@ TEST_CASE("minimal: the example prints the sentence that it learned to copy") {
 }
 
 TEST_CASE("minimal: the example is the first program of the README") {
-  const std::filesystem::path root = std::filesystem::path(EIGENFORMER_FIXTURES) / ".." / "..";
+  const std::filesystem::path root = fixtures_folder() / ".." / "..";
   const std::string readme = read_file(root / "README.md"), example = read_file(root / "examples/minimal/main.cpp");
   REQUIRE_FALSE(example.empty());
   CHECK(contains(readme, "```cpp\n" + example + "```"));
@@ -61,7 +62,7 @@ TEST_CASE("custom_op: the gradients of the op and the module are right") {
 }
 
 TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixture") {
-  const std::filesystem::path examples = std::filesystem::path(EIGENFORMER_FIXTURES) / ".." / ".." / "examples";
+  const std::filesystem::path examples = fixtures_folder() / ".." / ".." / "examples";
   const Ended ended = run("parity", {(examples / "parity/encoder.safetensors").string()});
   CHECK(ended.code == 0);
   CHECK(contains(ended.out, "out.y"));
@@ -71,7 +72,7 @@ TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixt
   const Ended other = run("parity", {(examples / "parity/main.cpp").string()});
   CHECK(other.code == 1);
   CHECK(contains(other.err, "not a safetensors file"));
-  const std::filesystem::path model = std::filesystem::path(EIGENFORMER_FIXTURES) / "model_v1" / "model.safetensors";
+  const std::filesystem::path model = fixtures_folder() / "model_v1" / "model.safetensors";
   const Ended foreign = run("parity", {model.string()});
   CHECK(foreign.code == 1);
   CHECK(contains(foreign.err, "model.safetensors' is no parity fixture: it has no metadata 'options'"));

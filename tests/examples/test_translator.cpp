@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "folders.hpp"
 #include "test_tools.hpp"
 #include "translator_corpus.hpp"
 
@@ -262,7 +263,7 @@ TEST_CASE("SIGTERM and SIGHUP save too, and leftovers of a killed run go away on
 }
 
 TEST_CASE("the committed folder of format version 1 keeps translating") {
-  const std::string folder = std::string(EIGENFORMER_FIXTURES) + "/model_v1";
+  const std::string folder = (fixtures_folder() / "model_v1").string();
   const Ended ended = run("translator", {"translate", "--model", folder}, "I see the dog.\n\nDo you see the house?\nThe cat sleeps.\n");
   CHECK(ended.code == 0);
   CHECK(ended.out == "Ich sehe den Hund.\n\nSiehst du das Haus?\nDie Katze schläft.\n");

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "folders.hpp"
 #include "test_tools.hpp"
 #include "translator_corpus.hpp"
 
@@ -51,7 +52,7 @@ TEST_CASE("calls that make no sense are refused") {
 }
 
 TEST_CASE("output that gets lost is an error") {
-  const std::string model = std::string(EIGENFORMER_FIXTURES) + "/model_v1";
+  const std::string model = (fixtures_folder() / "model_v1").string();
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"}, {"train", "--help"}, {"inspect", "--parameters", "--model", model}}) {
     const Ended ended = Program("translator", arguments, "", {.out = "/dev/full"}).wait();
@@ -62,7 +63,7 @@ TEST_CASE("output that gets lost is an error") {
 
 TEST_CASE("where nothing can be written, that is said before the work") {
   const TinyCorpus corpus;
-  const std::string model = std::string(EIGENFORMER_FIXTURES) + "/model_v1";
+  const std::string model = (fixtures_folder() / "model_v1").string();
   const std::string file = corpus.folder.write("s.txt", "mine\n").string();
   // The corpus does not exist: whether the folder is fine is asked first.
   for (const std::string& place : {file, std::string("/dev/full")}) {

@@ -13,6 +13,7 @@
 
 #include "eigenformer/generation/translate.hpp"
 #include "fixtures.hpp"
+#include "folders.hpp"
 
 namespace eigenformer::testing {
 
@@ -20,7 +21,7 @@ namespace eigenformer::testing {
 /// tell what the names mean.
 struct CheckpointReference {
   explicit CheckpointReference(const std::string& name)
-      : folder(std::filesystem::path(EIGENFORMER_FIXTURES) / "checkpoints" / name),
+      : folder(fixtures_folder() / "checkpoints" / name),
         json(nlohmann::json::parse(read_text_file(folder / "reference.json"))),
         tensors(SafetensorsFile::open(folder / "reference.safetensors")) {}
 
@@ -153,7 +154,7 @@ void check_refused(F&& f, const std::vector<std::string>& words) {
 class DamagedCopy {
  public:
   explicit DamagedCopy(const std::string& name) {
-    std::filesystem::copy(std::filesystem::path(EIGENFORMER_FIXTURES) / "checkpoints" / name, folder_.path(),
+    std::filesystem::copy(fixtures_folder() / "checkpoints" / name, folder_.path(),
                           std::filesystem::copy_options::recursive);
   }
   std::filesystem::path path() const { return folder_.path(); }

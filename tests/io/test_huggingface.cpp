@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "eigenformer/io/import_checkpoint.hpp"
+#include "folders.hpp"
 #include "io/checkpoint_tools.hpp"
 
 using namespace eigenformer;
@@ -220,7 +221,7 @@ TEST_CASE("what is no checkpoint is refused as what it is") {
   refuse(folder / "config.json", {"config.json' is not a folder"});
   write_text_file(folder / "source_vocabulary.json", "[]");
   refuse(folder.path(), {"has no model.bin", "source_vocabulary.json of CTranslate2"});
-  refuse(std::filesystem::path(EIGENFORMER_FIXTURES) / "model_v1", {"is an eigenformer model already"});
+  refuse(fixtures_folder() / "model_v1", {"is an eigenformer model already"});
   const TemporaryFolder pickled;
   write_text_file(pickled / "pytorch_model.bin", "x");
   refuse(pickled.path(), {"neither model.safetensors nor", "pytorch_model.bin holds PyTorch weights", "Convert it with",

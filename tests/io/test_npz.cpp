@@ -11,10 +11,12 @@
 #include "eigenformer/io/npz.hpp"
 #include "eigenformer/nn/linear.hpp"
 #include "fixtures.hpp"
+#include "folders.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;
+using eigenformer::testing::fixtures_folder;
 using eigenformer::testing::message_of;
 using eigenformer::testing::TemporaryFolder;
 using eigenformer::testing::values;
@@ -22,7 +24,7 @@ using eigenformer::testing::values;
 namespace {
 
 std::filesystem::path fixture(const std::string& name) {
-  return std::filesystem::path(EIGENFORMER_FIXTURES) / "numpy" / name;
+  return fixtures_folder() / "numpy" / name;
 }
 
 template <class T>
@@ -261,7 +263,7 @@ TEST_CASE("NumPy reads what this library writes") {
   zip.add("x.npy", detail::npy_header(Dtype::f32, x.shape()), std::as_bytes(x.span()));
   zip.add("y.npy", detail::npy_header(Dtype::f32, y.shape()), std::as_bytes(y.span()));
   zip.commit();
-  const std::string command = "'" + python + "' '" + EIGENFORMER_FIXTURES + "/numpy_files.py' --check '" +
+  const std::string command = "'" + python + "' '" + (fixtures_folder() / "numpy_files.py").string() + "' --check '" +
                               folder.path().string() + "' >'" + (folder / "log").string() + "' 2>&1";
   const int code = std::system(command.c_str());
   CHECK_MESSAGE(code == 0, read_file(folder / "log"));

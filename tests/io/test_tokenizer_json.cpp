@@ -8,6 +8,7 @@
 
 #include "eigenformer/io/huggingface.hpp"
 #include "eigenformer/io/huggingface_bert.hpp"
+#include "folders.hpp"
 #include "io/checkpoint_tools.hpp"
 
 using namespace eigenformer;
@@ -18,7 +19,7 @@ namespace {
 const std::vector<std::string> names = {"bart",    "bert", "bert_cased", "first",   "mbart",
                                         "mbart50", "nllb", "t5",         "t5_rules"};
 
-std::filesystem::path fixtures() { return std::filesystem::path(EIGENFORMER_FIXTURES) / "tokenizers"; }
+std::filesystem::path fixtures() { return fixtures_folder() / "tokenizers"; }
 
 // A folder's tokenizer.json, without the configuration of a model.
 std::shared_ptr<const Tokenizer> read_tokenizer(const std::filesystem::path& folder, index_t size) {

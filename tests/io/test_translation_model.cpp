@@ -11,6 +11,7 @@
 #include "eigenformer/generation/generate.hpp"
 #include "eigenformer/generation/packed_model.hpp"
 #include "eigenformer/io/translation_model.hpp"
+#include "folders.hpp"
 #include "nn/attention_variants.hpp"
 #include "test_tools.hpp"
 
@@ -255,7 +256,7 @@ TEST_CASE("a folder that cannot be written keeps its model") {
 }
 
 TEST_CASE("the committed folder of format version 1 loads and translates as it did") {
-  const fs::path folder = fs::path(EIGENFORMER_FIXTURES) / "model_v1";
+  const fs::path folder = testing::fixtures_folder() / "model_v1";
   const auto loaded = load_model_folder(folder);
   CHECK(loaded.description.format_version == 1);
   CHECK(loaded.description.model.d_model == 16);
