@@ -1,5 +1,5 @@
-# Compiles through ccache where it is installed. The settings let it handle precompiled headers, and find again in one
-# checkout what it has compiled in another.
+# Compiles through ccache where it is installed. The settings let it handle precompiled headers, and find in one checkout
+# what another compiled without them.
 find_program(CCACHE_PROGRAM ccache)
 mark_as_advanced(CCACHE_PROGRAM)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

@@ -7,7 +7,6 @@ preset=$1
 build=build/tests-$preset
 jobs=$(nproc)
 options=()
-run=()
 
 # GCC's sanitizers take several times longer to compile; but clang's may not be installed.
 sanitizing_compiler() {
@@ -23,7 +22,6 @@ case $preset in
     options+=(-DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON
       -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_KERNEL_OPTIMIZATION=-O1
       -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;fixtures;examples;bench;readme")
-    run=(--exclude-regex '^kernels on')
     ;;
   asan)
     options+=(-DCMAKE_CXX_COMPILER="$(sanitizing_compiler address)" -DEIGENFORMER_BUILD_EXAMPLES=OFF
@@ -31,8 +29,6 @@ case $preset in
       # Checks of every pointer double the time that the kernels take to compile.
       "-DEIGENFORMER_KERNEL_OPTIMIZATION=-O1;-fno-sanitize=null,alignment,object-size,pointer-overflow"
       -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;data;io;generation;fuzz")
-    # Each test of a kernel goes through all instruction sets that it has by itself.
-    run=(--exclude-regex '^kernels on')
     ;;
   fuzz)
     if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
@@ -68,4 +64,4 @@ cmake --build "$build" --parallel "$jobs" "${targets[@]}"
 without_random_addresses=()
 if [[ $preset == tsan ]] && setarch -R true 2>/dev/null; then without_random_addresses=(setarch -R); fi
 "${without_random_addresses[@]}" \
-  ctest --test-dir "$build" --output-on-failure --parallel "$jobs" "${labels[@]}" "${run[@]}"
+  ctest --test-dir "$build" --output-on-failure --parallel "$jobs" "${labels[@]}"

@@ -160,8 +160,8 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
 void refuse_diverged(const ef::Trainer<float>& trainer, ef::index_t updates) {
   const ef::index_t last = trainer.skipped_in_a_row();
   if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
-  throw ef::ValueError("train", "training diverged: " + std::to_string(trainer.skipped()) + " of " +
-                                    counted(updates, "update") + " were skipped; lower --learning-rate");
+  throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) + " of " +
+                                    counted(updates, "update") + "; lower --learning-rate");
 }
 
 /// Removes the temporary files that a run left in a model's folder when it was killed.

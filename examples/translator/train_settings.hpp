@@ -65,7 +65,7 @@ void visit_train_options(auto& s, auto&& visit) {
   auto& t = s.training;
   visit("source", s.source, Change::free, "sentences to translate from, one a line");
   visit("target", s.target, Change::free, "their translations, line by line");
-  visit("tsv", s.tsv, Change::free, "in place of both: one file of source, tab, target");
+  visit("tsv", s.tsv, Change::free, "in place of both: one file of source, tab, target; further columns are ignored");
   visit("valid_source", s.valid_source, Change::free, "sentences to validate on; else 1 % of the pairs is held out");
   visit("valid_target", s.valid_target, Change::free, "their translations");
   visit("tokenizer", s.tokenizer, Change::never, "char, word or subword");

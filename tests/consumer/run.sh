@@ -33,7 +33,7 @@ case $kind in
       cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
       prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
     fi
-    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
+    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 \
       -DEIGENFORMER_SOURCE="$root" "${prefix[@]}"
     cmake --build client-build
     ./client-build/client

@@ -183,3 +183,21 @@ TEST_CASE("MemoryPool: running out of memory says how much was wanted beside how
   CHECK(pool.statistics().system_allocations == 2);
 }
 #endif
+
+#ifdef EIGENFORMER_ADDRESS_SANITIZER
+TEST_CASE("MemoryPool: the address sanitizer knows where a block ends, and that it was given back") {
+  MemoryPool pool;
+  for (const std::size_t bytes : {std::size_t{12}, std::size_t{400}, MemoryPool::large + 4}) {
+    CAPTURE(bytes);
+    for (int round = 0; round < 2; ++round) {
+      auto block = pool.allocate(bytes);
+      const auto* begin = static_cast<const char*>(block.get());
+      CHECK_FALSE(__asan_address_is_poisoned(begin));
+      CHECK_FALSE(__asan_address_is_poisoned(begin + bytes - 1));
+      CHECK(__asan_address_is_poisoned(begin + bytes));
+      block.reset();
+      CHECK(__asan_address_is_poisoned(begin + bytes - 1));
+    }
+  }
+}
+#endif

@@ -84,7 +84,7 @@ TEST_CASE("a training that diverges says so and is an error") {
   const Ended ended = run("translator", replaced(arguments, "--warmup", "0"));
   CAPTURE(ended.err);
   CHECK(ended.code == 1);
-  CHECK(contains(ended.err, "training diverged: 5 of 6 updates were skipped; lower --learning-rate"));
+  CHECK(contains(ended.err, "training diverged: it skipped 5 of 6 updates; lower --learning-rate"));
   CHECK_FALSE(contains(ended.err, "translate with"));
   CHECK_FALSE(contains(ended.err, "-nan"));
 }

@@ -5,12 +5,35 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EIGENFORMER_ADDRESS_SANITIZER 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define EIGENFORMER_ADDRESS_SANITIZER 1
+#endif
+#ifdef EIGENFORMER_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace eigenformer::detail {
+
+// Memory that no tensor has; the address sanitizer, where it is on, reports who touches it.
+inline void forbid([[maybe_unused]] const void* begin, [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef EIGENFORMER_ADDRESS_SANITIZER
+  __asan_poison_memory_region(begin, bytes);
+#endif
+}
+inline void permit([[maybe_unused]] const void* begin, [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef EIGENFORMER_ADDRESS_SANITIZER
+  __asan_unpoison_memory_region(begin, bytes);
+#endif
+}
 
 /// Blocks cut from a few large segments of memory. Neighbours that are given back become one hole again, so
 /// what one batch leaves fits whatever the next one wants. Not thread-safe: MemoryPool locks.
@@ -23,7 +46,7 @@ class Segments {
 
   Segments() = default;
   ~Segments() {
-    for (const auto& [begin, bytes] : segments_) std::free(begin);
+    for (const auto& [begin, bytes] : segments_) release(begin, bytes);
   }
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
@@ -46,12 +69,17 @@ class Segments {
     }
     if (best == holes_.end()) return nullptr;
     char* const block = best->first;
-    const Hole hole = best->second;
-    const std::size_t reused = std::min(bytes, hole.used);
-    holes_.erase(best);
-    if (hole.bytes > bytes) holes_[block + bytes] = {hole.bytes - bytes, hole.used - reused};
+    blocks_.emplace(block, Hole{});  // may throw, so before anything changes
+    auto hole = holes_.extract(best);
+    const std::size_t reused = std::min(bytes, hole.mapped().used);
+    if (hole.mapped().bytes > bytes) {
+      hole.mapped() = {hole.mapped().bytes - bytes, hole.mapped().used - reused};
+      hole.key() = block + bytes;
+      holes_.insert(std::move(hole));
+    }
     cached_ -= reused;
     in_use_ += bytes;
+    permit(block, bytes);
     return block;
   }
 
@@ -64,8 +92,10 @@ class Segments {
   }
 
   void give_back(char* block, std::size_t bytes) noexcept {
+    forbid(block, bytes);
     in_use_ -= bytes;
     cached_ += bytes;
+    auto node = blocks_.extract(block);
     Hole hole{bytes, bytes};
     auto next = holes_.lower_bound(block);
     if (next != holes_.end() && next->first == block + bytes && segments_.count(next->first) == 0) {
@@ -79,7 +109,8 @@ class Segments {
         return;
       }
     }
-    holes_.emplace_hint(next, block, hole);
+    node.mapped() = hole;
+    holes_.insert(next, std::move(node));
   }
 
   /// Gives holes to the system, the largest addresses first, until at most `keep` bytes of them hold memory:
@@ -91,7 +122,7 @@ class Segments {
       const auto segment = segments_.find(hole->first);
       if (segment != segments_.end() && segment->second == hole->second.bytes) {
         cached_ -= hole->second.used;
-        std::free(segment->first);
+        release(segment->first, segment->second);
         segments_.erase(segment);
         hole = holes_.erase(hole);
         continue;
@@ -114,15 +145,29 @@ class Segments {
     std::size_t used = 0;  // of them, the part that holds memory; allocate() takes that part first
   };
 
+  static void release(char* segment, std::size_t bytes) noexcept {
+    permit(segment, bytes);
+    std::free(segment);
+  }
+
   bool take(std::size_t bytes) {
     auto* begin = static_cast<char*>(std::aligned_alloc(page, bytes));
     if (begin == nullptr) return false;
-    segments_[begin] = bytes;
-    holes_[begin] = {bytes, 0};
+    try {
+      segments_.emplace(begin, bytes);
+      holes_.emplace(begin, Hole{bytes, 0});
+    } catch (...) {
+      segments_.erase(begin);
+      std::free(begin);
+      throw;
+    }
+    forbid(begin, bytes);
     return true;
   }
 
-  std::map<char*, Hole> holes_;            // by address
+  std::map<char*, Hole> holes_;  // by address
+  // Blocks in use: each keeps the node that it needs as a hole, so that giving it back takes no memory and cannot fail.
+  std::map<char*, Hole> blocks_;
   std::map<char*, std::size_t> segments_;  // bytes of each, by address
   std::size_t in_use_ = 0, cached_ = 0;
 };

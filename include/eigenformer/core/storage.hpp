@@ -9,7 +9,7 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "eigenformer/core/error.hpp"
 #include "eigenformer/core/segments.hpp"
@@ -45,7 +45,7 @@ class MemoryPool {
   /// runs out.
   std::shared_ptr<void> allocate(std::size_t bytes) {
     if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
-    return bytes < large ? allocate_small(bytes) : allocate_large(detail::Segments::rounded(bytes));
+    return bytes < large ? allocate_small(bytes) : allocate_large(bytes);
   }
 
   /// Most bytes kept for reuse; more is returned to the operating system. Default: no limit.
@@ -81,6 +81,11 @@ class MemoryPool {
   static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
   static constexpr std::size_t most = std::size_t{1} << 47;
 
+  // Lies at the beginning of a block in no use, so that giving back takes no memory and cannot fail.
+  struct FreeBlock {
+    FreeBlock* next;
+  };
+
   // Class c holds 64 * 2^(c / 8) * (1 + (c % 8) / 8) bytes, rounded to the alignment.
   static constexpr std::size_t class_bytes(std::size_t cls) {
     const std::size_t base = alignment << (cls / steps);
@@ -103,12 +108,10 @@ class MemoryPool {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       const std::size_t last = std::min(wanted + reuse_slack, free_.size() - 1);
-      for (; cls <= last && free_[cls].empty(); ++cls) {
+      for (; cls <= last && free_[cls] == nullptr; ++cls) {
       }
       if (cls <= last) {
-        block = free_[cls].back();
-        free_[cls].pop_back();
-        small_.bytes_cached -= class_bytes(cls);
+        block = take_free(cls);
         ++small_.reuses;
       } else {
         cls = wanted;
@@ -123,10 +126,12 @@ class MemoryPool {
       small_.bytes_in_use += class_bytes(cls);
       small_.peak_bytes = std::max(small_.peak_bytes, held());
     }
+    detail::forbid(static_cast<char*>(block) + bytes, class_bytes(cls) - bytes);
     return std::shared_ptr<void>(block, [this, cls](void* p) { give_back_small(p, cls); });
   }
 
-  std::shared_ptr<void> allocate_large(std::size_t bytes) {
+  std::shared_ptr<void> allocate_large(std::size_t wanted) {
+    const std::size_t bytes = detail::Segments::rounded(wanted);
     char* block = nullptr;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -143,6 +148,7 @@ class MemoryPool {
       }
       small_.peak_bytes = std::max(small_.peak_bytes, held());
     }
+    detail::forbid(block + wanted, bytes - wanted);
     return std::shared_ptr<void>(block,
                                  [this, bytes](void* p) { give_back_large(static_cast<char*>(p), bytes); });
   }
@@ -160,8 +166,17 @@ class MemoryPool {
       std::free(block);
       return;
     }
-    free_[cls].push_back(block);
+    detail::permit(block, bytes);
+    free_[cls] = ::new (block) FreeBlock{free_[cls]};
+    detail::forbid(static_cast<char*>(block) + sizeof(FreeBlock), bytes - sizeof(FreeBlock));
     small_.bytes_cached += bytes;
+  }
+
+  void* take_free(std::size_t cls) noexcept {
+    void* const block = std::exchange(free_[cls], free_[cls]->next);
+    detail::permit(block, class_bytes(cls));
+    small_.bytes_cached -= class_bytes(cls);
+    return block;
   }
 
   void give_back_large(char* block, std::size_t bytes) noexcept {
@@ -173,11 +188,7 @@ class MemoryPool {
   void trim_to(std::size_t keep) noexcept {
     segments_.trim(keep > small_.bytes_cached ? keep - small_.bytes_cached : 0);
     for (std::size_t cls = free_.size(); cls-- > 0;) {
-      while (!free_[cls].empty() && cached() > keep) {
-        std::free(free_[cls].back());
-        free_[cls].pop_back();
-        small_.bytes_cached -= class_bytes(cls);
-      }
+      while (free_[cls] != nullptr && cached() > keep) std::free(take_free(cls));
     }
   }
 
@@ -185,7 +196,7 @@ class MemoryPool {
   std::size_t held() const noexcept { return small_.bytes_in_use + segments_.in_use() + cached(); }
 
   mutable std::mutex mutex_;
-  std::array<std::vector<void*>, 15 * steps> free_;  // up to the class of `large`
+  std::array<FreeBlock*, 15 * steps> free_{};  // lists for the classes up to that of `large`
   std::size_t limit_ = static_cast<std::size_t>(-1);
   detail::Segments segments_;
   PoolStatistics small_;  // bytes of the classes alone; calls and the peak of all
