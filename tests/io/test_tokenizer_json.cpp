@@ -181,6 +181,7 @@ TEST_CASE("what a tokenizer.json holds beyond its family is refused by name") {
   refuse("nllb", "/model/unk_token", "[unknown]", {"[unknown]"});
   refuse("nllb", "/model/vocab/<pad>", 0, {"id 0", "twice"});
   refuse("bart", "/pre_tokenizer/add_prefix_space", true, {"add_prefix_space"});
+  refuse("bart", "/pre_tokenizer", {{"type", "ByteLevel"}}, {"add_prefix_space 'true'", "expected false"});
   refuse("bart", "/normalizer", {{"type", "NFC"}}, {"normalizer 'NFC'"});
   refuse("bert", "/normalizer/strip_accents", false, {"strip_accents"});
   refuse("bert", "/model/max_input_chars_per_word", 50, {"max_input_chars_per_word", "50"});

@@ -141,8 +141,9 @@ class TokenizerJson {
   template <class X>
   void require(const std::string& what, const nlohmann::json& object, const char* name, X wanted,
                X missing) const {
-    if (value<X>(object, name, missing) == wanted) return;
-    refuse(what + "'s " + name, object.at(name).dump(), nlohmann::json(wanted).dump());
+    const X found = value<X>(object, name, missing);
+    if (found == wanted) return;
+    refuse(what + "'s " + name, nlohmann::json(found).dump(), nlohmann::json(wanted).dump());
   }
 
   // Files of old say no type.
