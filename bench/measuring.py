@@ -118,8 +118,13 @@ def compare_markdown(results):
     """The results of bench/compare (its --json) as a table, with what it needs to be believed."""
     rows = results["rows"]
     text = [markdown_table(COMPARE_HEADER, [compare_cells(name, r) for name, r in rows.items()]), ""]
-    for where in sorted({(r["cpu"], r["threads"], r["rounds"]) for r in rows.values()}):
-        text.append(f"Measured on {where[0]}; {where[1]} threads, median of {where[2]} rounds.")
+    places = {}
+    for name, r in rows.items():
+        places.setdefault((r["cpu"], r["threads"]), {}).setdefault(r["rounds"], []).append(name)
+    for (cpu, threads), by_rounds in sorted(places.items()):
+        *fewer, most = sorted(by_rounds)
+        rounds = f"median of {most} rounds" + "".join(f", of {n} for {', '.join(by_rounds[n])}" for n in reversed(fewer))
+        text.append(f"Measured on {cpu}; {threads} threads, {rounds}.")
     versions = sorted({v for r in rows.values() for v in r.get("versions", [])})
     if versions:
         text.append("Peers: " + ", ".join(versions) + ".")
