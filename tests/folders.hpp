@@ -4,7 +4,7 @@
 
 namespace eigenformer::testing {
 
-/// The folder tests/fixtures. A function of one file knows it, so that a cache of compiled files serves every checkout.
+/// The folder tests/fixtures. One file knows where the checkout lies, and no other depends on it.
 std::filesystem::path fixtures_folder();
 
 /// The folder of the programs built beside the tests.
