@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/core/runtime.hpp"
-#include "eigenformer/kernels/gemm.hpp"
-#include "eigenformer/kernels/gemm_packed.hpp"
-#include "eigenformer/kernels/simd.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
 
 #if defined(EIGENFORMER_WITH_ONEDNN)
 #include <dnnl.h>

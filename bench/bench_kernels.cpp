@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "bench_tools.hpp"
-#include "eigenformer/core/layout.hpp"
-#include "eigenformer/core/mask.hpp"
-#include "eigenformer/kernels/activation.hpp"
-#include "eigenformer/kernels/adam.hpp"
-#include "eigenformer/kernels/attention.hpp"
-#include "eigenformer/kernels/cross_entropy.hpp"
-#include "eigenformer/kernels/dropout.hpp"
-#include "eigenformer/kernels/embedding.hpp"
-#include "eigenformer/kernels/layer_norm.hpp"
-#include "eigenformer/kernels/softmax.hpp"
+#include "eigenformer/core/tensor/layout.hpp"
+#include "eigenformer/core/tensor/mask.hpp"
+#include "eigenformer/kernels/attention/attention.hpp"
+#include "eigenformer/kernels/elementwise/activation.hpp"
+#include "eigenformer/kernels/elementwise/adam.hpp"
+#include "eigenformer/kernels/elementwise/dropout.hpp"
+#include "eigenformer/kernels/normalization/cross_entropy.hpp"
+#include "eigenformer/kernels/normalization/layer_norm.hpp"
+#include "eigenformer/kernels/normalization/softmax.hpp"
+#include "eigenformer/kernels/sequence/embedding.hpp"
 
 namespace ef = eigenformer;
 namespace kernels = eigenformer::kernels;

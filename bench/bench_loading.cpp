@@ -11,8 +11,8 @@
 #include <filesystem>
 
 #include "bench_options.hpp"
-#include "eigenformer/io/checkpoint.hpp"
-#include "eigenformer/nn/seq2seq.hpp"
+#include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace ef = eigenformer;
 

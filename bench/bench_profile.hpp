@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "eigenformer/core/profiler.hpp"
+#include "eigenformer/core/runtime/profiler.hpp"
 
 namespace eigenformer::bench {
 

@@ -11,10 +11,10 @@
 #include <fstream>
 #include <string>
 
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/core/runtime.hpp"
-#include "eigenformer/core/tensor.hpp"
-#include "eigenformer/kernels/simd.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
 
 namespace eigenformer::bench {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/parity.hpp"
+#include "eigenformer/io/models/parity.hpp"
 #include "folders.hpp"
 
 namespace eigenformer::testing {
@@ -25,7 +25,9 @@ class Fixture : public ParityFixture {
 };
 
 /// CHECKs that all tensors of a report agree, and prints those that do not.
-inline void check_report(const ParityReport& report) { CHECK_MESSAGE(report.ok(), '\n' << report.str(false)); }
+inline void check_report(const ParityReport& report) {
+  CHECK_MESSAGE(report.ok(), '\n' << report.str(false));
+}
 
 /// The largest |actual - expected| / max(1, |expected|); infinity for NaN or other shapes.
 template <class T>

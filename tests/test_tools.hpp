@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/core/tensor.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
 
 namespace eigenformer::testing {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/core/random.hpp"
+#include "eigenformer/core/base/random.hpp"
 
 /// A sentence and whether it praises (1) or not (0).
 struct Opinion {

@@ -1,6 +1,6 @@
-/// The classic first tasks of an encoder-decoder: learn to copy a sequence of symbols, and to reverse one. Prints the share
-/// of sequences never seen before that come out right, and fails unless it is all of them, where STEPS are not fewer
-/// than the 1000 that are taken by themselves.
+/// The classic first tasks of an encoder-decoder: learn to copy a sequence of symbols, and to reverse one.
+/// Prints the share of sequences never seen before that come out right, and fails unless it is all of them,
+/// where STEPS are not fewer than the 1000 that are taken by themselves.
 ///
 ///     copy_task [STEPS]
 
@@ -23,7 +23,8 @@ constexpr ef::index_t symbols = 16;
 
 Sequence random_sequence(ef::RandomGenerator& rng) {
   Sequence s(static_cast<std::size_t>(3 + rng.uniform_int(8)));
-  for (std::int32_t& id : s) id = static_cast<std::int32_t>(ef::Vocabulary::num_specials + rng.uniform_int(symbols));
+  for (std::int32_t& id : s)
+    id = static_cast<std::int32_t>(ef::Vocabulary::num_specials + rng.uniform_int(symbols));
   return s;
 }
 
@@ -68,7 +69,8 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
     expected.push_back(answer(questions.back(), reverse));
     questions.back().push_back(ef::Vocabulary::end_id);
   }
-  for (const auto& found : ef::generate<float>(model, ef::Context<float>::inference(), questions, {.beam_size = 1, .max_length = 20})) {
+  for (const auto& found : ef::generate<float>(model, ef::Context<float>::inference(), questions,
+                                               {.beam_size = 1, .max_length = 20})) {
     answers.push_back(found[0].ids);
   }
   return ef::exact_match(answers, expected);

@@ -1,6 +1,7 @@
-/// Forecasting a real-valued sequence: from 24 values of a damped oscillation, whose amplitude, decay, frequency and phase are
-/// all unknown, a Transformer goes on for 12 more. Prints its error beside that of saying "it stays as it is",
-/// and fails unless it is a quarter of that, where STEPS are not fewer than the 600 that are taken by themselves.
+/// Forecasting a real-valued sequence: from 24 values of a damped oscillation, whose amplitude, decay,
+/// frequency and phase are all unknown, a Transformer goes on for 12 more. Prints its error beside that of
+/// saying "it stays as it is", and fails unless it is a quarter of that, where STEPS are not fewer than the
+/// 600 that are taken by themselves.
 ///
 ///     forecast [STEPS]
 
@@ -25,7 +26,8 @@ ef::Tensor<float> damped_sines(ef::index_t count, ef::RandomGenerator& rng) {
     const double frequency = rng.uniform(0.2, 0.6), phase = rng.uniform(0.0, 6.28);
     for (ef::index_t t = 0; t < seen + ahead; ++t) {
       const auto x = static_cast<double>(t);
-      series.at({i, t}) = static_cast<float>(amplitude * std::exp(-decay * x) * std::sin(frequency * x + phase));
+      series.at({i, t}) =
+          static_cast<float>(amplitude * std::exp(-decay * x) * std::sin(frequency * x + phase));
     }
   }
   return series;
@@ -55,7 +57,8 @@ ef::Tensor<float> forecast(const ef::SequenceRegressor<float>& model, const ef::
 /// Root of the mean squared difference.
 double rms(const ef::Tensor<float>& a, const ef::Tensor<float>& b) {
   double sum = 0;
-  for (ef::index_t i = 0; i < a.numel(); ++i) sum += std::pow(static_cast<double>(a.data()[i] - b.data()[i]), 2);
+  for (ef::index_t i = 0; i < a.numel(); ++i)
+    sum += std::pow(static_cast<double>(a.data()[i] - b.data()[i]), 2);
   return std::sqrt(sum / static_cast<double>(a.numel()));
 }
 
@@ -63,8 +66,13 @@ int train_and_forecast(const example::Arguments& arguments) {
   const ef::index_t steps = arguments.whole(0, 600);
   const ef::index_t warmup = std::min<ef::index_t>(50, steps / 2);
   ef::RandomGenerator rng(1);
-  ef::SequenceRegressor<float> model({.d_model = 48, .num_heads = 4, .num_encoder_layers = 2, .num_decoder_layers = 2,
-                                      .dim_feedforward = 96, .dropout = 0, .norm_first = true},
+  ef::SequenceRegressor<float> model({.d_model = 48,
+                                      .num_heads = 4,
+                                      .num_encoder_layers = 2,
+                                      .num_decoder_layers = 2,
+                                      .dim_feedforward = 96,
+                                      .dropout = 0,
+                                      .norm_first = true},
                                      rng);
   ef::Adam<float> optimizer(ef::parameters(model));
   ef::Gradients<float> gradients(ef::parameters(model));
@@ -72,11 +80,14 @@ int train_and_forecast(const example::Arguments& arguments) {
     const ef::Tensor<float> series = damped_sines(32, rng);
     ef::Tape<float> tape;
     gradients.zero();
-    const auto predicted = model(ef::Context<float>::training(tape, rng), columns(series, 0, seen), columns(series, seen - 1, ahead));
+    const auto predicted = model(ef::Context<float>::training(tape, rng), columns(series, 0, seen),
+                                 columns(series, seen - 1, ahead));
     const auto loss = ef::mean(ef::square(predicted - columns(series, seen, ahead)));
     tape.backward(loss, gradients);
-    optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, warmup, steps + 1), ef::clip_global_norm(gradients, 1.0).factor);
-    if (step % 100 == 0) std::printf("step %lld  loss %.5f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
+    optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, warmup, steps + 1),
+                   ef::clip_global_norm(gradients, 1.0).factor);
+    if (step % 100 == 0)
+      std::printf("step %lld  loss %.5f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }
 
   const ef::Tensor<float> series = damped_sines(200, rng);
@@ -86,7 +97,8 @@ int train_and_forecast(const example::Arguments& arguments) {
     for (ef::index_t t = 0; t < ahead; ++t) stays.at({i, t, 0}) = series.at({i, seen - 1});
   }
   const double ours = rms(forecast(model, series), truth), naive = rms(stays, truth);
-  std::printf("error of %lld steps ahead, root mean square: %.4f, of saying it stays: %.4f\n", static_cast<long long>(ahead), ours, naive);
+  std::printf("error of %lld steps ahead, root mean square: %.4f, of saying it stays: %.4f\n",
+              static_cast<long long>(ahead), ours, naive);
   return steps < 600 || ours < naive / 4 ? 0 : 1;
 }
 

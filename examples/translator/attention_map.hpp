@@ -7,17 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/core/tensor.hpp"
-#include "eigenformer/data/utf8.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 
 namespace translator {
 
 /// Columns that a text takes on a terminal, for letters of one column each.
 inline std::size_t columns(const std::string& text) { return eigenformer::split_code_points(text).size(); }
 
-/// Draws attention weights (rows, columns), each in 0 to 1, as shades with words as labels: one line for each row, its word
-/// to the left, and the words of the columns above.
-inline std::string draw_attention(const eigenformer::Tensor<float>& weights, std::span<const std::string> row_words,
+/// Draws attention weights (rows, columns), each in 0 to 1, as shades with words as labels: one line for each
+/// row, its word to the left, and the words of the columns above.
+inline std::string draw_attention(const eigenformer::Tensor<float>& weights,
+                                  std::span<const std::string> row_words,
                                   std::span<const std::string> column_words) {
   static constexpr std::array shades = {" ", "░", "▒", "▓", "█"};
   std::size_t label = 0;

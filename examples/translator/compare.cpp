@@ -8,8 +8,8 @@
 #include "commands.hpp"
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
-#include "eigenformer/data/corpus.hpp"
-#include "eigenformer/generation/forced_decoding.hpp"
+#include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/generation/search/forced_decoding.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 
@@ -75,8 +75,7 @@ int compare(const CompareCommand& command) {
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModel* model : {&a, &b}) {
     const SentenceTranslator translator(model->loaded.model, model->loaded.tokenizers,
-                                        model->loaded.description, command.decoding,
-                                        model->ctx);
+                                        model->loaded.description, command.decoding, model->ctx);
     const ef::BleuScore bleu = ef::corpus_bleu(translator(sources), references);
     std::printf("%s %-8s %s\n", model == &a ? "A" : "B",
                 ef::weight_format_name(model->loaded.description.weights), bleu.str().c_str());

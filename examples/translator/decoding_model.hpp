@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "eigenformer/generation/packed_model.hpp"
+#include "eigenformer/generation/decoding/packed_model.hpp"
 #include "model_folder.hpp"
 
 namespace translator {

@@ -32,12 +32,14 @@ struct DemoCommand {
   void validate() const {
     const auto at_least = [](const char* name, ef::index_t value, ef::index_t least) {
       if (value >= least) return;
-      throw ef::ValueError("demo", std::string(name) + " is " + std::to_string(value) + ", must be at least " + std::to_string(least));
+      throw ef::ValueError("demo", std::string(name) + " is " + std::to_string(value) +
+                                       ", must be at least " + std::to_string(least));
     };
     at_least("pairs", pairs, 1);
     at_least("test_pairs", test_pairs, 1);
     at_least("show", shown, 0);
-    if (!(max_seconds > 0)) throw ef::ValueError("demo", "max_seconds is " + std::to_string(max_seconds) + ", must be positive");
+    if (!(max_seconds > 0))
+      throw ef::ValueError("demo", "max_seconds is " + std::to_string(max_seconds) + ", must be positive");
   }
 };
 
@@ -52,8 +54,8 @@ class DemoSink final : public ef::TrainingSink {
   TerminalProgress& progress_;
 };
 
-/// The mean over the heads of how much each target word, as the model would write it, looks at each source word, in the
-/// decoder's last layer.
+/// The mean over the heads of how much each target word, as the model would write it, looks at each source
+/// word, in the decoder's last layer.
 std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
                           const std::string& source, const std::string& target) {
   const auto ctx = ef::Context<float>::inference();
@@ -68,12 +70,14 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
   const std::vector<std::string> source_words = words(*tokenizers.source, source_ids);
   const std::vector<std::string> target_words = words(*tokenizers.target, target_ids);
   source_ids.push_back(ef::Vocabulary::end_id);
-  const ef::AttentionMaps maps = ef::attention_maps(model, ctx, source_ids, target_ids, ef::Vocabulary::begin_id);
+  const ef::AttentionMaps maps =
+      ef::attention_maps(model, ctx, source_ids, target_ids, ef::Vocabulary::begin_id);
   const ef::Tensor<float>& heads = maps.memory.back();  // (H, Lt, Ls)
   const ef::index_t count = heads.dim(0), size = heads.dim(1) * heads.dim(2);
   ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(1), heads.dim(2)});
   for (ef::index_t h = 0; h < count; ++h) {
-    for (ef::index_t i = 0; i < size; ++i) mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
+    for (ef::index_t i = 0; i < size; ++i)
+      mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
   }
   return draw_attention(mean, target_words, source_words);
 }
@@ -92,15 +96,18 @@ ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
           .tying = ef::Tying::target};
 }
 
-void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations, ef::index_t count) {
+void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations,
+                       ef::index_t count) {
   std::printf("\nSentences it has never seen:\n");
   for (std::size_t i = 0; i < std::min(translations.size(), static_cast<std::size_t>(count)); ++i) {
-    std::printf("\n  English    %s\n  German     %s\n  reference  %s%s\n", corpus.source[i].c_str(), translations[i].c_str(),
-                corpus.target[i].c_str(), translations[i] == corpus.target[i] ? "" : "   <- differs");
+    std::printf("\n  English    %s\n  German     %s\n  reference  %s%s\n", corpus.source[i].c_str(),
+                translations[i].c_str(), corpus.target[i].c_str(),
+                translations[i] == corpus.target[i] ? "" : "   <- differs");
   }
 }
 
-/// The number of a sentence of seven words that was translated well, for a picture that fits a terminal; else 0.
+/// The number of a sentence of seven words that was translated well, for a picture that fits a terminal; else
+/// 0.
 std::size_t good_example(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations) {
   for (std::size_t i = 0; i < translations.size(); ++i) {
     const std::string& source = corpus.source[i];
@@ -111,13 +118,16 @@ std::size_t good_example(const ef::ParallelCorpus& corpus, const std::vector<std
 
 int demo(const DemoCommand& command) {
   const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   command.validate();
   set_threads(command.threads);
 
   const GrammarCorpus corpus = make_grammar_corpus(command.pairs, command.test_pairs, command.seed);
   const ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = "word", .joint = false}, corpus.train);
-  const ef::EncodedCorpus training_set = ef::encode_corpus(corpus.train, *tokenizers.source, *tokenizers.target);
+  const ef::EncodedCorpus training_set =
+      ef::encode_corpus(corpus.train, *tokenizers.source, *tokenizers.target);
   ef::RandomGenerator rng(command.seed);
   ef::Seq2SeqTransformer<float> model(model_options(tokenizers), rng);
   std::printf(
@@ -153,28 +163,35 @@ int demo(const DemoCommand& command) {
   const std::vector<std::string> translations = translator(corpus.held_out.source);
   show_translations(corpus.held_out, translations, command.shown);
   const std::size_t example = good_example(corpus.held_out, translations);
-  std::printf("\nWhere the decoder looks (last layer, mean of its heads; rows: German, columns: English):\n\n%s",
-              attention_map(model, tokenizers, corpus.held_out.source[example], translations[example]).c_str());
+  std::printf(
+      "\nWhere the decoder looks (last layer, mean of its heads; rows: German, columns: English):\n\n%s",
+      attention_map(model, tokenizers, corpus.held_out.source[example], translations[example]).c_str());
 
   const ef::Accuracy exact = ef::exact_match(translations, corpus.held_out.target);
-  std::printf("\nOn %zu sentences that it was not trained on:\nexact match: %.1f %%\n%s\n%s\n%.1f s in all, %.1f s of them to learn\n",
-              translations.size(), 100 * exact.rate(), ef::corpus_bleu(translations, corpus.held_out.target).str().c_str(),
-              ef::bleu_signature().c_str(), seconds(), trained);
+  std::printf(
+      "\nOn %zu sentences that it was not trained on:\nexact match: %.1f %%\n%s\n%s\n%.1f s in all, %.1f s "
+      "of them to learn\n",
+      translations.size(), 100 * exact.rate(),
+      ef::corpus_bleu(translations, corpus.held_out.target).str().c_str(), ef::bleu_signature().c_str(),
+      seconds(), trained);
   return 0;
 }
 
 }  // namespace
 
 void add_demo(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("demo", "Trains on built-in sentences for less than a minute, then shows what was learnt");
+  CLI::App* sub = app.add_subcommand(
+      "demo", "Trains on built-in sentences for less than a minute, then shows what was learnt");
   auto command = std::make_shared<DemoCommand>();
   sub->add_option("--pairs", command->pairs, "sentence pairs to learn from")->capture_default_str();
   sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();
   sub->add_option("--epochs", command->epochs, "passes over them at most")->capture_default_str();
-  sub->add_option("--max-seconds", command->max_seconds, "seconds until training ends at the latest")->capture_default_str();
+  sub->add_option("--max-seconds", command->max_seconds, "seconds until training ends at the latest")
+      ->capture_default_str();
   sub->add_option("--show", command->shown, "translations to show")->capture_default_str();
   sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
-  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")->capture_default_str();
+  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
+      ->capture_default_str();
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }
 

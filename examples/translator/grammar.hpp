@@ -7,9 +7,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "eigenformer/core/error.hpp"
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/data/corpus.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/data/corpus/corpus.hpp"
 #include "grammar/english.hpp"
 #include "grammar/german.hpp"
 #include "grammar/sampler.hpp"

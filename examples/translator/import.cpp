@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "commands.hpp"
-#include "eigenformer/io/import_checkpoint.hpp"
+#include "eigenformer/io/models/import_checkpoint.hpp"
 #include "model_folder.hpp"
 #include "output_checks.hpp"
 

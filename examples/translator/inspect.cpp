@@ -25,7 +25,8 @@ void print_options(const char* title, const nlohmann::json& options) {
   std::printf("\n%s\n", title);
   for (const auto& [name, value] : options.items()) {
     if (value.is_null() || value == "") continue;
-    std::printf("  %-26s %s\n", name.c_str(), value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+    std::printf("  %-26s %s\n", name.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
   }
 }
 
@@ -33,15 +34,19 @@ void print_vocabulary(const char* side, const ef::Tokenizer& tokenizer) {
   std::printf("  %-26s %lld entries of kind %s:", side, static_cast<long long>(tokenizer.vocabulary_size()),
               tokenizer.kind().c_str());
   const ef::index_t shown = std::min<ef::index_t>(12, tokenizer.vocabulary_size());
-  for (ef::index_t id = 0; id < shown; ++id) std::printf(" %s", tokenizer.token(static_cast<std::int32_t>(id)).c_str());
+  for (ef::index_t id = 0; id < shown; ++id)
+    std::printf(" %s", tokenizer.token(static_cast<std::int32_t>(id)).c_str());
   std::printf("%s\n", shown < tokenizer.vocabulary_size() ? " ..." : "");
 }
 
-/// "encoder.layers.0.self_attn.in_proj_weight" belongs to "encoder.layers.0", "projection.bias" to "projection".
+/// "encoder.layers.0.self_attn.in_proj_weight" belongs to "encoder.layers.0", "projection.bias" to
+/// "projection".
 std::string module_of(const std::string& parameter) {
   std::size_t end = parameter.find('.');
-  if (parameter.compare(end, 8, ".layers.") == 0) end = parameter.find('.', end + 8);
-  else if (std::count(parameter.begin(), parameter.end(), '.') > 1) end = parameter.find('.', end + 1);
+  if (parameter.compare(end, 8, ".layers.") == 0)
+    end = parameter.find('.', end + 8);
+  else if (std::count(parameter.begin(), parameter.end(), '.') > 1)
+    end = parameter.find('.', end + 1);
   return parameter.substr(0, end);
 }
 
@@ -58,7 +63,8 @@ void print_parameters(const ef::Seq2SeqTransformer<float>& model) {
     modules.back().second += entry.value.numel();
   }
   std::printf("\nparameters\n");
-  for (const auto& [name, values] : modules) std::printf("  %-26s %12lld\n", name.c_str(), static_cast<long long>(values));
+  for (const auto& [name, values] : modules)
+    std::printf("  %-26s %12lld\n", name.c_str(), static_cast<long long>(values));
   std::printf("  %-26s %12lld\n", "total", static_cast<long long>(ef::count_parameters(model)));
   for (const std::string& line : tied) std::printf("  %s\n", line.c_str());
 }
@@ -82,8 +88,9 @@ void print_files(const fs::path& folder) {
 int inspect(const InspectCommand& command) {
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
-  std::printf("model in %s: %s weights, format version %d, written by eigenformer %s\n", command.folder.c_str(),
-              ef::weight_format_name(d.weights), d.format_version, d.library_version.c_str());
+  std::printf("model in %s: %s weights, format version %d, written by eigenformer %s\n",
+              command.folder.c_str(), ef::weight_format_name(d.weights), d.format_version,
+              d.library_version.c_str());
   print_options("model", ef::options_to_json(d.model));
   std::printf("\nvocabulary\n");
   if (loaded.tokenizers.joint()) {

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <ctime>
 #include <cstdio>
+#include <ctime>
 #include <stop_token>
 #include <thread>
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/core/error.hpp"
+#include "eigenformer/core/base/error.hpp"
 
 namespace translator {
 
-/// Reads lines from a file or from stdin, in chunks of what is there: a chunk ends when no line is waiting, so that
-/// whoever types or pipes sees answers at once.
+/// Reads lines from a file or from stdin, in chunks of what is there: a chunk ends when no line is waiting,
+/// so that whoever types or pipes sees answers at once.
 class LineReader {
  public:
   /// Reads stdin where the name is empty. Throws IoError.
@@ -29,8 +29,8 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// At least one line, and up to `most` as far as they are there; nothing at the end. "\n" and "\r\n" end a line, the
-  /// last one needs no end.
+  /// At least one line, and up to `most` as far as they are there; nothing at the end. "\n" and "\r\n" end a
+  /// line, the last one needs no end.
   std::vector<std::string> chunk(std::size_t most) {
     std::vector<std::string> lines;
     std::string line;

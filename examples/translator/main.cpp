@@ -13,7 +13,7 @@
 
 #include "command_line.hpp"
 #include "commands.hpp"
-#include "eigenformer/core/error.hpp"
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/version.hpp"
 
 namespace {
@@ -44,12 +44,15 @@ int main(int argc, char** argv) {
   // A file that reaches the size limit is an error to report, like a full disk, and no reason to be killed.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    CLI::App app("Trains encoder-decoder Transformers on pairs of sentences and translates with them.", "translator");
-    app.set_version_flag("--version", std::string("translator, eigenformer ") + eigenformer::version_string());
+    CLI::App app("Trains encoder-decoder Transformers on pairs of sentences and translates with them.",
+                 "translator");
+    app.set_version_flag("--version",
+                         std::string("translator, eigenformer ") + eigenformer::version_string());
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.get_formatter()->column_width(36);
-    app.footer("Exit code: 0 when all went well, 130 when training was interrupted and saved, 1 for every error.");
+    app.footer(
+        "Exit code: 0 when all went well, 130 when training was interrupted and saved, 1 for every error.");
     translator::Run run;
     translator::add_demo(app, run);
     translator::add_train(app, run);

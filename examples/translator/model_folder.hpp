@@ -1,6 +1,6 @@
 #pragma once
 
-#include "eigenformer/io/translation_model.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 
 // Reading and writing of model folders is compiled once, in model_folder.cpp, and not in every command.
 namespace eigenformer {

@@ -31,11 +31,12 @@ inline std::string counted(long long n, const char* what) {
 /// "0:07", "12:34", "1:02:03".
 inline std::string clock(double seconds) {
   const auto s = static_cast<long>(std::lround(seconds));
-  return s < 3600 ? format("%ld:%02ld", s / 60, s % 60) : format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  return s < 3600 ? format("%ld:%02ld", s / 60, s % 60)
+                  : format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
 }
 
-/// Shows on stderr how training goes: on a terminal one line that changes in place, elsewhere a plain line every so many
-/// seconds.
+/// Shows on stderr how training goes: on a terminal one line that changes in place, elsewhere a plain line
+/// every so many seconds.
 class TerminalProgress {
  public:
   explicit TerminalProgress(double seconds_between_plain_lines = 10)

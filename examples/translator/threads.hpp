@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "eigenformer/core/runtime.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
 
 namespace translator {
 

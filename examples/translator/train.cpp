@@ -69,7 +69,8 @@ Corpora read_corpora(const TrainSettings& s, TerminalProgress& progress) {
   progress.say(corpora.validation.size() > 0
                    ? "validation data: none given, so " + std::to_string(corpora.validation.size()) +
                          " pairs spread evenly over the training data are held out"
-                   : "validation data: none given, and too few pairs to hold any out: the latest weights count as the best");
+                   : "validation data: none given, and too few pairs to hold any out: the latest weights "
+                     "count as the best");
   return corpora;
 }
 
@@ -80,7 +81,11 @@ class Sink final : public ef::TrainingSink {
  public:
   Sink(TerminalProgress& progress, fs::path folder, const ef::Seq2SeqTransformer<float>& model,
        const ef::TokenizerPair& tokenizers, nlohmann::json settings)
-      : progress_(progress), folder_(std::move(folder)), model_(model), tokenizers_(tokenizers), settings_(std::move(settings)) {}
+      : progress_(progress),
+        folder_(std::move(folder)),
+        model_(model),
+        tokenizers_(tokenizers),
+        settings_(std::move(settings)) {}
 
   void watch(const ef::Trainer<float>& trainer) { trainer_ = &trainer; }
 
@@ -105,34 +110,39 @@ class Sink final : public ef::TrainingSink {
 /// Throws unless training may write to the folder as it was asked to.
 void check_folder(const TrainCommand& command) {
   require_folder_if_any("train", command.folder);
-  if (command.resume && command.overwrite) throw ef::ValueError("train", "give --resume or --overwrite, not both");
+  if (command.resume && command.overwrite)
+    throw ef::ValueError("train", "give --resume or --overwrite, not both");
   if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
       throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
     }
     const ef::WeightFormat weights = ef::read_model_description(command.folder).weights;
     if (weights != ef::WeightFormat::float32) {
-      throw ef::IoError("train", "'" + command.folder + "' has " + ef::weight_format_name(weights) +
-                                     " weights, which cannot be trained; go on with the model it was made of");
+      throw ef::IoError("train",
+                        "'" + command.folder + "' has " + ef::weight_format_name(weights) +
+                            " weights, which cannot be trained; go on with the model it was made of");
     }
     if (!fs::exists(state_file(command.folder))) {
-      throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" + state_file(command.folder).string() +
-                                     "' does not exist");
+      throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" +
+                                     state_file(command.folder).string() + "' does not exist");
     }
   } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
-    throw ef::IoError("train", "'" + command.folder + "' already holds a model; give --resume to go on with its training, " +
+    throw ef::IoError("train", "'" + command.folder +
+                                   "' already holds a model; give --resume to go on with its training, " +
                                    "or --overwrite to start again");
   }
   check_writable_folder("train", command.folder);
 }
 
-ef::TokenizerPair make_tokenizers(const TrainSettings& s, const ef::ParallelCorpus& corpus, TerminalProgress& progress) {
-  ef::TokenizerPair tokenizers =
-      ef::train_tokenizers({.kind = s.tokenizer, .vocabulary_size = s.vocab_size, .joint = !s.separate_vocab}, corpus);
+ef::TokenizerPair make_tokenizers(const TrainSettings& s, const ef::ParallelCorpus& corpus,
+                                  TerminalProgress& progress) {
+  ef::TokenizerPair tokenizers = ef::train_tokenizers(
+      {.kind = s.tokenizer, .vocabulary_size = s.vocab_size, .joint = !s.separate_vocab}, corpus);
   const std::string source = std::to_string(tokenizers.source->vocabulary_size());
   progress.say("vocabulary: " + s.tokenizer + ", " +
-               (tokenizers.joint() ? source + " entries for both languages"
-                                   : source + " and " + std::to_string(tokenizers.target->vocabulary_size()) + " entries"));
+               (tokenizers.joint()
+                    ? source + " entries for both languages"
+                    : source + " and " + std::to_string(tokenizers.target->vocabulary_size()) + " entries"));
   return tokenizers;
 }
 
@@ -140,14 +150,25 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
                   TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
-    case ef::TrainingEnd::epochs: why = "all epochs done"; break;
-    case ef::TrainingEnd::max_steps: why = "all steps done"; break;
-    case ef::TrainingEnd::max_minutes: why = "time is up"; break;
-    case ef::TrainingEnd::early_stopping: why = "no better validation any more"; break;
-    case ef::TrainingEnd::interrupted: why = "interrupted"; break;
+    case ef::TrainingEnd::epochs:
+      why = "all epochs done";
+      break;
+    case ef::TrainingEnd::max_steps:
+      why = "all steps done";
+      break;
+    case ef::TrainingEnd::max_minutes:
+      why = "time is up";
+      break;
+    case ef::TrainingEnd::early_stopping:
+      why = "no better validation any more";
+      break;
+    case ef::TrainingEnd::interrupted:
+      why = "interrupted";
+      break;
   }
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
-  if (std::isfinite(trainer.best_loss())) text += format(", best validation perplexity %.3f", std::exp(trainer.best_loss()));
+  if (std::isfinite(trainer.best_loss()))
+    text += format(", best validation perplexity %.3f", std::exp(trainer.best_loss()));
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
     progress.say("go on with: translator train --resume --model " + folder);
@@ -160,8 +181,8 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
 void refuse_diverged(const ef::Trainer<float>& trainer, ef::index_t updates) {
   const ef::index_t last = trainer.skipped_in_a_row();
   if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
-  throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) + " of " +
-                                    counted(updates, "update") + "; lower --learning-rate");
+  throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) +
+                                    " of " + counted(updates, "update") + "; lower --learning-rate");
 }
 
 /// Removes the temporary files that a run left in a model's folder when it was killed.
@@ -199,10 +220,12 @@ int train(const CLI::App& app, TrainCommand& command) {
   s.training.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
 
   const Corpora corpora = read_corpora(s, progress);
-  const ef::TokenizerPair tokenizers = command.resume ? ef::load_model_folder<float>(command.folder).tokenizers
-                                                      : make_tokenizers(s, corpora.train, progress);
+  const ef::TokenizerPair tokenizers = command.resume
+                                           ? ef::load_model_folder<float>(command.folder).tokenizers
+                                           : make_tokenizers(s, corpora.train, progress);
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, s.max_length);
+    ef::EncodedCorpus encoded =
+        ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, s.max_length);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
                         counted(encoded.size(), "pair").c_str(),
                         static_cast<long long>(encoded.source.tokens()),
@@ -214,10 +237,12 @@ int train(const CLI::App& app, TrainCommand& command) {
   };
   const ef::EncodedCorpus train_set = encode(corpora.train, "training on");
   const bool validates = corpora.validation.size() > 0;
-  const ef::EncodedCorpus validation_set = validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
+  const ef::EncodedCorpus validation_set =
+      validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
 
   ef::RandomGenerator rng(s.training.seed);
-  ef::Seq2SeqTransformer<float> model(s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size()), rng);
+  ef::Seq2SeqTransformer<float> model(
+      s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size()), rng);
   progress.say(format("model: %.2f million parameters, %s",
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
@@ -246,12 +271,15 @@ int train(const CLI::App& app, TrainCommand& command) {
 }  // namespace
 
 void add_train(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("train", "Trains a model on two files of sentences and their translations");
+  CLI::App* sub =
+      app.add_subcommand("train", "Trains a model on two files of sentences and their translations");
   auto command = std::make_shared<TrainCommand>();
   sub->add_option("--model", command->folder, "folder for the model")->required();
   add_options(*sub, command->settings);
-  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")->capture_default_str();
-  sub->add_flag("--resume", command->resume, "go on with the training of the model in the folder; the options stay");
+  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
+      ->capture_default_str();
+  sub->add_flag("--resume", command->resume,
+                "go on with the training of the model in the folder; the options stay");
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->callback([&run, sub, command] { run = [sub, command] { return train(*sub, *command); }; });
 }

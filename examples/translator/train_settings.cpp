@@ -35,7 +35,8 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
   o.attention = attention;
   o.layer_drop = layer_drop;
   o.max_length = max_length;
-  ef::detail::option_from_json("positions", positions == "relative" ? "relative_bias" : positions, o.positions);
+  ef::detail::option_from_json("positions", positions == "relative" ? "relative_bias" : positions,
+                               o.positions);
   o.num_key_value_heads = kv_heads;
   o.head_dim = head_dim;
   o.attention_window = window;
@@ -50,7 +51,8 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
 }
 
 void TrainSettings::validate() const {
-  if (tsv.empty() == (source.empty() || target.empty()) || (!tsv.empty() && !(source.empty() && target.empty()))) {
+  if (tsv.empty() == (source.empty() || target.empty()) ||
+      (!tsv.empty() && !(source.empty() && target.empty()))) {
     throw ef::ValueError("train", "give --source and --target, or --tsv in place of both");
   }
   if (valid_source.empty() != valid_target.empty()) {
@@ -67,7 +69,8 @@ void TrainSettings::validate() const {
   at_least("vocab_size", vocab_size, 5);
   at_least("max_length", max_length, 1);
   if (separate_vocab && tie == "all") {
-    throw ef::ValueError("train", "--tie all needs one vocabulary for both languages: leave out --separate-vocab");
+    throw ef::ValueError("train",
+                         "--tie all needs one vocabulary for both languages: leave out --separate-vocab");
   }
   model(vocab_size, vocab_size).validate("train");
   training.validate();
@@ -81,7 +84,9 @@ void add_options(CLI::App& command, TrainSettings& settings) {
     } else if constexpr (std::is_enum_v<Field>) {
       command
           .add_option_function<std::string>(
-              flag(name), [&field, name](const std::string& word) { ef::detail::option_from_json(name, word, field); }, help)
+              flag(name),
+              [&field, name](const std::string& word) { ef::detail::option_from_json(name, word, field); },
+              help)
           ->default_str(ef::detail::EnumNames<Field>::names[static_cast<std::size_t>(field)]);
     } else {
       auto* option = command.add_option(flag(name), field, help);
@@ -94,13 +99,15 @@ void add_options(CLI::App& command, TrainSettings& settings) {
   });
 }
 
-TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& given, const nlohmann::json& saved) {
+TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& given,
+                               const nlohmann::json& saved) {
   nlohmann::json merged = saved;
   const nlohmann::json now = ef::options_to_json(given);
   visit_train_options(given, [&](const char* name, const auto&, Change change, const char*) {
     if (command.count(flag(name)) == 0) return;
     if (change == Change::never && saved.contains(name) && saved.at(name) != now.at(name)) {
-      throw ef::ValueError("train", flag(name) + " " + now.at(name).dump() + " cannot change when a training goes on; it was " +
+      throw ef::ValueError("train", flag(name) + " " + now.at(name).dump() +
+                                        " cannot change when a training goes on; it was " +
                                         saved.at(name).dump());
     }
     merged[name] = now.at(name);

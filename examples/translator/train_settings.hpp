@@ -6,8 +6,8 @@
 #include <string>
 #include <type_traits>
 
-#include "eigenformer/data/tokenizer_factory.hpp"
-#include "eigenformer/io/options_json.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/train/options.hpp"
 
 namespace eigenformer::detail {
@@ -65,12 +65,15 @@ void visit_train_options(auto& s, auto&& visit) {
   auto& t = s.training;
   visit("source", s.source, Change::free, "sentences to translate from, one a line");
   visit("target", s.target, Change::free, "their translations, line by line");
-  visit("tsv", s.tsv, Change::free, "in place of both: one file of source, tab, target; further columns are ignored");
-  visit("valid_source", s.valid_source, Change::free, "sentences to validate on; else 1 % of the pairs is held out");
+  visit("tsv", s.tsv, Change::free,
+        "in place of both: one file of source, tab, target; further columns are ignored");
+  visit("valid_source", s.valid_source, Change::free,
+        "sentences to validate on; else 1 % of the pairs is held out");
   visit("valid_target", s.valid_target, Change::free, "their translations");
   visit("tokenizer", s.tokenizer, Change::never, "char, word or subword");
   visit("vocab_size", s.vocab_size, Change::never, "entries of a vocabulary at most");
-  visit("separate_vocab", s.separate_vocab, Change::never, "a vocabulary for each language, not one for both");
+  visit("separate_vocab", s.separate_vocab, Change::never,
+        "a vocabulary for each language, not one for both");
   visit("max_length", s.max_length, Change::never, "pairs with more tokens on one side are left out");
   visit("d_model", s.d_model, Change::never, "width of the model");
   visit("heads", s.heads, Change::never, "attention heads");
@@ -78,8 +81,10 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("ff", s.ff, Change::never, "width inside the feed-forward networks");
   visit("dropout", s.dropout, Change::never, "dropout rate");
   visit("pre_norm", s.pre_norm, Change::never, "layer norm before each sub-layer, not after");
-  visit("positions", s.positions, Change::never, "sinusoidal, learned, rotary, alibi, relative, shaw or none");
-  visit("kv_heads", s.kv_heads, Change::never, "heads of keys and values, which heads of queries share; 0: as many");
+  visit("positions", s.positions, Change::never,
+        "sinusoidal, learned, rotary, alibi, relative, shaw or none");
+  visit("kv_heads", s.kv_heads, Change::never,
+        "heads of keys and values, which heads of queries share; 0: as many");
   visit("head_dim", s.head_dim, Change::never, "width of a head; 0: d-model / heads");
   visit("window", s.window, Change::never, "self-attention reaches tokens less than this far away; 0: all");
   visit("qk_norm", s.qk_norm, Change::never, "a norm of each head's queries and keys");
@@ -89,10 +94,13 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("embedding_norm", s.embedding_norm, Change::never, "a norm of the embeddings");
   visit("activation", s.activation, Change::never,
         "in the feed-forward networks: relu, relu_squared, gelu, gelu_tanh, silu, sigmoid, tanh");
-  visit("gated", s.gated, Change::never, "gated feed-forward networks: silu makes them SwiGLU, gelu GEGLU, sigmoid GLU");
-  visit("attention", s.attention, Change::never, "softmax, or linear: cost grows with the length, not with its square");
+  visit("gated", s.gated, Change::never,
+        "gated feed-forward networks: silu makes them SwiGLU, gelu GEGLU, sigmoid GLU");
+  visit("attention", s.attention, Change::never,
+        "softmax, or linear: cost grows with the length, not with its square");
   visit("layer_drop", s.layer_drop, Change::never, "stochastic depth: rate of leaving out the last layers");
-  visit("tie", s.tie, Change::never, "embeddings that are one matrix: none, target (with the projection), all, or auto");
+  visit("tie", s.tie, Change::never,
+        "embeddings that are one matrix: none, target (with the projection), all, or auto");
   visit("bf16", s.bf16, Change::free, "matrix products of bfloat16 numbers with float sums");
   visit("batch_tokens", t.batch_tokens, Change::never, "target tokens of a batch");
   visit("accumulate", t.accumulate, Change::never, "batches of an update");
@@ -107,21 +115,22 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("label_smoothing", t.label_smoothing, Change::free, "label smoothing");
   visit("validate_every", t.validate_every, Change::free, "updates between validations; 0: after each epoch");
   visit("patience", t.patience, Change::free, "end after so many validations without a better one; 0: never");
-  visit("average_last", t.average_last, Change::free, "average the weights of the last so many validations at the end");
+  visit("average_last", t.average_last, Change::free,
+        "average the weights of the last so many validations at the end");
   visit("seed", t.seed, Change::never, "seed of weights, batches and dropout");
 }
 
-void visit_options(auto& s, auto&& visit)
-  requires std::same_as<std::remove_cvref_t<decltype(s)>, TrainSettings>
-{
+void visit_options(auto& s,
+                   auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(s)>, TrainSettings> {
   visit_train_options(s, [&](const char* name, auto& field, Change, const char*) { visit(name, field); });
 }
 
 /// Adds all options to a command; what is given there goes into `settings`.
 void add_options(CLI::App& command, TrainSettings& settings);
 
-/// The settings of a training that goes on: those it was started with, `saved`, and on top what the command line says.
-/// Throws ValueError for what cannot change.
-TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& given, const nlohmann::json& saved);
+/// The settings of a training that goes on: those it was started with, `saved`, and on top what the command
+/// line says. Throws ValueError for what cannot change.
+TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& given,
+                               const nlohmann::json& saved);
 
 }  // namespace translator

@@ -9,8 +9,8 @@
 #include "commands.hpp"
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
-#include "eigenformer/io/atomic_file.hpp"
-#include "eigenformer/io/safetensors.hpp"
+#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"
 #include "line_reader.hpp"
 #include "output_checks.hpp"
 
@@ -22,7 +22,8 @@ struct TranslateCommand : DecodingCommand {
   std::string input, output, attention;
 };
 
-/// Collects attention weights as tensors named "<line>.<source, target or memory>.<layer>", (heads, queries, keys).
+/// Collects attention weights as tensors named "<line>.<source, target or memory>.<layer>", (heads, queries,
+/// keys).
 class AttentionFile {
  public:
   /// Throws IoError where the file cannot be written.
@@ -76,7 +77,8 @@ class Output {
     for (const std::string& line : lines) (text += line) += '\n';
     if (file_) {
       file_->write(text);
-    } else if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size() || std::fflush(stream_) != 0) {
+    } else if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size() ||
+               std::fflush(stream_) != 0) {
       refuse();
     }
   }
@@ -102,7 +104,8 @@ int translate(const TranslateCommand& command) {
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
   const ef::index_t max_source = ef::max_source_tokens(loaded.description);
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding, model.ctx);
+  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding,
+                                      model.ctx);
   LineReader reader(command.input);
   Output output(command.output);
   AttentionFile attention(command.attention);
@@ -114,8 +117,8 @@ int translate(const TranslateCommand& command) {
     for (std::size_t i = 0; i < lines.size(); ++i) {
       const auto bad = ef::find_invalid_utf8(lines[i]);
       if (!bad) continue;
-      problem = "invalid UTF-8 in line " + std::to_string(before + i + 1) + " of " + reader.name() + ", at byte " +
-                std::to_string(*bad + 1) + " of the line";
+      problem = "invalid UTF-8 in line " + std::to_string(before + i + 1) + " of " + reader.name() +
+                ", at byte " + std::to_string(*bad + 1) + " of the line";
       lines.resize(i);
     }
     std::vector<std::size_t> cut;
@@ -125,8 +128,8 @@ int translate(const TranslateCommand& command) {
       if (maps[i] != nullptr) attention.add(before + i + 1, *maps[i]);
     }
     for (const std::size_t i : cut) {
-      std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n", before + i + 1,
-                   static_cast<long long>(max_source));
+      std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n",
+                   before + i + 1, static_cast<long long>(max_source));
     }
     if (!problem.empty()) {
       throw ef::IoError("translate", problem + (output.appears_at_the_end()
@@ -142,7 +145,8 @@ int translate(const TranslateCommand& command) {
 }  // namespace
 
 void add_translate(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("translate", "Translates lines of text: one output line for each input line");
+  CLI::App* sub =
+      app.add_subcommand("translate", "Translates lines of text: one output line for each input line");
   auto command = std::make_shared<TranslateCommand>();
   command->add_to(*sub);
   sub->add_option("--input", command->input, "file to translate; else standard input");

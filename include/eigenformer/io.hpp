@@ -1,17 +1,17 @@
 #pragma once
 
-/// Reading and writing models: safetensors files, NumPy arrays, checkpoints, folders replaced as a whole, model folders;
-/// checkpoints of other libraries; comparing with another implementation. Needs nlohmann-json, and zlib for compressed
-/// .npz files.
-#include "eigenformer/io/atomic_file.hpp"
-#include "eigenformer/io/checkpoint.hpp"
-#include "eigenformer/io/folder_transaction.hpp"
-#include "eigenformer/io/huggingface_bert.hpp"
-#include "eigenformer/io/import_checkpoint.hpp"
-#include "eigenformer/io/mapped_file.hpp"
-#include "eigenformer/io/npy.hpp"
-#include "eigenformer/io/npz.hpp"
-#include "eigenformer/io/parity.hpp"
-#include "eigenformer/io/quantized_model.hpp"
-#include "eigenformer/io/safetensors.hpp"
-#include "eigenformer/io/translation_model.hpp"
+/// Reading and writing models: safetensors files, NumPy arrays, checkpoints, folders replaced as a whole,
+/// model folders; checkpoints of other libraries; comparing with another implementation. Needs nlohmann-json,
+/// and zlib for compressed .npz files.
+#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/io/files/folder_transaction.hpp"
+#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/io/huggingface/huggingface_bert.hpp"
+#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/models/parity.hpp"
+#include "eigenformer/io/models/quantized_model.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/io/numpy/npy.hpp"
+#include "eigenformer/io/numpy/npz.hpp"
+#include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"

@@ -48,9 +48,7 @@ std::vector<std::string> with_tiny(const std::vector<std::string>& flags) {
   return all;
 }
 
-fs::path script(const std::string& name) {
-  return fixtures_folder() / ".." / ".." / "bench" / name;
-}
+fs::path script(const std::string& name) { return fixtures_folder() / ".." / ".." / "bench" / name; }
 
 bool has_python() {
   if (run("/usr/bin/env", {"python3", "-c", "import sys; sys.exit(sys.version_info < (3, 8))"}).code == 0)
@@ -277,19 +275,22 @@ TEST_CASE("multi30k: a folder without the corpus is named, and scores get their 
   const TextFolder folder;
   const std::string scores =
       folder
-          .write("multi30k.json",
-                 R"({"runs": [{"seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2, "epochs": 3, "arithmetic": "bf16",
+          .write(
+              "multi30k.json",
+              R"({"runs": [{"seed": 7, "bleu": 12.34, "minutes": 5.6, "threads": 2, "epochs": 3, "arithmetic": "bf16",
                                "cpu": "a CPU", "date": "d", "commit": "c"}]})")
           .string();
   const std::string page = folder.write("page.md", "<!-- measured: multi30k -->\n<!-- end -->\n").string();
   REQUIRE(run_script("page", {"--figures", folder.path().string(), "--page", page}).code == 0);
   CHECK(contains(read_file(page), "| 7 | 12.3 | 5.6 | 2 | bf16 | 3 | a CPU | d | c |"));
 
-  for (const char* name : {"train.en", "train.de", "val.en", "val.de", "test_2016_flickr.en", "test_2016_flickr.de"}) {
+  for (const char* name :
+       {"train.en", "train.de", "val.en", "val.de", "test_2016_flickr.en", "test_2016_flickr.de"}) {
     folder.write(name, "a line\n");
   }
-  const Ended resumed = run_script("multi30k", {"--data", folder.path().string(), "--models", folder.path().string(), "--json",
-                                                scores, "--seeds", "8", "--resume"});
+  const Ended resumed =
+      run_script("multi30k", {"--data", folder.path().string(), "--models", folder.path().string(), "--json",
+                              scores, "--seeds", "8", "--resume"});
   CHECK(resumed.code == 1);
   CHECK(contains(resumed.err, "multi30k: seed 8 cannot be resumed: " + scores + " does not have it"));
 }

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -37,12 +37,13 @@ class Program {
  public:
   struct Limits {
     rlim_t file_size = RLIM_INFINITY;  ///< bytes of any file that it writes
-    std::string out{};                 ///< where its standard output goes in place of the file that wait() reads
+    std::string out{};  ///< where its standard output goes in place of the file that wait() reads
   };
 
   Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input = "")
       : Program(name, arguments, input, Limits{}) {}
-  Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input, const Limits& limits) {
+  Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input,
+          const Limits& limits) {
     const std::string program = (programs_folder() / name).string();
     if (!std::filesystem::exists(program)) throw std::runtime_error(program + " is not built");
     const std::string in = folder_.write("in", input).string();
@@ -106,7 +107,8 @@ class Program {
   pid_t pid_ = 0;
 };
 
-inline Ended run(const std::string& name, const std::vector<std::string>& arguments, const std::string& input = "") {
+inline Ended run(const std::string& name, const std::vector<std::string>& arguments,
+                 const std::string& input = "") {
   return Program(name, arguments, input).wait();
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../../examples/translator/grammar.hpp"
-#include "eigenformer/data/tokenizer.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "test_tools.hpp"
 
 using namespace translator;

@@ -12,7 +12,8 @@
 using namespace eigenformer::testing;
 namespace fs = std::filesystem;
 
-TEST_CASE("a checkpoint is imported, translates as its own library does, is inspected, evaluated and quantised") {
+TEST_CASE(
+    "a checkpoint is imported, translates as its own library does, is inspected, evaluated and quantised") {
   const TextFolder folder;
   const fs::path checkpoint = fixtures_folder() / "checkpoints" / "ct2_post";
   const std::string model = (folder.path() / "model").string();
@@ -32,13 +33,15 @@ TEST_CASE("a checkpoint is imported, translates as its own library does, is insp
     }
     expected += text + "\n";
   }
-  const Ended translated = run("translator", {"translate", "--model", model, "--beam", "1", "--max-length", "14"}, lines);
+  const Ended translated =
+      run("translator", {"translate", "--model", model, "--beam", "1", "--max-length", "14"}, lines);
   CHECK(translated.err.empty());
   CHECK(translated.out == expected);
 
-  const std::string source = folder.write("source", lines).string(), target = folder.write("target", expected).string();
-  const Ended evaluated = run("translator", {"evaluate", "--model", model, "--source", source, "--reference", target, "--beam",
-                                             "1", "--max-length", "14"});
+  const std::string source = folder.write("source", lines).string(),
+                    target = folder.write("target", expected).string();
+  const Ended evaluated = run("translator", {"evaluate", "--model", model, "--source", source, "--reference",
+                                             target, "--beam", "1", "--max-length", "14"});
   CAPTURE(evaluated.err);
   CHECK(evaluated.code == 0);
   CHECK(contains(evaluated.out, "exact match: 100.0 %"));
@@ -58,5 +61,7 @@ TEST_CASE("a checkpoint is imported, translates as its own library does, is insp
   refused({"import", "--from", model, "--model", model + "2"}, "is an eigenformer model already");
   refused({"import", "--from", model + "3", "--model", model + "2"}, "does not exist");
   CHECK_FALSE(fs::exists(model + "2"));
-  CHECK(run("translator", {"import", "--from", checkpoint.string(), "--model", model, "--overwrite", "--weights", "bf16"}).code == 0);
+  CHECK(run("translator",
+            {"import", "--from", checkpoint.string(), "--model", model, "--overwrite", "--weights", "bf16"})
+            .code == 0);
 }

@@ -19,7 +19,8 @@ TEST_CASE("minimal: the example prints the sentence that it learned to copy") {
 
 TEST_CASE("minimal: the example is the first program of the README") {
   const std::filesystem::path root = fixtures_folder() / ".." / "..";
-  const std::string readme = read_file(root / "README.md"), example = read_file(root / "examples/minimal/main.cpp");
+  const std::string readme = read_file(root / "README.md"),
+                    example = read_file(root / "examples/minimal/main.cpp");
   REQUIRE_FALSE(example.empty());
   CHECK(contains(readme, "```cpp\n" + example + "```"));
 }
@@ -79,12 +80,17 @@ TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixt
 }
 
 TEST_CASE("every example says how it is called, and refuses what it does not understand") {
-  const std::vector<std::vector<std::string>> wrong = {{"parity", "--fast"},   {"parity"},
-                                                       {"char_lm", "abc"},     {"char_lm", "0"},
-                                                       {"char_lm", "1", "-1"}, {"char_lm", "1", "nan"},
+  const std::vector<std::vector<std::string>> wrong = {{"parity", "--fast"},
+                                                       {"parity"},
+                                                       {"char_lm", "abc"},
+                                                       {"char_lm", "0"},
+                                                       {"char_lm", "1", "-1"},
+                                                       {"char_lm", "1", "nan"},
                                                        {"char_lm", "1", "1", "1", "1"},
-                                                       {"classifier", "3x"},   {"classifier", "-5"},
-                                                       {"forecast", "--steps"}, {"copy_task", ""},
+                                                       {"classifier", "3x"},
+                                                       {"classifier", "-5"},
+                                                       {"forecast", "--steps"},
+                                                       {"copy_task", ""},
                                                        {"copy_task", "99999999999999999999"},
                                                        {"custom_op", "7"}};
   for (const auto& words : wrong) {
@@ -102,9 +108,11 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
 }
 
 TEST_CASE("demo: a small one shows sentences, scores and a map") {
-  const Ended ended = run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "1", "--show", "2"});
+  const Ended ended =
+      run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "1", "--show", "2"});
   CHECK(ended.code == 0);
-  for (const char* part : {"English  ", "German  ", "reference  ", "(end)", "exact match: ", "BLEU = ", "tok:13a"}) {
+  for (const char* part :
+       {"English  ", "German  ", "reference  ", "(end)", "exact match: ", "BLEU = ", "tok:13a"}) {
     CAPTURE(part);
     CHECK(contains(ended.out, part));
   }
@@ -124,9 +132,13 @@ TEST_SUITE("long") {
     CHECK(contains(ended.out, "the "));
   }
 
-  TEST_CASE("classifier: at least 97 % of new sentences are right") { CHECK(run("classifier", {}).code == 0); }
+  TEST_CASE("classifier: at least 97 % of new sentences are right") {
+    CHECK(run("classifier", {}).code == 0);
+  }
 
-  TEST_CASE("forecast: the model is far better than the naive forecast") { CHECK(run("forecast", {}).code == 0); }
+  TEST_CASE("forecast: the model is far better than the naive forecast") {
+    CHECK(run("forecast", {}).code == 0);
+  }
 
   TEST_CASE("demo: at least 95 % of the sentences it has never seen come out exactly right") {
     const Ended ended = run("translator", {"demo", "--max-seconds", "600"});

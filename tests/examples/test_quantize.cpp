@@ -27,15 +27,17 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
     CAPTURE(quantized.err);
     REQUIRE(quantized.code == 0);
     CHECK(contains(quantized.out, small + ": " + format + " weights, 0."));
-    const auto bytes = [](const std::string& folder) { return fs::file_size(fs::path(folder) / "model.safetensors"); };
+    const auto bytes = [](const std::string& folder) {
+      return fs::file_size(fs::path(folder) / "model.safetensors");
+    };
     CHECK(bytes(small) * 10 < bytes(corpus.model) * (format == "int8" ? 7 : 8));
     CHECK_FALSE(fs::exists(fs::path(small) / "training"));
 
     CHECK(translate(small).out == corpus.german());
     CHECK(translate(small, {"--batch-size", "1", "--threads", "1"}).out ==
           translate(small, {"--batch-size", "60", "--threads", "2"}).out);
-    const Ended evaluated =
-        run("translator", {"evaluate", "--model", small, "--source", corpus.source, "--reference", corpus.target});
+    const Ended evaluated = run("translator", {"evaluate", "--model", small, "--source", corpus.source,
+                                               "--reference", corpus.target});
     CHECK(contains(evaluated.out, "BLEU = 100.00"));
     CHECK(contains(evaluated.out, "perplexity of the references: 1."));
     const Ended inspected = run("translator", {"inspect", "--model", small});
@@ -66,9 +68,11 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
     refused(resume, small + "' has " + format + " weights, which cannot be trained");
 
     const std::string before = read_file(fs::path(small) / "model.safetensors");
-    refused({"quantize", "--model", corpus.model, "--to", format}, small + "' exists already; give --overwrite");
+    refused({"quantize", "--model", corpus.model, "--to", format},
+            small + "' exists already; give --overwrite");
     refused({"quantize", "--model", small, "--to", "int8"}, small + "' has " + format + " weights already");
-    refused({"quantize", "--model", corpus.model, "--to", format, "--overwrite", "--output", corpus.model + "/../model"},
+    refused({"quantize", "--model", corpus.model, "--to", format, "--overwrite", "--output",
+             corpus.model + "/../model"},
             "is the model itself");
     refused({"quantize", "--model", corpus.model, "--to", "int4"}, "int4");
     CHECK(read_file(fs::path(small) / "model.safetensors") == before);
@@ -79,7 +83,8 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
   const std::string notes = (corpus.folder.path() / "notes").string();
   fs::create_directory(notes);
   corpus.folder.write("notes/a.txt", "mine");
-  const Ended other = run("translator", {"quantize", "--model", corpus.model, "--to", "int8", "--output", notes});
+  const Ended other =
+      run("translator", {"quantize", "--model", corpus.model, "--to", "int8", "--output", notes});
   CHECK(other.code == 1);
   CHECK(contains(other.err, "exists already"));
   CHECK(contains(run("translator", {"compare", "--help"}).out, "forced decoding"));

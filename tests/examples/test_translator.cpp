@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 TEST_CASE("train, translate, evaluate, inspect") {
   const TinyCorpus corpus;
-  const Ended trained = run("translator", corpus.train({"--epochs", "120", "--dropout", "0", "--label-smoothing", "0", "--validate-every", "0"}));
+  const Ended trained = run("translator", corpus.train({"--epochs", "120", "--dropout", "0",
+                                                        "--label-smoothing", "0", "--validate-every", "0"}));
   CAPTURE(trained.err);
   REQUIRE(trained.code == 0);
   CHECK(contains(trained.err, "training data: 60 pairs read, 60 kept"));
@@ -28,7 +29,8 @@ TEST_CASE("train, translate, evaluate, inspect") {
 
   // One line out for each line in: empty ones, odd ones, one without an end.
   const Ended translated = run("translator", {"translate", "--model", corpus.model},
-                               "\xEF\xBB\xBFWe see the cat.\r\n\n   \t \nqwertz \x01 \xE2\x80\xA8 \xF0\x9F\x90\xB6\nI paint the lamp.");
+                               "\xEF\xBB\xBFWe see the cat.\r\n\n   \t \nqwertz \x01 \xE2\x80\xA8 "
+                               "\xF0\x9F\x90\xB6\nI paint the lamp.");
   CAPTURE(translated.err);
   CHECK(translated.code == 0);
   const std::vector<std::string> lines = lines_of(translated.out);
@@ -39,18 +41,24 @@ TEST_CASE("train, translate, evaluate, inspect") {
   CHECK(lines[4] == "Ich male die Lampe.");
 
   // Beams, batches and threads: the same translations.
-  const Ended one_by_one = run("translator", {"translate", "--model", corpus.model, "--batch-size", "1", "--threads", "1"}, corpus.english());
-  const Ended together = run("translator", {"translate", "--model", corpus.model, "--batch-size", "60", "--threads", "2"}, corpus.english());
+  const Ended one_by_one =
+      run("translator", {"translate", "--model", corpus.model, "--batch-size", "1", "--threads", "1"},
+          corpus.english());
+  const Ended together =
+      run("translator", {"translate", "--model", corpus.model, "--batch-size", "60", "--threads", "2"},
+          corpus.english());
   CHECK(one_by_one.out == together.out);
   CHECK(lines_of(together.out).size() == 60);
 
   const std::string out = (corpus.folder.path() / "out.de").string();
-  const Ended file = run("translator", {"translate", "--model", corpus.model, "--input", corpus.source, "--output", out, "--beam", "1"});
+  const Ended file = run("translator", {"translate", "--model", corpus.model, "--input", corpus.source,
+                                        "--output", out, "--beam", "1"});
   CHECK(file.code == 0);
   CHECK(file.out.empty());
   CHECK(read_file(out) == corpus.german());
 
-  const Ended evaluated = run("translator", {"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", corpus.target});
+  const Ended evaluated = run("translator", {"evaluate", "--model", corpus.model, "--source", corpus.source,
+                                             "--reference", corpus.target});
   CHECK(evaluated.code == 0);
   CHECK(contains(evaluated.out, "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000"));
   CHECK(contains(evaluated.out, "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"));
@@ -60,8 +68,10 @@ TEST_CASE("train, translate, evaluate, inspect") {
 
   const Ended inspected = run("translator", {"inspect", "--model", corpus.model});
   CHECK(inspected.code == 0);
-  for (const char* part : {"format version 1", "d_model                    16", "entries of kind word: <pad> <unk> <s> </s>",
-                           "encoder.layers.0", "decoder.layers.0", "total", "model.safetensors", " MB", "warmup                     20"}) {
+  for (const char* part :
+       {"format version 1", "d_model                    16", "entries of kind word: <pad> <unk> <s> </s>",
+        "encoder.layers.0", "decoder.layers.0", "total", "model.safetensors", " MB",
+        "warmup                     20"}) {
     CAPTURE(part);
     CHECK(contains(inspected.out, part));
   }
@@ -77,7 +87,8 @@ TEST_CASE("models of all positions and heads are trained, saved, and translate")
   for (std::vector<std::string> more : kinds) {
     CAPTURE(more[1]);
     const TinyCorpus corpus;
-    for (const char* option : {"--epochs", "120", "--dropout", "0", "--label-smoothing", "0", "--validate-every", "0"})
+    for (const char* option :
+         {"--epochs", "120", "--dropout", "0", "--label-smoothing", "0", "--validate-every", "0"})
       more.emplace_back(option);
     const Ended trained = run("translator", corpus.train(more));
     CAPTURE(trained.err);
@@ -91,8 +102,10 @@ TEST_CASE("models of all positions and heads are trained, saved, and translate")
   }
   const TinyCorpus corpus;
   CHECK(contains(run("translator", corpus.train({"--positions", "round"})).err,
-                 "positions is \"round\", expected one of sinusoidal, learned, rotary, alibi, relative_bias, shaw, none"));
-  CHECK(contains(run("translator", corpus.train({"--kv-heads", "3"})).err, "must be divisible by num_key_value_heads"));
+                 "positions is \"round\", expected one of sinusoidal, learned, rotary, alibi, relative_bias, "
+                 "shaw, none"));
+  CHECK(contains(run("translator", corpus.train({"--kv-heads", "3"})).err,
+                 "must be divisible by num_key_value_heads"));
 }
 
 TEST_CASE("translate draws translations when asked to, the same for a seed whatever the batches") {
@@ -132,8 +145,9 @@ TEST_CASE("translate writes attention weights when asked to") {
   const TinyCorpus corpus;
   REQUIRE(run("translator", corpus.train({"--max-steps", "2"})).code == 0);
   const std::string path = (corpus.folder.path() / "weights.safetensors").string();
-  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--attention", path, "--max-length", "4"},
-                          "We see the cat.\n\nI paint.\n");
+  const Ended ended =
+      run("translator", {"translate", "--model", corpus.model, "--attention", path, "--max-length", "4"},
+          "We see the cat.\n\nI paint.\n");
   CAPTURE(ended.err);
   CHECK(ended.code == 0);
   const std::string file = read_file(path);
@@ -149,7 +163,8 @@ TEST_CASE("a line longer than the model was trained for is cut, and said so") {
   REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--max-length", "12"})).code == 0);
   std::string line;
   for (int i = 0; i < 3000; ++i) line += "dog ";
-  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--max-length", "5"}, "I see the dog.\n" + line + "\n\n");
+  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--max-length", "5"},
+                          "I see the dog.\n" + line + "\n\n");
   CHECK(ended.code == 0);
   CHECK(lines_of(ended.out).size() == 3);
   CHECK(contains(ended.err, "line 2 has more than 12 tokens"));
@@ -175,21 +190,24 @@ TEST_CASE("validation: held out where none is given, and patience ends training"
     english += corpus.english();
     german += corpus.german();
   }
-  const std::string source = corpus.folder.write("many.en", english).string(), target = corpus.folder.write("many.de", german).string();
+  const std::string source = corpus.folder.write("many.en", english).string(),
+                    target = corpus.folder.write("many.de", german).string();
   const auto with_files = [&](std::vector<std::string> arguments) {
     arguments[2] = source;
     arguments[4] = target;
     return arguments;
   };
-  const Ended held_out = run("translator", with_files(corpus.train({"--max-steps", "4", "--validate-every", "2"})));
+  const Ended held_out =
+      run("translator", with_files(corpus.train({"--max-steps", "4", "--validate-every", "2"})));
   CHECK(held_out.code == 0);
   CHECK(contains(held_out.err, "12 pairs spread evenly over the training data are held out"));
   CHECK(contains(held_out.err, "training on: 1188 pairs"));
   CHECK(contains(held_out.err, "validation after step 2, epoch 1"));
   CHECK(contains(held_out.err, "(best so far)"));
 
-  const Ended given = run("translator", corpus.train({"--overwrite", "--valid-source", corpus.source, "--valid-target", corpus.target, "--max-steps",
-                                                      "4", "--validate-every", "2", "--average-last", "2"}));
+  const Ended given = run("translator", corpus.train({"--overwrite", "--valid-source", corpus.source,
+                                                      "--valid-target", corpus.target, "--max-steps", "4",
+                                                      "--validate-every", "2", "--average-last", "2"}));
   CHECK(given.code == 0);
   CHECK(contains(given.err, "validation data: 60 pairs read"));
   CHECK(contains(given.err, "the mean of the weights of the last 2 validations"));
@@ -209,9 +227,11 @@ TEST_CASE("one file of source, tab, target will do") {
   CHECK(contains(ended.err, "60 pairs read, 60 kept"));
 }
 
-TEST_CASE("Ctrl-C saves and says how to go on; what is resumed ends with the bits of what was not interrupted") {
+TEST_CASE(
+    "Ctrl-C saves and says how to go on; what is resumed ends with the bits of what was not interrupted") {
   const TinyCorpus corpus;
-  const std::vector<std::string> options = {"--epochs", "600", "--validate-every", "40", "--average-last", "3", "--clip", "0.5"};
+  const std::vector<std::string> options = {"--epochs",       "600", "--validate-every", "40",
+                                            "--average-last", "3",   "--clip",           "0.5"};
   Program interrupted("translator", corpus.train(options));
   REQUIRE(interrupted.says("  step 20/"));
   interrupted.signal(SIGINT);
@@ -228,12 +248,16 @@ TEST_CASE("Ctrl-C saves and says how to go on; what is resumed ends with the bit
   CHECK(contains(resumed.err, "going on after step "));
   const std::string weights = read_file(fs::path(corpus.model) / "model.safetensors");
   const std::string state = read_file(fs::path(corpus.model) / "training/last.safetensors");
-  REQUIRE(run("translator", corpus.train({"--epochs", "600", "--validate-every", "40", "--average-last", "3", "--clip", "0.5", "--overwrite"})).code == 0);
+  REQUIRE(run("translator", corpus.train({"--epochs", "600", "--validate-every", "40", "--average-last", "3",
+                                          "--clip", "0.5", "--overwrite"}))
+              .code == 0);
   CHECK(weights == read_file(fs::path(corpus.model) / "model.safetensors"));
   CHECK(state == read_file(fs::path(corpus.model) / "training/last.safetensors"));
 }
 
-TEST_CASE("SIGTERM and SIGHUP save too, and leftovers of a killed run go away on --resume, and a second signal ends at once with the checkpoint unharmed") {
+TEST_CASE(
+    "SIGTERM and SIGHUP save too, and leftovers of a killed run go away on --resume, and a second signal "
+    "ends at once with the checkpoint unharmed") {
   const TinyCorpus corpus;
   {
     Program program("translator", corpus.train({"--epochs", "100000"}));
@@ -248,7 +272,8 @@ TEST_CASE("SIGTERM and SIGHUP save too, and leftovers of a killed run go away on
     CHECK(program.wait().code == 130);
   }
   // No process has this number: Linux's largest is 2^22.
-  const std::string killed = corpus.folder.write("model/training/last.safetensors.tmp-99999999-3", "half").string();
+  const std::string killed =
+      corpus.folder.write("model/training/last.safetensors.tmp-99999999-3", "half").string();
   const std::string mine = corpus.folder.write("model/notes.tmp-old", "mine").string();
   Program program("translator", {"train", "--resume", "--model", corpus.model});
   REQUIRE(program.says("going on after step"));
@@ -264,7 +289,8 @@ TEST_CASE("SIGTERM and SIGHUP save too, and leftovers of a killed run go away on
 
 TEST_CASE("the committed folder of format version 1 keeps translating") {
   const std::string folder = (fixtures_folder() / "model_v1").string();
-  const Ended ended = run("translator", {"translate", "--model", folder}, "I see the dog.\n\nDo you see the house?\nThe cat sleeps.\n");
+  const Ended ended = run("translator", {"translate", "--model", folder},
+                          "I see the dog.\n\nDo you see the house?\nThe cat sleeps.\n");
   CHECK(ended.code == 0);
   CHECK(ended.out == "Ich sehe den Hund.\n\nSiehst du das Haus?\nDie Katze schläft.\n");
   CHECK(run("translator", {"inspect", "--model", folder}).code == 0);
@@ -272,8 +298,9 @@ TEST_CASE("the committed folder of format version 1 keeps translating") {
 
 TEST_CASE("a model of another variant is trained, goes on, translates, and says what it is") {
   const TinyCorpus corpus;
-  const std::vector<std::string> variant = {"--norm", "rms_norm", "--gated", "--activation", "silu", "--sandwich-norm",
-                                            "--embedding-norm", "--layer-drop", "0.1", "--max-steps", "3"};
+  const std::vector<std::string> variant = {
+      "--norm",           "rms_norm",     "--gated", "--activation", "silu", "--sandwich-norm",
+      "--embedding-norm", "--layer-drop", "0.1",     "--max-steps",  "3"};
   REQUIRE(run("translator", corpus.train(variant)).code == 0);
   CHECK(run("translator", {"translate", "--model", corpus.model}, "I see the dog.\n").code == 0);
   const Ended inspected = run("translator", {"inspect", "--parameters", "--model", corpus.model});
@@ -282,7 +309,8 @@ TEST_CASE("a model of another variant is trained, goes on, translates, and says 
     CHECK(contains(inspected.out, part));
   }
   CHECK(run("translator", corpus.train({"--resume", "--max-steps", "5"})).code == 0);
-  const Ended changed = run("translator", corpus.train({"--resume", "--max-steps", "7", "--norm", "layer_norm"}));
+  const Ended changed =
+      run("translator", corpus.train({"--resume", "--max-steps", "7", "--norm", "layer_norm"}));
   CHECK(changed.code != 0);
   CHECK(contains(changed.err, "--norm \"layer_norm\" cannot change when a training goes on"));
 }

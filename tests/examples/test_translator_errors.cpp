@@ -13,8 +13,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Checks that a call fails as every failure is to: exit code 1, one line on stderr that says why, nothing on stdout.
-void refused(const std::vector<std::string>& arguments, const std::vector<std::string>& parts, const std::string& input = "") {
+/// Checks that a call fails as every failure is to: exit code 1, one line on stderr that says why, nothing on
+/// stdout.
+void refused(const std::vector<std::string>& arguments, const std::vector<std::string>& parts,
+             const std::string& input = "") {
   const Ended ended = run("translator", arguments, input);
   CAPTURE(ended.err);
   CHECK(ended.code == 1);
@@ -26,7 +28,8 @@ void refused(const std::vector<std::string>& arguments, const std::vector<std::s
   }
 }
 
-std::vector<std::string> replaced(std::vector<std::string> arguments, const std::string& option, const std::string& value) {
+std::vector<std::string> replaced(std::vector<std::string> arguments, const std::string& option,
+                                  const std::string& value) {
   for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {
     if (arguments[i] == option) {
       arguments[i + 1] = value;
@@ -53,8 +56,9 @@ TEST_CASE("calls that make no sense are refused") {
 
 TEST_CASE("output that gets lost is an error") {
   const std::string model = (fixtures_folder() / "model_v1").string();
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--help"}, {"train", "--help"}, {"inspect", "--parameters", "--model", model}}) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
+                                                    {"train", "--help"},
+                                                    {"inspect", "--parameters", "--model", model}}) {
     const Ended ended = Program("translator", arguments, "", {.out = "/dev/full"}).wait();
     CHECK(ended.code == 1);
     CHECK_MESSAGE(contains(ended.err, "cannot write: No space left on device"), ended.err);
@@ -67,20 +71,26 @@ TEST_CASE("where nothing can be written, that is said before the work") {
   const std::string file = corpus.folder.write("s.txt", "mine\n").string();
   // The corpus does not exist: whether the folder is fine is asked first.
   for (const std::string& place : {file, std::string("/dev/full")}) {
-    refused({"train", "--source", "/no/a", "--target", "/no/b", "--model", place}, {"'" + place + "' is not a folder"});
+    refused({"train", "--source", "/no/a", "--target", "/no/b", "--model", place},
+            {"'" + place + "' is not a folder"});
     refused({"train", "--resume", "--model", place}, {"is not a folder"});
-    refused({"quantize", "--model", model, "--to", "int8", "--output", place}, {"'" + place + "' is not a folder"});
+    refused({"quantize", "--model", model, "--to", "int8", "--output", place},
+            {"'" + place + "' is not a folder"});
     refused({"import", "--from", model, "--model", place}, {"'" + place + "' is not a folder"});
   }
-  refused({"train", "--source", "/no/a", "--target", "/no/b", "--model", "/proc/x"}, {"cannot make the folder '/proc/x'"});
-  refused({"translate", "--model", model, "--attention", "/nope/a"}, {"cannot write '/nope/a'"}, "I see the dog.\n");
-  refused({"evaluate", "--model", model, "--source", "/no/a", "--reference", "/no/b", "--output", "/nope/a"}, {"/nope/a"});
+  refused({"train", "--source", "/no/a", "--target", "/no/b", "--model", "/proc/x"},
+          {"cannot make the folder '/proc/x'"});
+  refused({"translate", "--model", model, "--attention", "/nope/a"}, {"cannot write '/nope/a'"},
+          "I see the dog.\n");
+  refused({"evaluate", "--model", model, "--source", "/no/a", "--reference", "/no/b", "--output", "/nope/a"},
+          {"/nope/a"});
   CHECK(read_file(file) == "mine\n");
 }
 
 TEST_CASE("a training that diverges says so and is an error") {
   const TinyCorpus corpus;
-  const std::vector<std::string> arguments = replaced(corpus.train({"--max-steps", "6"}), "--learning-rate", "1e30");
+  const std::vector<std::string> arguments =
+      replaced(corpus.train({"--max-steps", "6"}), "--learning-rate", "1e30");
   const Ended ended = run("translator", replaced(arguments, "--warmup", "0"));
   CAPTURE(ended.err);
   CHECK(ended.code == 1);
@@ -91,14 +101,18 @@ TEST_CASE("a training that diverges says so and is an error") {
 
 TEST_CASE("bad training data: each is named, and no model folder appears") {
   const TinyCorpus corpus;
-  const auto refuse = [&](const std::string& option, const std::string& file, const std::vector<std::string>& parts) {
+  const auto refuse = [&](const std::string& option, const std::string& file,
+                          const std::vector<std::string>& parts) {
     refused(replaced(corpus.train(), option, file), parts);
     CHECK_FALSE(fs::exists(corpus.model));
   };
-  const auto file = [&](const std::string& name, const std::string& bytes) { return corpus.folder.write(name, bytes).string(); };
+  const auto file = [&](const std::string& name, const std::string& bytes) {
+    return corpus.folder.write(name, bytes).string();
+  };
   refuse("--source", (corpus.folder.path() / "no.en").string(), {"no.en", "No such file"});
   refuse("--target", corpus.folder.path().string(), {"it is a folder"});
-  refuse("--target", file("short.de", "Ein Hund.\nEine Katze.\n"), {"has 60 lines", "has 2", "expected equal numbers"});
+  refuse("--target", file("short.de", "Ein Hund.\nEine Katze.\n"),
+         {"has 60 lines", "has 2", "expected equal numbers"});
   refuse("--source", file("latin1.en", "fine\nna\xEFve\n"), {"invalid UTF-8", "latin1.en", "line 2"});
   refuse("--source", file("nul.en", std::string("a\0b\n", 4)), {"NUL byte", "line 1"});
   const std::string empty = file("empty", "");
@@ -168,7 +182,8 @@ TEST_CASE("a model folder is not overwritten unasked, and a training that cannot
   refused({"train", "--resume", "--model", corpus.model}, {"holds no model to go on with"});
   REQUIRE(run("translator", corpus.train({"--max-steps", "2"})).code == 0);
   const fs::path model = corpus.model;
-  const std::string before = read_file(model / "model.safetensors"), state = read_file(model / "training/last.safetensors");
+  const std::string before = read_file(model / "model.safetensors"),
+                    state = read_file(model / "training/last.safetensors");
   refused(corpus.train({"--max-steps", "3"}), {"already holds a model", "--resume", "--overwrite"});
   refused(corpus.train({"--resume", "--overwrite"}), {"not both"});
   refused({"train", "--resume", "--model", corpus.model, "--d-model", "24"}, {"--d-model 24 cannot change"});
@@ -192,7 +207,8 @@ TEST_CASE("truncated and foreign model folders are refused by translate, evaluat
   const fs::path model = corpus.model;
   const auto all_refuse = [&](const std::vector<std::string>& parts) {
     refused({"translate", "--model", corpus.model}, parts, "I see the dog.\n");
-    refused({"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", corpus.target}, parts);
+    refused({"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", corpus.target},
+            parts);
     refused({"inspect", "--model", corpus.model}, parts);
   };
   all_refuse({"does not exist"});
@@ -200,9 +216,12 @@ TEST_CASE("truncated and foreign model folders are refused by translate, evaluat
   all_refuse({"is not a model folder"});
   fs::remove(model);
   REQUIRE(run("translator", corpus.train({"--max-steps", "1"})).code == 0);
-  const std::string options = read_file(model / "options.json"), weights = read_file(model / "model.safetensors");
+  const std::string options = read_file(model / "options.json"),
+                    weights = read_file(model / "model.safetensors");
   const std::string vocabulary = read_file(model / "tokenizer.vocab");
-  const auto write = [&](const char* name, const std::string& bytes) { corpus.folder.write(std::string("model/") + name, bytes); };
+  const auto write = [&](const char* name, const std::string& bytes) {
+    corpus.folder.write(std::string("model/") + name, bytes);
+  };
 
   write("model.safetensors", weights.substr(0, weights.size() - 100));
   all_refuse({"model.safetensors", "truncated"});
@@ -234,50 +253,61 @@ TEST_CASE("bad input to translate and evaluate is refused, and no output file is
   REQUIRE(run("translator", corpus.train({"--max-steps", "1"})).code == 0);
   const std::string out = corpus.folder.write("out.de", "kept\n").string();
   const std::string bad = corpus.folder.write("bad.en", "I see the dog.\nI see \xFF\n").string();
-  refused({"translate", "--model", corpus.model, "--input", bad, "--output", out}, {"invalid UTF-8 in line 2 of", "bad.en", "nothing was written to '" + out + "'"});
+  refused({"translate", "--model", corpus.model, "--input", bad, "--output", out},
+          {"invalid UTF-8 in line 2 of", "bad.en", "nothing was written to '" + out + "'"});
   CHECK(read_file(out) == "kept\n");
-  refused({"translate", "--model", corpus.model, "--input", "/no/such/file", "--output", out}, {"/no/such/file"});
+  refused({"translate", "--model", corpus.model, "--input", "/no/such/file", "--output", out},
+          {"/no/such/file"});
   CHECK(read_file(out) == "kept\n");
   // What came before the bad line is translated, so that nothing is lost.
-  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--max-length", "4"}, "I see\n\nI see \xC3(\nWe see\n");
+  const Ended ended = run("translator", {"translate", "--model", corpus.model, "--max-length", "4"},
+                          "I see\n\nI see \xC3(\nWe see\n");
   CHECK(ended.code == 1);
   CHECK(lines_of(ended.out + "|").size() == 3);
   CHECK(contains(ended.err, "invalid UTF-8 in line 3 of standard input, at byte 7"));
   CHECK(contains(ended.err, "the lines before it were translated"));
 
-  const std::vector<std::vector<std::string>> cases = {{"--beam", "0", "must be at least 1 (--beam)"},
-                                                       {"--beam", "100000000", ", the size of the vocabulary (--beam)"},
-                                                       {"--no-repeat-ngram", "-1", "(--no-repeat-ngram)"},
-                                                       {"--length-penalty", "nan", "length_penalty is nan, must be finite"},
-                                                       {"--beam", "-3", "beam_size is -3"},
-                                                       {"--max-length", "0", "max_length is 0"},
-                                                       {"--length-penalty", "-1", "length_penalty is -1"},
-                                                       {"--batch-size", "0", "batch_size is 0"},
-                                                       {"--threads", "-2", "threads is -2"}};
+  const std::vector<std::vector<std::string>> cases = {
+      {"--beam", "0", "must be at least 1 (--beam)"},
+      {"--beam", "100000000", ", the size of the vocabulary (--beam)"},
+      {"--no-repeat-ngram", "-1", "(--no-repeat-ngram)"},
+      {"--length-penalty", "nan", "length_penalty is nan, must be finite"},
+      {"--beam", "-3", "beam_size is -3"},
+      {"--max-length", "0", "max_length is 0"},
+      {"--length-penalty", "-1", "length_penalty is -1"},
+      {"--batch-size", "0", "batch_size is 0"},
+      {"--threads", "-2", "threads is -2"}};
   for (const auto& c : cases) {
     CAPTURE(c[0] + " " + c[1]);
     refused({"translate", "--model", corpus.model, c[0], c[1]}, {c[2]}, "I see the dog.\n");
   }
-  refused({"translate", "--model", corpus.model, "--sample", "--temperature", "inf"}, {"temperature is inf, must be finite"});
+  refused({"translate", "--model", corpus.model, "--sample", "--temperature", "inf"},
+          {"temperature is inf, must be finite"});
   const std::string one = corpus.folder.write("one.de", "Ein Satz.\n").string();
-  refused({"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", one}, {"has 60 lines", "has 1"});
+  refused({"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference", one},
+          {"has 60 lines", "has 1"});
   const std::string empty = corpus.folder.write("empty", "").string();
   refused({"evaluate", "--model", corpus.model, "--source", empty, "--reference", empty}, {"is empty"});
   refused({"evaluate", "--model", corpus.model, "--source", bad, "--reference", one}, {"invalid UTF-8"});
-  refused({"translate", "--model", corpus.model, "--output", "/dev/full"}, {"No space left on device"}, "I see\n");
+  refused({"translate", "--model", corpus.model, "--output", "/dev/full"}, {"No space left on device"},
+          "I see\n");
 }
 
 TEST_CASE("a full disk while saving is an error, and the old checkpoint stays whole") {
   const TinyCorpus corpus;
   REQUIRE(run("translator", corpus.train({"--max-steps", "2"})).code == 0);
   const fs::path model = corpus.model;
-  const std::string weights = read_file(model / "model.safetensors"), state = read_file(model / "training/last.safetensors");
+  const std::string weights = read_file(model / "model.safetensors"),
+                    state = read_file(model / "training/last.safetensors");
   for (const rlim_t size : {rlim_t{100}, rlim_t{weights.size() / 2}, rlim_t{weights.size() + 1000}}) {
     CAPTURE(size);
-    const Ended ended = Program("translator", {"train", "--resume", "--model", corpus.model, "--max-steps", "4"}, "", {size}).wait();
+    const Ended ended =
+        Program("translator", {"train", "--resume", "--model", corpus.model, "--max-steps", "4"}, "", {size})
+            .wait();
     CAPTURE(ended.err);
     CHECK(ended.code == 1);
-    if (size > 100) CHECK(contains(ended.err, "File too large"));  // with so little the message itself is cut off
+    if (size > 100)
+      CHECK(contains(ended.err, "File too large"));  // with so little the message itself is cut off
     CHECK(read_file(model / "training/last.safetensors") == state);
     // The model may have become that of step 4, but is whole.
     CHECK(run("translator", {"inspect", "--model", corpus.model}).code == 0);

@@ -7,16 +7,21 @@
 
 namespace eigenformer::testing {
 
-/// Sentences with one right translation each, in two files, and the options of a model that learns them in a second.
+/// Sentences with one right translation each, in two files, and the options of a model that learns them in a
+/// second.
 class TinyCorpus {
  public:
   TinyCorpus() {
-    const std::vector<std::vector<std::string>> who = {{"I", "Ich"}, {"You", "Du"}, {"We", "Wir"}, {"They", "Sie"}};
+    const std::vector<std::vector<std::string>> who = {
+        {"I", "Ich"}, {"You", "Du"}, {"We", "Wir"}, {"They", "Sie"}};
     const std::vector<std::vector<std::string>> verbs = {{"see", "sehe", "siehst", "sehen", "sehen"},
                                                          {"look for", "suche", "suchst", "suchen", "suchen"},
                                                          {"paint", "male", "malst", "malen", "malen"}};
-    const std::vector<std::vector<std::string>> what = {{"the dog", "den Hund"}, {"the cat", "die Katze"}, {"the house", "das Haus"},
-                                                        {"the bread", "das Brot"}, {"the lamp", "die Lampe"}};
+    const std::vector<std::vector<std::string>> what = {{"the dog", "den Hund"},
+                                                        {"the cat", "die Katze"},
+                                                        {"the house", "das Haus"},
+                                                        {"the bread", "das Brot"},
+                                                        {"the lamp", "die Lampe"}};
     for (std::size_t w = 0; w < who.size(); ++w) {
       for (const auto& verb : verbs) {
         for (const auto& object : what) {
@@ -35,10 +40,11 @@ class TinyCorpus {
 
   /// The arguments of a small training, with more at the end.
   std::vector<std::string> train(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all = {"train",     "--source",        source, "--target",     target, "--model",        model,
-                                    "--tokenizer", "word",          "--d-model", "16",      "--heads", "2",           "--layers", "1",
-                                    "--ff",        "32",            "--dropout", "0.05",    "--batch-tokens", "120", "--learning-rate", "0.01",
-                                    "--warmup",    "20",            "--threads", "1"};
+    std::vector<std::string> all = {
+        "train", "--source",  source, "--target",       target, "--model",         model,  "--tokenizer",
+        "word",  "--d-model", "16",   "--heads",        "2",    "--layers",        "1",    "--ff",
+        "32",    "--dropout", "0.05", "--batch-tokens", "120",  "--learning-rate", "0.01", "--warmup",
+        "20",    "--threads", "1"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

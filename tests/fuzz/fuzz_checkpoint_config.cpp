@@ -1,7 +1,7 @@
-#include "eigenformer/io/huggingface_bart.hpp"
-#include "eigenformer/io/huggingface_bert.hpp"
-#include "eigenformer/io/huggingface_search.hpp"
-#include "eigenformer/io/huggingface_t5.hpp"
+#include "eigenformer/io/huggingface/huggingface_bart.hpp"
+#include "eigenformer/io/huggingface/huggingface_bert.hpp"
+#include "eigenformer/io/huggingface/huggingface_search.hpp"
+#include "eigenformer/io/huggingface/huggingface_t5.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

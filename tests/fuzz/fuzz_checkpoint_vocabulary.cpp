@@ -1,6 +1,6 @@
 #include <string>
 
-#include "eigenformer/io/huggingface_tokenizers.hpp"
+#include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

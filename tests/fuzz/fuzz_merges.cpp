@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "eigenformer/data/byte_bpe_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/byte_bpe_tokenizer.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;
@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::size_t end = std::min(all.find("\n\n"), all.size());
   const std::string text(all.substr(std::min(end + 2, all.size())));
   try {
-    const ByteBpeTokenizer tokenizer({{"a", "b", "ab"}, -1, {}}, split_lines(all.substr(0, end), "merges.txt"));
+    const ByteBpeTokenizer tokenizer({{"a", "b", "ab"}, -1, {}},
+                                     split_lines(all.substr(0, end), "merges.txt"));
     (void)tokenizer.encode(text);
     std::string words;
     for (const std::string& word : ByteBpeTokenizer::split(text)) words += word;

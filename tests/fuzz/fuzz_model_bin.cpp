@@ -1,4 +1,4 @@
-#include "eigenformer/io/ctranslate2_format.hpp"
+#include "eigenformer/io/ctranslate2/ctranslate2_format.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

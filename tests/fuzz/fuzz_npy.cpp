@@ -1,4 +1,4 @@
-#include "eigenformer/io/npy.hpp"
+#include "eigenformer/io/numpy/npy.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -1,4 +1,4 @@
-#include "eigenformer/io/npz.hpp"
+#include "eigenformer/io/numpy/npz.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -1,4 +1,4 @@
-#include "eigenformer/io/options_json.hpp"
+#include "eigenformer/io/models/options_json.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

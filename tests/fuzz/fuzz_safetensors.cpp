@@ -1,4 +1,4 @@
-#include "eigenformer/io/safetensors.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/tokenizer_file.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_file.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -1,4 +1,4 @@
-#include "eigenformer/io/huggingface_tokenizers.hpp"
+#include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -1,4 +1,4 @@
-#include "eigenformer/data/tokenizer.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -3,14 +3,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "eigenformer/generation/generate.hpp"
+#include "eigenformer/generation/search/generate.hpp"
 
 namespace eigenformer::testing {
 
 using Ids = std::vector<std::int32_t>;
 
 /// A small random model with two layers each.
-inline Seq2SeqTransformer<double> small_model(index_t vocabulary, bool norm_first = false, std::uint64_t seed = 1) {
+inline Seq2SeqTransformer<double> small_model(index_t vocabulary, bool norm_first = false,
+                                              std::uint64_t seed = 1) {
   RandomGenerator rng(seed);
   Seq2SeqTransformer<double> model({.source_vocab_size = 23,
                                     .target_vocab_size = vocabulary,
@@ -44,8 +45,8 @@ inline Memory<double> encode(const Seq2SeqTransformer<double>& model, const std:
 }
 
 /// Log-probabilities (T, V) of every next token after begin and the given target, without any cache.
-inline Tensor<double> uncached_log_probabilities(const Seq2SeqTransformer<double>& model, const Memory<double>& memory,
-                                                 const Ids& target) {
+inline Tensor<double> uncached_log_probabilities(const Seq2SeqTransformer<double>& model,
+                                                 const Memory<double>& memory, const Ids& target) {
   const auto ctx = Context<double>::inference();
   const auto layout = SequenceLayout::packed({static_cast<index_t>(target.size())});
   return model.log_probabilities(ctx, model.decode(ctx, id_tensor(target), layout, memory)).value();

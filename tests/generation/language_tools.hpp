@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "eigenformer/nn/language_model.hpp"
+#include "eigenformer/nn/models/language_model.hpp"
 
 namespace eigenformer::testing {
 

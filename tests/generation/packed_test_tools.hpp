@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/generate.hpp"
-#include "eigenformer/generation/packed_model.hpp"
+#include "eigenformer/generation/decoding/packed_model.hpp"
+#include "eigenformer/generation/search/generate.hpp"
 
 namespace eigenformer::testing {
 

@@ -1,7 +1,7 @@
 # cmake -DROOT=include/eigenformer -P check_order.cmake: a folder includes only itself and folders named before it;
 # Eigen, nlohmann-json and SentencePiece appear only where they are wanted.
 cmake_minimum_required(VERSION 3.22)
-set(order core kernels autograd nn optim data io generation metrics train viz distributed)
+set(order core kernels autograd nn optim data io generation metrics train)
 set(failures "")
 
 file(GLOB_RECURSE headers RELATIVE "${ROOT}" "${ROOT}/*.hpp")
@@ -21,12 +21,12 @@ foreach(header IN LISTS headers)
       if(other GREATER own OR other LESS 0)
         list(APPEND failures "${header} is below ${CMAKE_MATCH_1}, yet has ${line}")
       endif()
-    elseif(line MATCHES "\"" AND NOT line MATCHES "\"eigenformer/(version|fwd)\\.hpp\"")
+    elseif(line MATCHES "\"" AND NOT line MATCHES "\"eigenformer/version\\.hpp\"")
       list(APPEND failures "${header}: ${line} must name a header in a folder, as eigenformer/folder/name.hpp")
-    elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/eigen_interop)") OR
+    elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/tensor/eigen_interop)") OR
            (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train)/") OR
-           (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/(subword|sentencepiece)_tokenizer") OR
-           (line MATCHES "<unicode/" AND NOT header MATCHES "^data/(icu_text|charsmap)"))
+           (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/tokenizers/(subword|sentencepiece)_tokenizer") OR
+           (line MATCHES "<unicode/" AND NOT header MATCHES "^data/text/(icu_text|charsmap)"))
       list(APPEND failures "${header} must not have ${line}")
     endif()
   endforeach()

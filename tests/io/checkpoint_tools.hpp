@@ -92,8 +92,7 @@ void check_beams(const TranslationModel<T>& model, const CheckpointReference& re
     CAPTURE(options.early_stopping);
     CAPTURE(options.no_repeat_ngram_size);
     const bool with_scores = !beam.at("scores").is_null();  // theirs has none of greedy search
-    const auto found =
-        generate(model.model, Context<T>::inference(), std::span<const Ids>(sources), options);
+    const auto found = generate(model.model, Context<T>::inference(), std::span<const Ids>(sources), options);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       CAPTURE(i);
       const auto expected = beam.at("ids").at(i).get<std::vector<Ids>>();

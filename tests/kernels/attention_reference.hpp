@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/kernels/attention.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/kernels/attention/attention.hpp"
 
 // Attention as plain loops in double, and the kernel run on the same numbers.
 

@@ -6,12 +6,12 @@
 #include <limits>
 #include <vector>
 
-#include "eigenformer/core/bfloat16.hpp"
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/core/runtime.hpp"
-#include "eigenformer/core/shape.hpp"
-#include "eigenformer/kernels/gemm.hpp"
-#include "eigenformer/kernels/simd.hpp"
+#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
 
 namespace gemm_testing {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/core/runtime.hpp"
-#include "eigenformer/kernels/simd.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
 
 namespace eigenformer::testing {
 

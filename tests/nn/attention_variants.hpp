@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/nn/seq2seq_options.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
 
 namespace eigenformer::testing {
 

@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/autograd/context.hpp"
-#include "eigenformer/autograd/grad_check.hpp"
-#include "eigenformer/nn/module.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/autograd/tape/grad_check.hpp"
+#include "eigenformer/nn/module/module.hpp"
 #include "fixtures.hpp"
 #include "test_tools.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "eigenformer/nn/seq2seq.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 #include "module_test_tools.hpp"
 
 namespace eigenformer::testing {

@@ -5,9 +5,9 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/autograd/gradients.hpp"
-#include "eigenformer/core/random.hpp"
-#include "eigenformer/nn/module.hpp"
+#include "eigenformer/autograd/tape/gradients.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/nn/module/module.hpp"
 #include "fixtures.hpp"
 #include "test_tools.hpp"
 

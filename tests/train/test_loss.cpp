@@ -19,7 +19,8 @@ Batch part_of(const Batch& batch, index_t begin, index_t end) {
   std::vector<index_t> source, target;
   std::vector<std::uint32_t> numbers;
   for (index_t b = begin; b < end; ++b) {
-    const auto copy = [&](const std::vector<std::int32_t>& from, const SequenceLayout& layout, std::vector<std::int32_t>& to) {
+    const auto copy = [&](const std::vector<std::int32_t>& from, const SequenceLayout& layout,
+                          std::vector<std::int32_t>& to) {
       const auto first = from.begin() + static_cast<std::ptrdiff_t>(layout.offset(b));
       to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(layout.length(b)));
     };
@@ -45,8 +46,8 @@ Result run(const Seq2SeqTransformer<double>& model, const std::vector<Batch>& ba
   Gradients<double> gradients(parameters(copy));
   Tape<double> tape;
   Result result;
-  result.loss = accumulate_gradients(copy, tape, std::span<const Batch>(batches), DropoutKey{7, 5, 0}, smoothing,
-                                     kernels::GemmPrecision::full, gradients);
+  result.loss = accumulate_gradients(copy, tape, std::span<const Batch>(batches), DropoutKey{7, 5, 0},
+                                     smoothing, kernels::GemmPrecision::full, gradients);
   for (const auto& entry : gradients.entries()) {
     CHECK(entry.written);
     result.gradients.insert(result.gradients.end(), entry.value.span().begin(), entry.value.span().end());
@@ -105,7 +106,8 @@ TEST_CASE("a corpus's loss is the mean over its tokens, whatever the batches") {
   CHECK(corpus_loss(model, corpus, 1) == doctest::Approx(expected).epsilon(1e-12));
   CHECK(corpus_loss(model, corpus, 20) == doctest::Approx(expected).epsilon(1e-12));
   CHECK(corpus_loss(model, corpus, 5000) == doctest::Approx(expected).epsilon(1e-12));
-  CHECK(contains(message_of<ValueError>([&] { (void)corpus_loss(model, EncodedCorpus{}); }), "sentence pairs is 0"));
+  CHECK(contains(message_of<ValueError>([&] { (void)corpus_loss(model, EncodedCorpus{}); }),
+                 "sentence pairs is 0"));
 }
 
 TEST_CASE("a token outside the model's vocabulary is an IndexError") {

@@ -54,8 +54,13 @@ TEST_CASE("training learns: the loss of sentences never seen falls") {
   auto model = small_model(0);
   Recorder sink;
   Trainer<float> trainer(model, corpus, &validation,
-                         {.epochs = 8, .batch_tokens = 200, .learning_rate = 1e-2, .warmup = 20, .label_smoothing = 0,
-                          .validate_every = 0, .report_every = 5},
+                         {.epochs = 8,
+                          .batch_tokens = 200,
+                          .learning_rate = 1e-2,
+                          .warmup = 20,
+                          .label_smoothing = 0,
+                          .validate_every = 0,
+                          .report_every = 5},
                          sink);
   const double before = corpus_loss(model, validation);
   CHECK(trainer.run() == TrainingEnd::epochs);
@@ -91,7 +96,8 @@ TEST_CASE("interrupted and resumed training is uninterrupted training, bit by bi
   const TextFolder folder;
   const std::filesystem::path file = folder.path() / "last.safetensors";
   // In an epoch, at a validation, between two epochs, before the last step.
-  for (const index_t stop_at : {index_t{1}, index_t{6}, index_t{uninterrupted.step() / 3}, uninterrupted.step() - 1}) {
+  for (const index_t stop_at :
+       {index_t{1}, index_t{6}, index_t{uninterrupted.step() / 3}, uninterrupted.step() - 1}) {
     CAPTURE(stop_at);
     Recorder before, after;
     {
@@ -149,7 +155,9 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   source.run();
   const TrainingState<float> state = source.state();
 
-  const auto refusal = [&](const TrainingState<float>& s) { return message_of<ValueError>([&] { trainer.load(s); }); };
+  const auto refusal = [&](const TrainingState<float>& s) {
+    return message_of<ValueError>([&] { trainer.load(s); });
+  };
   const auto with = [&](const char* key, const nlohmann::json& value) {
     TrainingState<float> changed = state;
     changed.values[key] = value;
@@ -184,13 +192,19 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
 
 TEST_CASE("early stopping ends training where validation gets worse, and the best was told") {
   const EncodedCorpus corpus = reversal_corpus(300, 1, 4, 4);
-  const EncodedCorpus validation = reversal_corpus(30, 2, 12, 4);  // symbols never seen: the model gets surer and more wrong
+  const EncodedCorpus validation =
+      reversal_corpus(30, 2, 12, 4);  // symbols never seen: the model gets surer and more wrong
   auto model = small_model(0);
   Recorder sink;
   std::vector<float> best;
   sink.at_best = [&] { best = weights_of(model); };
   Trainer<float> trainer(model, corpus, &validation,
-                         {.epochs = 50, .batch_tokens = 200, .learning_rate = 1e-2, .warmup = 5, .validate_every = 2, .patience = 3},
+                         {.epochs = 50,
+                          .batch_tokens = 200,
+                          .learning_rate = 1e-2,
+                          .warmup = 5,
+                          .validate_every = 2,
+                          .patience = 3},
                          sink);
   CHECK(trainer.run() == TrainingEnd::early_stopping);
   REQUIRE(sink.validations.size() > 3);

@@ -11,7 +11,8 @@
 namespace eigenformer::testing {
 
 /// `pairs` sentences of 2 to 6 ids from `first` on, among `kinds` ones; the target is the source backwards.
-inline EncodedCorpus reversal_corpus(index_t pairs, std::uint64_t seed, std::int32_t first = 4, index_t kinds = 9) {
+inline EncodedCorpus reversal_corpus(index_t pairs, std::uint64_t seed, std::int32_t first = 4,
+                                     index_t kinds = 9) {
   RandomGenerator rng(seed);
   EncodedCorpus corpus;
   for (index_t i = 0; i < pairs; ++i) {
@@ -26,8 +27,14 @@ inline EncodedCorpus reversal_corpus(index_t pairs, std::uint64_t seed, std::int
 template <class T = float>
 Seq2SeqTransformer<T> small_model(double dropout, std::uint64_t seed = 3) {
   RandomGenerator rng(seed);
-  return {{.source_vocab_size = 23, .target_vocab_size = 24, .d_model = 12, .num_heads = 3, .num_encoder_layers = 1,
-           .num_decoder_layers = 2, .dim_feedforward = 20, .dropout = dropout},
+  return {{.source_vocab_size = 23,
+           .target_vocab_size = 24,
+           .d_model = 12,
+           .num_heads = 3,
+           .num_encoder_layers = 1,
+           .num_decoder_layers = 2,
+           .dim_feedforward = 20,
+           .dropout = dropout},
           rng};
 }
 

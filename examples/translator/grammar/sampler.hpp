@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "eigenformer/core/random.hpp"
+#include "eigenformer/core/base/random.hpp"
 #include "sentence.hpp"
 
 /// Random sentences that make sense: who can do what, with what, when and where.

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/generate.hpp"
-#include "eigenformer/generation/sampling.hpp"
-#include "eigenformer/io/translation_model.hpp"
+#include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/generation/search/sampling.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 
 namespace eigenformer {
 

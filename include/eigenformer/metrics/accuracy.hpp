@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "eigenformer/core/config.hpp"
-#include "eigenformer/core/error.hpp"
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
 
 namespace eigenformer {
 

@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "eigenformer/core/config.hpp"
-#include "eigenformer/core/error.hpp"
-#include "eigenformer/data/utf8.hpp"
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/metrics/signature.hpp"
 
 namespace eigenformer {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "eigenformer/core/config.hpp"
-#include "eigenformer/data/utf8.hpp"
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/signature.hpp"
 

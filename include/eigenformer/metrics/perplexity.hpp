@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string>
 
-#include "eigenformer/core/config.hpp"
-#include "eigenformer/core/error.hpp"
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
 
 namespace eigenformer {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/kernels/adam.hpp"
+#include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
 
 namespace eigenformer {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/nn/module.hpp"
+#include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "eigenformer/autograd/gradients.hpp"
-#include "eigenformer/kernels/adam.hpp"
+#include "eigenformer/autograd/tape/gradients.hpp"
+#include "eigenformer/kernels/elementwise/adam.hpp"
 
 namespace eigenformer {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/gradients.hpp"
-#include "eigenformer/nn/module.hpp"
+#include "eigenformer/autograd/tape/gradients.hpp"
+#include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer::detail {
 

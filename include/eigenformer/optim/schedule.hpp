@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "eigenformer/core/config.hpp"
-#include "eigenformer/core/error.hpp"
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
 
 /// Learning rates as pure functions of the step, which counts from 1; so nothing needs to be saved to go on.
 /// Each rises linearly from 0 to its peak over `warmup` steps (0: none). All throw ValueError for a step

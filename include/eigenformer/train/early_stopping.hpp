@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "eigenformer/core/config.hpp"
+#include "eigenformer/core/base/config.hpp"
 
 namespace eigenformer {
 

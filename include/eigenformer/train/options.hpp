@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "eigenformer/core/config.hpp"
-#include "eigenformer/core/error.hpp"
-#include "eigenformer/kernels/gemm.hpp"
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/optim/schedule.hpp"
 
 namespace eigenformer {
@@ -38,21 +38,23 @@ struct TrainingOptions {
   double label_smoothing = 0.1;
   index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
   index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last = 0;      ///< average the weights of the last so many validations at the end; 0 and 1: do not
-  index_t report_every = 20;     ///< updates between two reports of progress
-  std::uint64_t seed = 1;        ///< of batches and dropout
+  index_t average_last =
+      0;  ///< average the weights of the last so many validations at the end; 0 and 1: do not
+  index_t report_every = 20;  ///< updates between two reports of progress
+  std::uint64_t seed = 1;     ///< of batches and dropout
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
     const auto at_least = [](const char* name, auto value, auto least) {
       if (value >= least) return;
-      throw ValueError("training", std::string(name) + " is " + std::to_string(value) + ", must be at least " +
-                                       std::to_string(least));
+      throw ValueError("training", std::string(name) + " is " + std::to_string(value) +
+                                       ", must be at least " + std::to_string(least));
     };
     const auto rate = [](const char* name, double value) {
       if (value >= 0 && value < 1) return;
-      throw ValueError("training", std::string(name) + " is " + std::to_string(value) + ", must be in [0, 1)");
+      throw ValueError("training",
+                       std::string(name) + " is " + std::to_string(value) + ", must be in [0, 1)");
     };
     at_least("epochs", epochs, index_t{1});
     at_least("max_steps", max_steps, index_t{0});
@@ -71,17 +73,22 @@ struct TrainingOptions {
     rate("beta2", beta2);
     rate("label_smoothing", label_smoothing);
     if (!(learning_rate > 0) || !std::isfinite(learning_rate)) {
-      throw ValueError("training", "learning_rate is " + std::to_string(learning_rate) + ", must be positive");
+      throw ValueError("training",
+                       "learning_rate is " + std::to_string(learning_rate) + ", must be positive");
     }
   }
 
   /// The learning rate of update `step`, from 1, for a model of width d_model and `total` updates in all.
   double rate(index_t step, index_t d_model, index_t total) const {
     switch (schedule) {
-      case ScheduleKind::constant: return schedule::constant(step, learning_rate, warmup);
-      case ScheduleKind::cosine: return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
-      case ScheduleKind::noam: return schedule::noam(step, d_model, std::max<index_t>(warmup, 1), learning_rate);
-      case ScheduleKind::inverse_square_root: break;
+      case ScheduleKind::constant:
+        return schedule::constant(step, learning_rate, warmup);
+      case ScheduleKind::cosine:
+        return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
+      case ScheduleKind::noam:
+        return schedule::noam(step, d_model, std::max<index_t>(warmup, 1), learning_rate);
+      case ScheduleKind::inverse_square_root:
+        break;
     }
     return schedule::inverse_square_root(step, learning_rate, warmup);
   }

@@ -2,15 +2,15 @@
 
 #include <string>
 
-#include "eigenformer/core/config.hpp"
+#include "eigenformer/core/base/config.hpp"
 
 namespace eigenformer {
 
 /// Where training stands, every few updates.
 struct StepReport {
-  index_t epoch = 0;             ///< from 1
-  index_t step = 0;              ///< updates so far
-  index_t total_steps = 0;       ///< expected in all, as far as the limits tell
+  index_t epoch = 0;        ///< from 1
+  index_t step = 0;         ///< updates so far
+  index_t total_steps = 0;  ///< expected in all, as far as the limits tell
   double loss = 0;  ///< mean training loss since the last report, in nats a target token, smoothing included;
                     ///< NaN when all were skipped
   double tokens_per_second = 0;  ///< target tokens since the last report

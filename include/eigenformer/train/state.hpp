@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/corpus.hpp"
-#include "eigenformer/io/checkpoint.hpp"
+#include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/io/safetensors/checkpoint.hpp"
 
 namespace eigenformer::detail {
 
@@ -58,7 +58,8 @@ class StateReader {
     try {
       return state_.values.at(key).template get<U>();
     } catch (const nlohmann::json::exception&) {
-      throw ValueError("trainer", std::string("'") + key + "' of the training state is " + state_.values.at(key).dump());
+      throw ValueError("trainer",
+                       std::string("'") + key + "' of the training state is " + state_.values.at(key).dump());
     }
   }
 
@@ -66,24 +67,28 @@ class StateReader {
   void require_equal(const char* key, const U& now) const {
     if (value<U>(key) == now) return;
     throw ValueError("trainer", std::string("the training state was made with ") + key + " " +
-                                    state_.values.at(key).dump() + ", cannot go on with " + nlohmann::json(now).dump());
+                                    state_.values.at(key).dump() + ", cannot go on with " +
+                                    nlohmann::json(now).dump());
   }
 
   // All tensors whose names begin with `prefix`, without it.
   std::vector<StateEntry<T>> tensors(const std::string& prefix) const {
     std::vector<StateEntry<T>> found;
-    for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.rfind(prefix, 0) == 0; ++at) {
+    for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.rfind(prefix, 0) == 0;
+         ++at) {
       found.push_back({at->first.substr(prefix.size()), *at->second, {}});
     }
     return found;
   }
 
   // One for each parameter, in their order.
-  std::vector<StateEntry<T>> tensors(const std::string& prefix, const std::vector<ParameterHandle<T>>& parameters) const {
+  std::vector<StateEntry<T>> tensors(const std::string& prefix,
+                                     const std::vector<ParameterHandle<T>>& parameters) const {
     std::vector<StateEntry<T>> found;
     for (const auto& p : parameters) {
       const auto at = tensors_.find(prefix + p->name);
-      if (at == tensors_.end()) throw ValueError("trainer", "the training state lacks '" + prefix + p->name + "'");
+      if (at == tensors_.end())
+        throw ValueError("trainer", "the training state lacks '" + prefix + p->name + "'");
       if (at->second->shape() != p->value.shape()) {
         throw ValueError("trainer", "'" + prefix + p->name + "' of the training state has shape " +
                                         at->second->shape().str() + ", must be " + p->value.shape().str());
@@ -106,7 +111,8 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
   p.batch = reader.template value<index_t>("batch");
   p.validated_step = reader.template value<index_t>("validated_step");
   p.bad_updates = reader.template value<index_t>("bad_updates");
-  if (p.step < 0 || p.epoch < 0 || p.batch < 0) throw ValueError("trainer", "the training state counts below 0");
+  if (p.step < 0 || p.epoch < 0 || p.batch < 0)
+    throw ValueError("trainer", "the training state counts below 0");
   return p;
 }
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/checkpoint.hpp"
+#include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
@@ -27,9 +27,9 @@ namespace eigenformer {
 /// Why Trainer::run returned.
 enum class TrainingEnd { epochs, max_steps, max_minutes, early_stopping, interrupted };
 
-/// Trains a Seq2SeqTransformer on an encoded corpus: batches, dropout, accumulation, clipping, schedule, Adam,
-/// validation, averaging, early stopping. What it did so far can be saved and loaded between any two updates; an
-/// interrupted and resumed training ends with the same bits as one that was not interrupted.
+/// Trains a Seq2SeqTransformer on an encoded corpus: batches, dropout, accumulation, clipping, schedule,
+/// Adam, validation, averaging, early stopping. What it did so far can be saved and loaded between any two
+/// updates; an interrupted and resumed training ends with the same bits as one that was not interrupted.
 ///
 /// The model, the corpora and the sink must outlive it. It prints nothing and handles no signals.
 ///
@@ -39,8 +39,8 @@ enum class TrainingEnd { epochs, max_steps, max_minutes, early_stopping, interru
 template <class T>
 class Trainer {
  public:
-  /// Throws ValueError for impossible options or an empty corpus. `validation` may be null: then the latest weights
-  /// count as the best.
+  /// Throws ValueError for impossible options or an empty corpus. `validation` may be null: then the latest
+  /// weights count as the best.
   Trainer(Seq2SeqTransformer<T>& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
           const TrainingOptions& options, TrainingSink& sink)
       : model_(model),
@@ -57,22 +57,25 @@ class Trainer {
         gradients_(parameters_),
         early_stopping_(options.patience) {}
 
-  /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in two.
-  /// Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are skipped.
+  /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in
+  /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
+  /// skipped.
   TrainingEnd run(std::stop_token stop = {}) {
     start_ = Clock::now();
     first_step_ = progress_.step;
     skipped_ = 0;
     window_ = Window{.start = start_};
     for (;;) {
-      if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
+      if (options_.max_steps > 0 && progress_.step >= options_.max_steps)
+        return finish(TrainingEnd::max_steps);
       if (progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
       if (early_stopping_.stop()) return finish(TrainingEnd::early_stopping);
       if (stop.stop_requested()) {
         sink_.on_checkpoint();
         return TrainingEnd::interrupted;
       }
-      if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60) return finish(TrainingEnd::max_minutes);
+      if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60)
+        return finish(TrainingEnd::max_minutes);
       update();
       const bool epoch_ends = progress_.batch >= batcher_.num_batches(progress_.epoch);
       if (epoch_ends) {
@@ -80,7 +83,8 @@ class Trainer {
         progress_.batch = 0;
       }
       if (progress_.step % options_.report_every == 0) report();
-      if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) validate();
+      if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends)
+        validate();
     }
   }
 
@@ -95,7 +99,8 @@ class Trainer {
   /// The best validation loss so far, nats a target token; infinity before the first.
   double best_loss() const noexcept { return early_stopping_.best(); }
 
-  /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots, counters.
+  /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
+  /// counters.
   TrainingState<T> state() const {
     TrainingState<T> state;
     for (const auto& p : parameters_) state.tensors.emplace_back("model." + p->name, p->value);
@@ -115,8 +120,8 @@ class Trainer {
     return state;
   }
 
-  /// Goes back to a saved state. Throws ValueError when it belongs to another model, to another corpus or to options
-  /// that would make other batches (seed, batch_tokens, accumulate), and then changes nothing.
+  /// Goes back to a saved state. Throws ValueError when it belongs to another model, to another corpus or to
+  /// options that would make other batches (seed, batch_tokens, accumulate), and then changes nothing.
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("seed", options_.seed);
@@ -125,8 +130,8 @@ class Trainer {
     reader.require_equal("corpus", corpus_);
     const detail::TrainingProgress progress = detail::progress_from(reader);
     const auto without = reader.template value<index_t>("without_improvement");
-    const double best =
-        reader.has("best_loss") ? reader.template value<double>("best_loss") : std::numeric_limits<double>::infinity();
+    const double best = reader.has("best_loss") ? reader.template value<double>("best_loss")
+                                                : std::numeric_limits<double>::infinity();
     std::deque<std::vector<StateEntry<T>>> snapshots;
     const auto count = reader.template value<std::size_t>("snapshots");
     for (std::size_t k = 0; k < count; ++k) {
@@ -169,14 +174,17 @@ class Trainer {
     if (options_.max_steps > 0) total = std::min(total, options_.max_steps);
     const index_t done = progress_.step - first_step_;
     if (options_.max_minutes > 0 && done > 0) {
-      const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
-      if (left < static_cast<double>(total)) total = std::min(total, progress_.step + static_cast<index_t>(left) + 1);
+      const double left =
+          std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
+      if (left < static_cast<double>(total))
+        total = std::min(total, progress_.step + static_cast<index_t>(left) + 1);
     }
     return total;
   }
 
   void update() {
-    const index_t count = std::min(options_.accumulate, batcher_.num_batches(progress_.epoch) - progress_.batch);
+    const index_t count =
+        std::min(options_.accumulate, batcher_.num_batches(progress_.epoch) - progress_.batch);
     std::vector<Batch> batches;
     index_t tokens = 0;
     for (index_t i = 0; i < count; ++i) {
@@ -205,8 +213,9 @@ class Trainer {
   void skip(double loss, double norm) {
     ++skipped_;
     if (++progress_.bad_updates >= max_bad_updates) {
-      throw ValueError("trainer", "loss or gradient was infinite or NaN for " + std::to_string(max_bad_updates) +
-                                      " updates in a row, up to update " + std::to_string(progress_.step) +
+      throw ValueError("trainer", "loss or gradient was infinite or NaN for " +
+                                      std::to_string(max_bad_updates) + " updates in a row, up to update " +
+                                      std::to_string(progress_.step) +
                                       "; try a lower learning rate or a longer warm-up");
     }
     sink_.on_notice("update " + std::to_string(progress_.step) + " skipped: loss " +
@@ -264,8 +273,8 @@ class Trainer {
     return end;
   }
 
-  // The mean of the last snapshots becomes the best model when it validates better, or when nothing validates. The
-  // weights to go on from stay what they were.
+  // The mean of the last snapshots becomes the best model when it validates better, or when nothing
+  // validates. The weights to go on from stay what they were.
   void try_average() {
     const std::vector<StateEntry<T>> mean =
         average_states(std::vector<std::vector<StateEntry<T>>>(snapshots_.begin(), snapshots_.end()));
@@ -274,7 +283,8 @@ class Trainer {
       kept.push_back(parameters_[i]->value.clone());
       parameters_[i]->value.copy_from(mean[i].value);
     }
-    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots_.size()) + " validations:");
+    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots_.size()) +
+                    " validations:");
     const double loss = validation_ == nullptr ? 0 : corpus_loss(model_, *validation_, options_.batch_tokens);
     const bool best = validation_ == nullptr || loss < early_stopping_.best();
     if (validation_ != nullptr) {

@@ -1,0 +1,347 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/core/tensor/layout.hpp"
+#include "eigenformer/core/tensor/mask.hpp"
+#include "eigenformer/kernels/attention/attention.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+
+namespace eigenformer {
+
+/// How an attention op splits and scales its inputs.
+struct AttentionOp {
+  index_t heads = 1;   ///< of queries
+  double scale = 0;    ///< of the scores; 0: 1 / sqrt(head dimension)
+  double dropout = 0;  ///< of the weights, in training contexts
+  /// Which sequence of keys each sequence of queries looks at (several beams, one memory); empty: its own
+  /// number.
+  std::vector<std::int32_t> key_sequence = {};
+  /// Heads of keys and values, each for heads / key_value_heads neighbouring heads of queries; 0: heads.
+  index_t key_value_heads = 0;
+  /// By head: the score of a query and a key falls by slope * |distance| (ALiBi, Press et al. 2022); empty:
+  /// none.
+  std::vector<double> slopes = {};
+  /// The row of keys and values where each row of their layout really is (beams re-ordered without copying);
+  /// nullptr: its own number. For inference; must outlive the call.
+  const index_t* key_rows = nullptr;
+};
+
+/// What is learned by distance: the key's position less the query's, clamped to [-R, R]. Row or column c of
+/// these 2R + 1 belongs to distance c - R. Undefined Vars are left out.
+template <class T>
+struct RelativePositions {
+  Var<T> bias{};    ///< (H, 2R + 1), added to the scores (Raffel et al. 2020); not together with keys
+  Var<T> keys{};    ///< (2R + 1, dk), added to the keys (Shaw et al. 2018, eq. 4)
+  Var<T> values{};  ///< (2R + 1, dv), added to the values (Shaw et al. 2018, eq. 3)
+};
+
+namespace detail {
+
+// Columns [column, column + width) of a (rows, ...) Var: q, k or v, alone or in a fused projection.
+template <class T>
+struct AttentionInput {
+  Tensor<T> value;
+  index_t column = 0;
+  index_t width = 0;
+
+  index_t stride() const { return value.shape().cols(); }
+  const T* data() const { return value.data() + column; }
+};
+
+// Everything an attention needs again in its backward; small beside the L x L weights, which are never
+// stored.
+template <class T>
+struct AttentionSaved {
+  AttentionInput<T> q, k, v;
+  SequenceLayout queries, keys;
+  AttentionMask mask;
+  AttentionOp op;
+  index_t head_dim = 0, value_dim = 0;
+  double dropout_rate = 0;
+  DropoutKey dropout_key;
+  Tensor<T> out, log_sum_exp;
+  Tensor<T> slopes, bias, relative_keys, relative_values;
+  index_t reach = 0;           // R of the last three
+  Tensor<T> relative_scores;   // (rows, H, 2R + 1): queries times relative_keys
+  Tensor<T> relative_weights;  // (rows, H, 2R + 1): each query's weights summed by distance
+
+  AttentionSaved(const char* name, const Context<T>& ctx, AttentionInput<T> query, AttentionInput<T> key,
+                 AttentionInput<T> value, const SequenceLayout& query_layout,
+                 const SequenceLayout& key_layout, const AttentionMask& m, const AttentionOp& options,
+                 const RelativePositions<T>& relative)
+      : q(std::move(query)),
+        k(std::move(key)),
+        v(std::move(value)),
+        queries(query_layout),
+        keys(key_layout),
+        mask(m),
+        op(options) {
+    check_options(name);
+    require_rows(name, "query", q, queries, op.heads);
+    require_rows(name, "key", k, keys, op.key_value_heads);
+    require_rows(name, "value", v, keys, op.key_value_heads);
+    head_dim = q.width / op.heads;
+    value_dim = v.width / op.key_value_heads;
+    if (k.width / op.key_value_heads != head_dim) {
+      throw ShapeError(name,
+                       "query of width " + std::to_string(q.width) + " and key of width " +
+                           std::to_string(k.width) + " must agree" + in_heads(),
+                       {q.value.shape(), k.value.shape()});
+    }
+    if (!op.key_sequence.empty() && static_cast<index_t>(op.key_sequence.size()) != queries.batch()) {
+      throw ShapeError(name, "key_sequence has " + std::to_string(op.key_sequence.size()) +
+                                 " entries, must have " + std::to_string(queries.batch()) +
+                                 ", one for each sequence of queries");
+    }
+    take_positions(name, relative);
+    if (ctx.drops() && op.dropout > 0) {
+      dropout_rate = op.dropout;
+      dropout_key = ctx.next_dropout();
+    }
+    log_sum_exp = Tensor<T>(Shape{op.heads, queries.rows()});
+  }
+
+  T scale() const {
+    return static_cast<T>(op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(head_dim)));
+  }
+  index_t entries() const { return 2 * reach + 1; }
+  index_t out_width() const { return op.heads * value_dim; }
+
+  kernels::AttentionProblem<T> problem() const {
+    kernels::AttentionProblem<T> p;
+    p.q = q.data();
+    p.q_stride = q.stride();
+    p.k = k.data();
+    p.k_stride = k.stride();
+    p.v = v.data();
+    p.v_stride = v.stride();
+    p.heads = op.heads;
+    p.key_value_heads = op.key_value_heads;
+    p.head_dim = head_dim;
+    p.value_dim = value_dim;
+    p.queries = &queries;
+    p.keys = &keys;
+    p.key_sequence = op.key_sequence.empty() ? nullptr : op.key_sequence.data();
+    p.key_rows = op.key_rows;
+    p.mask = &mask;
+    if (slopes.defined()) p.distances.slopes = slopes.data();
+    if (bias.defined() || relative_scores.defined()) {
+      p.distances.bias = bias.defined() ? bias.data() : relative_scores.data();
+      p.distances.reach = reach;
+      p.distances.head_stride = entries();
+      p.distances.row_stride = bias.defined() ? 0 : op.heads * entries();
+    }
+    p.scale = scale();
+    p.dropout_rate = dropout_rate;
+    p.dropout_key = dropout_key;
+    return p;
+  }
+
+  // The result has the queries' shape: (B, Lq, ...) stays (B, Lq, ...).
+  void forward() {
+    out = Tensor<T>(q.value.shape().with(-1, out_width()));
+    kernels::AttentionDistanceWeights<T> sums;
+    if (relative_keys.defined()) score_relative_keys();
+    if (relative_values.defined()) {
+      relative_weights = Tensor<T>(Shape{queries.rows(), op.heads, entries()});
+      sums = {relative_weights.data(), nullptr, reach};
+    }
+    kernels::attention_forward<T>(problem(), out.data(), out_width(), log_sum_exp.data(), sums);
+    if (relative_values.defined()) {
+      kernels::gemm<T>(false, false, queries.rows() * op.heads, value_dim, entries(), T(1),
+                       relative_weights.data(), entries(), relative_values.data(), value_dim, T(1),
+                       out.data(), value_dim);
+    }
+  }
+
+  // The gradients of what is learned by distance, which are inputs `first` and on of the op; `run` computes
+  // the others.
+  //   a^K: scores S_ic = scale <q_i, a_c>, so dq_i += scale sum_c dS_ic a_c and da_c = scale sum_i dS_ic q_i;
+  //   a^V: out_i = ... + sum_c W_ic a_c, so dW_ic = <dout_i, a_c> and da_c = sum_i W_ic dout_i.
+  template <class Run>
+  void backward_relative(Backward<T>& b, std::size_t first, const Tensor<T>* dout,
+                         kernels::AttentionGradients<T> gradients, Run&& run) const {
+    const index_t rows = queries.rows(), h = op.heads, e = entries();
+    Tensor<T> dscores, dweights;
+    kernels::AttentionDistanceWeights<T> sums;
+    GradientSlot<T> dkeys;
+    if (bias.defined()) {
+      if (const auto slot = b.grad(first)) {
+        gradients.dbias = slot.data;
+        gradients.dbias_beta = slot.beta;
+      }
+    } else if (relative_keys.defined()) {
+      dkeys = b.grad(first + 1);
+      dscores = Tensor<T>(Shape{rows, h, e});
+      gradients.dbias = dscores.data();
+    }
+    if (relative_values.defined() && dout != nullptr) {
+      dweights = Tensor<T>(Shape{rows, h, e});
+      kernels::gemm<T>(false, true, rows * h, e, value_dim, T(1), dout->data(), value_dim,
+                       relative_values.data(), value_dim, T(0), dweights.data(), e);
+      sums = {nullptr, dweights.data(), reach};
+      if (const auto dvalues = b.grad(first + 2)) {
+        kernels::gemm<T>(true, false, e, value_dim, rows * h, T(1), relative_weights.data(), e, dout->data(),
+                         value_dim, dvalues.beta, dvalues.data, value_dim);
+      }
+    }
+    run(gradients, sums);
+    if (!dscores.defined()) return;
+    const Tensor<T> clean = dkeys ? queries_without_padding() : Tensor<T>();
+    for (index_t i = 0; i < h; ++i) {
+      const T* ds = dscores.data() + i * e;
+      if (gradients.dq != nullptr) {
+        kernels::gemm<T>(false, false, rows, head_dim, e, scale(), ds, h * e, relative_keys.data(), head_dim,
+                         T(1), gradients.dq + i * head_dim, gradients.dq_stride);
+      }
+      if (dkeys) {
+        kernels::gemm<T>(true, false, e, head_dim, rows, scale(), ds, h * e, clean.data() + i * head_dim,
+                         h * head_dim, i == 0 ? dkeys.beta : T(1), dkeys.data, head_dim);
+      }
+    }
+  }
+
+  void backward(Backward<T>& b, std::size_t first_relative,
+                const kernels::AttentionGradients<T>& gradients) const {
+    const auto run = [&](const kernels::AttentionGradients<T>& wanted,
+                         const kernels::AttentionDistanceWeights<T>& sums) {
+      kernels::attention_backward<T>(problem(), out.data(), out_width(), b.dy().data(), out_width(),
+                                     log_sum_exp.data(), wanted, sums);
+    };
+    backward_relative(b, first_relative, &b.dy(), gradients, run);
+  }
+
+  void score_relative_keys() {
+    const index_t e = entries();
+    relative_scores = Tensor<T>(Shape{queries.rows(), op.heads, e});
+    for (index_t h = 0; h < op.heads; ++h) {
+      kernels::gemm<T>(false, true, queries.rows(), e, head_dim, scale(), q.data() + h * head_dim, q.stride(),
+                       relative_keys.data(), head_dim, T(0), relative_scores.data() + h * e, op.heads * e);
+    }
+  }
+
+ private:
+  void check_options(const char* name) {
+    if (op.heads < 1) throw ValueError(name, "heads is " + std::to_string(op.heads) + ", must be at least 1");
+    if (op.key_value_heads == 0) op.key_value_heads = op.heads;
+    if (op.key_value_heads < 1 || op.heads % op.key_value_heads != 0) {
+      throw ValueError(name, "heads is " + std::to_string(op.heads) +
+                                 ", must be divisible by key_value_heads, which is " +
+                                 std::to_string(op.key_value_heads));
+    }
+    if (!(op.dropout >= 0 && op.dropout < 1)) {
+      throw ValueError(name, "dropout rate is " + std::to_string(op.dropout) + ", must be in [0, 1)");
+    }
+    if (!op.slopes.empty() && static_cast<index_t>(op.slopes.size()) != op.heads) {
+      throw ValueError(name, std::to_string(op.slopes.size()) + " slopes given, must be " +
+                                 std::to_string(op.heads) + ", one for each head");
+    }
+  }
+
+  std::string in_heads() const {
+    if (op.heads == op.key_value_heads) return "";
+    return " in " + std::to_string(op.heads) + " and " + std::to_string(op.key_value_heads) + " heads";
+  }
+
+  void require_rows(const char* name, const char* what, const AttentionInput<T>& in,
+                    const SequenceLayout& layout, index_t heads) const {
+    const bool elsewhere = op.key_rows != nullptr && &layout == &keys;
+    if (in.value.rank() < 2 || (in.value.shape().rows() != layout.rows() && !elsewhere)) {
+      throw ShapeError(name,
+                       std::string(what) + " of shape " + in.value.shape().str() + " must have the " +
+                           std::to_string(layout.rows()) + " rows of its layout",
+                       {in.value.shape()});
+    }
+    if (in.width < 1 || in.width % heads != 0) {
+      throw ShapeError(name,
+                       std::string(what) + " of width " + std::to_string(in.width) + " must divide into " +
+                           std::to_string(heads) + " heads",
+                       {in.value.shape()});
+    }
+  }
+
+  void take_positions(const char* name, const RelativePositions<T>& relative) {
+    if (!op.slopes.empty()) {
+      slopes = Tensor<T>(Shape{op.heads});
+      for (index_t h = 0; h < op.heads; ++h)
+        slopes.data()[h] = static_cast<T>(op.slopes[static_cast<std::size_t>(h)]);
+    }
+    if (relative.bias.defined() && relative.keys.defined())
+      throw ValueError(name, "a bias and keys by distance are given, must be one of them");
+    index_t count = 0;
+    const auto take = [&](const char* what, const Var<T>& x, index_t axis, index_t other, Tensor<T>& to) {
+      if (!x.defined()) return;
+      if (count == 0 && x.rank() == 2) count = x.dim(axis);
+      if (x.rank() != 2 || x.dim(1 - axis) != other || x.dim(axis) != count || count % 2 == 0 || count < 3) {
+        const std::string distances = "2 R + 1 distances for R of 1 or more";
+        throw ShapeError(name,
+                         std::string(what) + " by distance of shape " + x.shape().str() + " must be " +
+                             (axis == 1 ? "(" + std::to_string(other) + " heads, " + distances + ")"
+                                        : "(" + distances + ", " + std::to_string(other) + ")"),
+                         {x.shape()});
+      }
+      to = x.value();
+    };
+    take("bias", relative.bias, 1, op.heads, bias);
+    take("keys", relative.keys, 0, head_dim, relative_keys);
+    take("values", relative.values, 0, value_dim, relative_values);
+    reach = count / 2;
+  }
+
+  // Queries of their own, with zeros in rows of padding: 0 * NaN is what padding must not give.
+  Tensor<T> queries_without_padding() const {
+    const index_t rows = queries.rows(), width = q.width;
+    Tensor<T> clean = Tensor<T>::zeros(Shape{rows, width});
+    for (index_t b = 0; b < queries.batch(); ++b) {
+      for (index_t r = queries.offset(b); r < queries.offset(b) + queries.length(b); ++r)
+        std::copy_n(q.data() + r * q.stride(), width, clean.data() + r * width);
+    }
+    return clean;
+  }
+};
+
+// The kernels write several gradients in one pass, so each needs memory of its own: when one Var is several
+// inputs, the later slots get scratch, which add_up() adds to the place that was meant.
+template <class T>
+class SeparateSlots {
+ public:
+  SeparateSlots(std::initializer_list<GradientSlot<T>> slots) : wanted_(slots), slots_(slots) {
+    for (std::size_t i = 1; i < slots_.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!wanted_[i] || wanted_[i].data != wanted_[j].data) continue;
+        scratch_.emplace_back(slots_[i].shape);
+        slots_[i].data = scratch_.back().data();
+        slots_[i].beta = T(0);
+        break;
+      }
+    }
+  }
+  const GradientSlot<T>& operator[](std::size_t i) const { return slots_[i]; }
+  void add_up() const {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].data == wanted_[i].data) continue;
+      kernels::axpby<T>(T(1), slots_[i].data, T(1), wanted_[i].data, slots_[i].shape.numel());
+    }
+  }
+
+ private:
+  std::vector<GradientSlot<T>> wanted_, slots_;
+  std::vector<Tensor<T>> scratch_;
+};
+
+template <class T>
+AttentionInput<T> whole_input(const Var<T>& x) {
+  return {x.value(), 0, x.shape().cols()};
+}
+
+}  // namespace detail
+
+}  // namespace eigenformer

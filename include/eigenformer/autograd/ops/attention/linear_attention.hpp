@@ -1,0 +1,225 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/elementwise/activation.hpp"
+#include "eigenformer/core/tensor/mask.hpp"
+#include "eigenformer/kernels/sequence/linear_attention.hpp"
+
+namespace eigenformer {
+
+/// How linear_attention computes.
+struct LinearAttentionOp {
+  index_t heads = 1;
+  bool causal = false;  ///< each query sees the keys up to its own; queries and keys have one layout then
+  /// The sequence of keys that each sequence of queries looks at; empty: its own number.
+  std::vector<std::int32_t> key_sequence{};
+  /// (rows of keys): the keys that queries attend to; undefined: all. What the others hold, even NaN, has no
+  /// effect.
+  Tensor<bool> admitted{};
+};
+
+namespace detail {
+
+// What the backward of a linear attention needs: features and values, and the output.
+template <class T>
+struct LinearAttentionSaved {
+  Tensor<T> q, k, v, out;
+  SequenceLayout queries, keys;
+  LinearAttentionOp op;
+
+  // Throws ShapeError and ValueError for what does not fit.
+  void check() const {
+    const auto refuse = [](const char* what, const Tensor<T>& x, const std::string& rule) {
+      throw ShapeError("linear_attention",
+                       std::string(what) + " of shape " + x.shape().str() + " must have " + rule,
+                       {x.shape()});
+    };
+    if (op.heads < 1) {
+      throw ValueError("linear_attention", "heads is " + std::to_string(op.heads) + ", must be positive");
+    }
+    const auto rows = [&](const char* what, const Tensor<T>& x, const SequenceLayout& layout) {
+      if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
+        refuse(what, x, "the " + std::to_string(layout.rows()) + " rows of its layout");
+      }
+      if (x.dim(-1) % op.heads != 0)
+        refuse(what, x, "features for each of " + std::to_string(op.heads) + " heads");
+    };
+    rows("queries", q, queries);
+    rows("keys", k, keys);
+    rows("values", v, keys);
+    if (q.dim(-1) != k.dim(-1))
+      refuse("keys", k, "as many features as the queries, " + std::to_string(q.dim(-1)));
+    if (op.causal && (queries != keys || !op.key_sequence.empty())) {
+      throw ValueError("linear_attention",
+                       "causal attention is that of a sequence to itself, with one layout");
+    }
+    if (op.key_sequence.empty() && queries.batch() != keys.batch()) {
+      throw ShapeError("linear_attention", std::to_string(queries.batch()) + " sequences of queries and " +
+                                               std::to_string(keys.batch()) +
+                                               " of keys, must be equal without a key_sequence");
+    }
+    if (!op.key_sequence.empty() && static_cast<index_t>(op.key_sequence.size()) != queries.batch()) {
+      throw ValueError("linear_attention", "key_sequence must have one entry for each sequence of queries");
+    }
+    if (op.admitted.defined() && op.admitted.shape() != Shape{keys.rows()}) {
+      throw ShapeError("linear_attention",
+                       "admitted keys of shape " + op.admitted.shape().str() + " must be " +
+                           Shape{keys.rows()}.str() + ", one for each row of keys",
+                       {op.admitted.shape()});
+    }
+    for (const std::int32_t b : op.key_sequence) {
+      if (b >= 0 && b < keys.batch()) continue;
+      throw ValueError("linear_attention", "key_sequence has " + std::to_string(b) + ", but there are " +
+                                               std::to_string(keys.batch()) + " sequences of keys");
+    }
+  }
+
+  kernels::AttentionProblem<T> problem() const {
+    kernels::AttentionProblem<T> p;
+    p.q = q.data();
+    p.q_stride = q.dim(-1);
+    p.k = k.data();
+    p.k_stride = k.dim(-1);
+    p.v = v.data();
+    p.v_stride = v.dim(-1);
+    p.heads = op.heads;
+    p.head_dim = q.dim(-1) / op.heads;
+    p.value_dim = v.dim(-1) / op.heads;
+    p.queries = &queries;
+    p.keys = &keys;
+    p.key_sequence = op.key_sequence.empty() ? nullptr : op.key_sequence.data();
+    return p;
+  }
+};
+
+// Rows of x, zeros in place of those that are not admitted.
+template <class T>
+Tensor<T> admitted_rows(const Tensor<T>& x, const Tensor<bool>& admitted) {
+  Tensor<T> y(x.shape());
+  const index_t d = x.dim(-1);
+  for (index_t r = 0; r < admitted.numel(); ++r) {
+    if (admitted.data()[r]) {
+      std::copy_n(x.data() + r * d, d, y.data() + r * d);
+    } else {
+      std::fill_n(y.data() + r * d, d, T(0));
+    }
+  }
+  return y;
+}
+
+// The features of keys, zeros for those that are not admitted: these add nothing to either sum.
+template <class T>
+Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
+  Tensor<T> y(k.shape());
+  kernels::activation_forward<T>(Activation::elu_plus_one, k.value().data(), y.data(), y.numel());
+  y = admitted_rows(y, admitted);
+  // dk = min(y, 1) dy, as elu_plus_one has it; 0 where y is.
+  return record("admitted_features", y, {k}, [y](Backward<T>& b) {
+    if (const auto dk = b.grad(0)) {
+      for (index_t i = 0; i < y.numel(); ++i) {
+        const T d = std::min(y.data()[i], T(1)) * b.dy().data()[i];
+        dk.data[i] = dk.beta == T(0) ? d : dk.beta * dk.data[i] + d;
+      }
+    }
+  });
+}
+
+// The values of admitted keys. The gradient of the others' is zero already, because their features are.
+template <class T>
+Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
+  return record("admitted_values", admitted_rows(v.value(), admitted), {v},
+                [](Backward<T>& b) { b.pass(0, b.dy()); });
+}
+
+}  // namespace detail
+
+/// The keys that a mask admits, as LinearAttentionOp::admitted wants them: undefined where it forbids none.
+/// Weights are never formed, so a mask may depend on the key alone (AttentionMask::key_padding, of floats 0
+/// and -infinity), beside being causal. Throws ValueError for any other.
+inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayout& keys) {
+  bool other = mask.left() != AttentionMask::unlimited || mask.has_rules() ||
+               (mask.right() != AttentionMask::unlimited && mask.right() != 0);
+  for (const AttentionMask::Dense& dense : mask.dense_masks()) other = other || !dense.keyed;
+  if (other) {
+    throw ValueError(
+        "linear_attention",
+        "linear attention takes no mask but causal() and key_padding(); other windows, prefixes, "
+        "documents and dense masks need weights of queries and keys, which it never forms");
+  }
+  if (mask.dense_masks().empty()) return {};
+  Tensor<bool> admitted = Tensor<bool>::full(Shape{keys.rows()}, true);
+  for (const AttentionMask::Dense& dense : mask.dense_masks()) {
+    for (index_t b = 0; b < keys.batch(); ++b) {
+      const index_t start = b * AttentionMask::strides(dense).b + keys.leading(b);
+      for (index_t j = 0; j < keys.length(b); ++j) {
+        bool& here = admitted.data()[keys.offset(b) + j];
+        if (dense.kind != AttentionMask::Kind::additive) {
+          here = here && dense.flags.data()[start + j] == (dense.kind == AttentionMask::Kind::allow);
+        } else if (const float x = dense.bias.data()[start + j];
+                   x == -std::numeric_limits<float>::infinity()) {
+          here = false;
+        } else if (x != 0) {
+          throw ValueError("linear_attention", "key padding adds " + std::to_string(x) +
+                                                   " to scores, which it has not: must be 0 or -infinity");
+        }
+      }
+    }
+  }
+  return admitted;
+}
+
+/// Attention whose weight of a query and a key is the product of their features, elu + 1 of each: time and
+/// memory grow with the length, not with its square. Katharopoulos et al. 2020.
+///
+/// out = sum over keys of <f(q), f(k)> v / (sum of <f(q), f(k)> + 1e-6), for each head. q, k: (rows, H dh) or
+/// (B, L, H dh), v: (rows, H dv), rows as the layouts say. Returns q's shape with H dv features, zeros where
+/// there are no keys. Throws ShapeError and ValueError where they do not fit.
+template <class T>
+[[nodiscard]] Var<T> linear_attention(const Var<T>& q, const Var<T>& k, const Var<T>& v,
+                                      const SequenceLayout& queries, const SequenceLayout& keys,
+                                      const LinearAttentionOp& op = {}) {
+  detail::LinearAttentionSaved<T> saved{q.value(), k.value(), v.value(), Tensor<T>(), queries, keys, op};
+  saved.check();
+  const bool all = !op.admitted.defined();
+  const Var<T> query_features = elu_plus_one(q),
+               key_features = all ? elu_plus_one(k) : detail::admitted_features(k, op.admitted),
+               values = all ? v : detail::admitted_values(v, op.admitted);
+  const OpScope scope(Runtime::instance().profiler(), "linear_attention");
+  saved.q = query_features.value();
+  saved.k = key_features.value();
+  saved.v = values.value();
+  saved.out = Tensor<T>(q.shape().with(-1, v.dim(-1)));
+  const kernels::AttentionProblem<T> p = saved.problem();
+  Tensor<T> state = Tensor<T>::zeros(
+      Shape{keys.batch(), p.heads, kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
+  if (op.causal) {
+    kernels::linear_attention_causal<T>(p, state.data(), saved.out.data(), v.dim(-1));
+  } else {
+    kernels::linear_attention_accumulate<T>(p, state.data());
+    kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
+  }
+  return record("linear_attention", saved.out, {query_features, key_features, values},
+                [saved](Backward<T>& b) {
+                  const kernels::AttentionProblem<T> problem = saved.problem();
+                  const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
+                  kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(),
+                                                        b.dy().data(), saved.v.dim(-1),
+                                                        {.dq = dq.data,
+                                                         .dq_stride = problem.q_stride,
+                                                         .dq_beta = dq.beta,
+                                                         .dk = dk.data,
+                                                         .dk_stride = problem.k_stride,
+                                                         .dk_beta = dk.beta,
+                                                         .dv = dv.data,
+                                                         .dv_stride = problem.v_stride,
+                                                         .dv_beta = dv.beta});
+                });
+}
+
+}  // namespace eigenformer

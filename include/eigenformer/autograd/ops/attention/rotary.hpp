@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/tensor/layout.hpp"
+#include "eigenformer/kernels/sequence/rotary.hpp"
+
+namespace eigenformer {
+
+/// Turns the first table.dim() features of each of the first `heads` heads of a row by the row's position, so
+/// that products of two rows depend on the distance of their positions; what follows those heads stays. Su et
+/// al. 2021.
+///
+/// x: (rows, n) or (B, L, n), its rows laid out as `layout` says, n >= heads * head_dim: queries and keys of
+/// a fused projection, say. Returns x's shape. Throws ShapeError where they do not fit.
+template <class T>
+[[nodiscard]] Var<T> rotary(const Var<T>& x, const SequenceLayout& layout, index_t heads, index_t head_dim,
+                            const kernels::RotaryTable<T>& table,
+                            RotaryPairing pairing = RotaryPairing::adjacent) {
+  const OpScope scope(Runtime::instance().profiler(), "rotary");
+  if (x.rank() < 2 || x.shape().rows() != layout.rows() || heads < 1 || x.shape().cols() < heads * head_dim) {
+    throw ShapeError("rotary",
+                     "input of shape " + x.shape().str() + " must have the " + std::to_string(layout.rows()) +
+                         " rows of its layout and " + std::to_string(heads) + " heads of " +
+                         std::to_string(head_dim),
+                     {x.shape()});
+  }
+  if (table.dim() < 2 || table.dim() > head_dim) {
+    throw ValueError("rotary", "dim is " + std::to_string(table.dim()) +
+                                   ", must be at least 2 and at most the head's, which is " +
+                                   std::to_string(head_dim));
+  }
+  Tensor<T> y(x.shape());
+  const auto keys = layout.row_keys();
+  const auto position = [keys](index_t r) {
+    return static_cast<index_t>((*keys)[static_cast<std::size_t>(r)].position);
+  };
+  const index_t rows = layout.rows(), columns = x.shape().cols();
+  kernels::rotary<T>(table, pairing, false, x.value().data(), y.data(), T(0), rows, columns, heads, head_dim,
+                     position);
+  return record("rotary", std::move(y), {x}, [=](Backward<T>& b) {
+    const auto dx = b.grad(0);
+    kernels::rotary<T>(table, pairing, true, b.dy().data(), dx.data, dx.beta, rows, columns, heads, head_dim,
+                       position);
+  });
+}
+
+}  // namespace eigenformer

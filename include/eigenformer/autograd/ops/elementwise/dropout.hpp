@@ -1,0 +1,62 @@
+#pragma once
+
+#include <utility>
+
+#include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/kernels/elementwise/dropout.hpp"
+
+namespace eigenformer {
+
+/// Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate), in training contexts; the
+/// identity elsewhere. x: any shape. Throws ValueError for a rate outside [0, 1). Srivastava et al., JMLR 15,
+/// 2014.
+template <class T>
+[[nodiscard]] Var<T> dropout(const Context<T>& ctx, const Var<T>& x, double rate) {
+  const OpScope scope(Runtime::instance().profiler(), "dropout");
+  const index_t rows = x.shape().rows(), n = x.shape().cols();
+  const detail::RowDropoutSite<T> site("dropout", ctx, rate, rows);
+  if (site.rate == 0) return x;
+  Tensor<T> y(x.shape());
+  kernels::dropout_rows<T>(x.value().data(), y.data(), site.keys(), rows, n, n, rate, site.key);
+  // dx = dy * mask / (1 - rate), the mask drawn again.
+  return record("dropout", std::move(y), {x}, [site, rows, n](Backward<T>& b) {
+    if (auto dx = b.grad(0)) {
+      kernels::dropout_backward<T>(b.dy().data(), dx.data, dx.beta, site.keys(), rows, n, n, site.rate,
+                                   site.key);
+    }
+  });
+}
+
+/// x + dropout(r): the residual connection of a pre-norm sub-layer. x, r: the same shape.
+/// Throws ShapeError when the shapes differ, ValueError for a rate outside [0, 1).
+template <class T>
+[[nodiscard]] Var<T> add_dropout(const Context<T>& ctx, const Var<T>& x, const Var<T>& r, double rate) {
+  const OpScope scope(Runtime::instance().profiler(), "add_dropout");
+  if (x.shape() != r.shape()) {
+    throw ShapeError(
+        "add_dropout",
+        "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
+        {x.shape(), r.shape()});
+  }
+  const index_t rows = x.shape().rows(), n = x.shape().cols();
+  const detail::RowDropoutSite<T> site("add_dropout", ctx, rate, rows);
+  Tensor<T> y(x.shape());
+  if (site.rate == 0) {
+    kernels::add<T>(x.value().data(), r.value().data(), y.data(), x.numel());
+  } else {
+    kernels::dropout_add<T>(x.value().data(), r.value().data(), y.data(), site.keys(), rows, n, n, rate,
+                            site.key);
+  }
+  return record("add_dropout", std::move(y), {x, r}, [site, rows, n](Backward<T>& b) {
+    if (site.rate == 0) {
+      b.pass(1, b.dy());
+    } else if (auto dr = b.grad(1)) {
+      kernels::dropout_backward<T>(b.dy().data(), dr.data, dr.beta, site.keys(), rows, n, n, site.rate,
+                                   site.key);
+    }
+    b.pass(0, b.dy());
+  });
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <utility>
+
+#include "eigenformer/autograd/ops/linear/linear.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// What a feed-forward network's backward needs: its input, the hidden layer after activation and dropout, and
+// for activations whose derivative needs it, the hidden layer before.
+template <class T>
+struct FeedForwardSaved {
+  Tensor<T> x, w1, w2, hidden, pre;
+  Activation activation;
+  RowDropoutSite<T> dropout;
+
+  // Undoes dropout and activation on a tile of the hidden layer's gradient while it is in the cache. ReLU
+  // needs no mask: what was dropped is zero in the output, too (the factor 1 / (1 - rate) is in the product's
+  // alpha).
+  static void apply(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
+                    index_t cols) {
+    const auto& self = *static_cast<const FeedForwardSaved*>(context);
+    const bool relu = self.activation == Activation::relu;
+    if (!relu && self.dropout.rate > 0) {
+      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
+                               self.dropout.key);
+    }
+    const Tensor<T>& state = relu ? self.hidden : self.pre;
+    const index_t width = state.dim(-1);
+    kernels::activation_backward_tile<T>(self.activation, state.data() + row * width + col, width, c, c, ldc,
+                                         T(0), rows, cols);
+  }
+};
+
+}  // namespace detail
+
+/// linear2(dropout(activation(linear1(x)))) as one op, whose backward undoes activation and dropout inside
+/// the product that makes the hidden layer's gradient. Vaswani et al. 2017, eq. 2.
+///
+/// x: (..., d); w1: (ff, d); b1: (ff) or absent; w2: (out, ff); b2: (out) or absent. Returns (..., out).
+/// Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate outside [0, 1).
+template <class T>
+[[nodiscard]] Var<T> feed_forward(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& w1,
+                                  const Parameter<T>& b1, const Parameter<T>& w2, const Parameter<T>& b2,
+                                  Activation activation, double dropout_rate) {
+  const bool recorded = x.recorded() || ctx.records();
+  // sigmoid and the like would need their output and the input's place; no Transformer has them here.
+  const bool fused = activation == Activation::relu || !kernels::activation_backward_takes_output(activation);
+  if (!recorded || !fused) return linear(ctx, linear(ctx, x, w1, b1, activation, dropout_rate), w2, b2);
+
+  const OpScope scope(Runtime::instance().profiler(), "feed_forward");
+  const index_t rows = x.shape().rows(), d = x.shape().cols(), ff = w1.shape()[0], out = w2.shape()[0];
+  if (x.rank() < 1 || d != w1.shape()[1] || w2.shape()[1] != ff) {
+    throw ShapeError("feed_forward",
+                     "last dimension of input " + x.shape().str() + " must be " +
+                         std::to_string(w1.shape()[1]) + ", to match '" + w1.name() + "' of shape " +
+                         w1.shape().str() + ", and '" + w2.name() + "' of shape " + w2.shape().str() +
+                         " must take its outputs",
+                     {x.shape(), w1.shape(), w2.shape()});
+  }
+  detail::require_memory("feed_forward", w1);
+  detail::require_memory("feed_forward", w2);
+  const Var<T> v1 = ctx.use(w1), c1 = ctx.use(b1), v2 = ctx.use(w2), c2 = ctx.use(b2);
+  detail::FeedForwardSaved<T> saved{x.value(),
+                                    v1.value(),
+                                    v2.value(),
+                                    Tensor<T>(x.shape().with(-1, ff)),
+                                    {},
+                                    activation,
+                                    detail::RowDropoutSite<T>("feed_forward", ctx, dropout_rate, rows)};
+  if (activation != Activation::relu) saved.pre = Tensor<T>(saved.hidden.shape());
+  const detail::LinearEpilogue<T> tail{activation, saved.pre.defined() ? saved.pre.data() : nullptr, ff,
+                                       saved.dropout};
+  kernels::gemm<T>(false, true, rows, ff, d, T(1), x.value().data(), d, w1.value().data(), d, T(0),
+                   saved.hidden.data(), ff,
+                   {b1.defined() ? b1.value().data() : nullptr, detail::LinearEpilogue<T>::apply, &tail},
+                   ctx.precision());
+  Tensor<T> y(x.shape().with(-1, out));
+  kernels::gemm<T>(false, true, rows, out, ff, T(1), saved.hidden.data(), ff, w2.value().data(), ff, T(0),
+                   y.data(), out, {b2.defined() ? b2.value().data() : nullptr}, ctx.precision());
+
+  // dW2 = dy^T h, dz = (dy W2) * mask * f'(z), dW1 = dz^T x, dx = dz W1; each bias gets its columns' sums.
+  return record("feed_forward", std::move(y), {x, v1, c1, v2, c2},
+                [saved = std::move(saved), rows, d, ff, out, precision = ctx.precision()](Backward<T>& b) {
+                  const T* dy = b.dy().data();
+                  if (auto dw2 = b.grad(3)) {
+                    kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff,
+                                     dw2.beta, dw2.data, ff, {}, precision);
+                  }
+                  if (auto db2 = b.grad(4)) kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
+                  if (!b.needs(0) && !b.needs(1) && !b.needs(2)) return;
+                  Tensor<T> dz(saved.hidden.shape());
+                  const bool relu = saved.activation == Activation::relu;
+                  const T alpha = relu ? static_cast<T>(1 / (1 - saved.dropout.rate)) : T(1);
+                  kernels::gemm<T>(false, false, rows, ff, out, alpha, dy, out, saved.w2.data(), ff, T(0),
+                                   dz.data(), ff, {nullptr, detail::FeedForwardSaved<T>::apply, &saved},
+                                   precision);
+                  if (auto dw1 = b.grad(1)) {
+                    kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
+                                     dw1.beta, dw1.data, d, {}, precision);
+                  }
+                  if (auto db1 = b.grad(2)) kernels::sum_rows<T>(dz.data(), db1.data, db1.beta, rows, ff);
+                  if (auto dx = b.grad(0)) {
+                    kernels::gemm<T>(false, false, rows, d, ff, T(1), dz.data(), ff, saved.w1.data(), d,
+                                     dx.beta, dx.data, d, {}, precision);
+                  }
+                });
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,243 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/kernels/elementwise/activation.hpp"
+#include "eigenformer/kernels/elementwise/dropout.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/gemm/packed_weights.hpp"
+#include "eigenformer/kernels/reduction/reduce.hpp"
+
+namespace eigenformer {
+
+using kernels::Activation;
+using kernels::GemmPrecision;
+
+namespace detail {
+
+/// Dropout of an op's rows as the kernels take it; rate 0 outside training. Throws ValueError for a rate
+/// outside [0, 1) and ShapeError when the context's layout does not have that many rows.
+template <class T>
+struct RowDropoutSite {
+  double rate = 0;
+  DropoutKey key;
+  std::shared_ptr<const std::vector<RowKey>> rows;
+
+  RowDropoutSite() = default;
+  RowDropoutSite(const char* op, const Context<T>& ctx, double p, index_t row_count) {
+    if (!(p >= 0 && p < 1))
+      throw ValueError(op, "dropout rate is " + std::to_string(p) + ", must be in [0, 1)");
+    if (!ctx.drops() || p == 0) return;
+    rate = p;
+    key = ctx.next_dropout();
+    if (ctx.rows()) {
+      rows = ctx.rows()->row_keys();
+      if (static_cast<index_t>(rows->size()) != row_count) {
+        throw ShapeError(op, std::to_string(row_count) + " rows do not fit the context's layout of " +
+                                 std::to_string(rows->size()) + " rows");
+      }
+    }
+  }
+  const RowKey* keys() const noexcept { return rows == nullptr ? nullptr : rows->data(); }
+  kernels::RowDropout view() const noexcept { return {rate, key, keys()}; }
+};
+
+// What the epilogue of a linear layer's product does to each tile while it is in the cache.
+template <class T>
+struct LinearEpilogue {
+  Activation activation;
+  T* pre;  // where the input of the activation is kept, or null
+  index_t pre_ld;
+  RowDropoutSite<T> dropout;
+
+  static void apply(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
+                    index_t cols) {
+    const auto& self = *static_cast<const LinearEpilogue*>(context);
+    if (self.activation != Activation::none) {
+      if (self.pre != nullptr) {
+        for (index_t r = 0; r < rows; ++r) {
+          std::copy(c + r * ldc, c + r * ldc + cols, self.pre + (row + r) * self.pre_ld + col);
+        }
+      }
+      kernels::activation_tile<T>(self.activation, c, ldc, nullptr, nullptr, c, ldc, rows, cols);
+    }
+    if (self.dropout.rate > 0) {
+      kernels::dropout_tile<T>(c, c, self.dropout.keys(), row, rows, col, cols, ldc, self.dropout.rate,
+                               self.dropout.key);
+    }
+  }
+};
+
+// Throws ValueError for a weight whose memory was given back when it was packed.
+template <class T>
+void require_memory(const char* op, const Parameter<T>& weight) {
+  if (weight.value().defined() || weight.value().numel() == 0) return;
+  throw ValueError(op, "the memory of '" + weight.name() +
+                           "' was given back; run with the packed weights that replace " +
+                           "it (they serve decoding, and neither training nor attention maps)");
+}
+
+// y = x W[first_row : first_row + out]^T + bias, with the packed rows if the context has them and nothing is
+// recorded.
+template <class T>
+void weight_product(const char* op, const Context<T>& ctx, index_t rows, const T* x,
+                    const Parameter<T>& weight, index_t first_row, index_t out, bool recorded, T* y,
+                    const kernels::GemmEpilogue<T>& epilogue) {
+  const index_t in = weight.shape()[1];
+  if constexpr (std::is_same_v<T, float>) {
+    const kernels::PackedMatrix* packed = nullptr;
+    if (!recorded && ctx.packed_weights() != nullptr)
+      packed = ctx.packed_weights()->find(weight.id(), first_row, out);
+    if (packed != nullptr) return kernels::gemm_packed(rows, x, in, *packed, 0, y, out, epilogue);
+  }
+  require_memory(op, weight);
+  kernels::gemm<T>(false, true, rows, out, in, T(1), x, in, weight.value().data() + first_row * in, in, T(0),
+                   y, out, epilogue, ctx.precision());
+}
+
+// linear() with rows [first_row, first_row + out) of the weight and the bias: how the fused in-projection of
+// an attention serves queries and memory apart.
+template <class T>
+[[nodiscard]] Var<T> linear_rows(const char* op, const Context<T>& ctx, const Var<T>& x,
+                                 const Parameter<T>& weight, const Parameter<T>& bias, index_t first_row,
+                                 index_t out, Activation activation, double dropout_rate) {
+  const OpScope scope(Runtime::instance().profiler(), op);
+  const index_t in = weight.shape()[1];
+  if (x.rank() < 1 || x.dim(-1) != in) {
+    throw ShapeError(op,
+                     "last dimension of input " + x.shape().str() + " must be " + std::to_string(in) +
+                         ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
+                     {x.shape(), weight.shape()});
+  }
+  if (bias.defined() && bias.shape() != Shape{weight.shape()[0]}) {
+    throw ShapeError(op,
+                     "bias '" + bias.name() + "' of shape " + bias.shape().str() + " must be (" +
+                         std::to_string(weight.shape()[0]) + ",), to match '" + weight.name() +
+                         "' of shape " + weight.shape().str(),
+                     {bias.shape(), weight.shape()});
+  }
+  const index_t rows = x.shape().rows();
+  Tensor<T> y(x.shape().with(-1, out));
+  const Var<T> w = ctx.use(weight);
+  const Var<T> b = ctx.use(bias);
+  const bool recorded = x.recorded() || w.recorded() || b.recorded();
+
+  LinearEpilogue<T> tail{activation, nullptr, out, RowDropoutSite<T>(op, ctx, dropout_rate, rows)};
+  // ReLU's gradient can be read off its output, dropped entries included: they are zero either way.
+  Tensor<T> pre;
+  const bool relu = activation == Activation::relu;
+  if (recorded && activation != Activation::none && !relu) {
+    pre = Tensor<T>(y.shape());
+    tail.pre = pre.data();
+  }
+  kernels::GemmEpilogue<T> epilogue;
+  if (bias.defined()) epilogue.bias = bias.value().data() + first_row;
+  if (activation != Activation::none || tail.dropout.rate > 0) {
+    epilogue.apply = LinearEpilogue<T>::apply;
+    epilogue.context = &tail;
+  }
+  weight_product<T>(op, ctx, rows, x.value().data(), weight, first_row, out, recorded, y.data(), epilogue);
+  if (!recorded) {
+    count_bytes<T>(x.shape().numel() + out * in + y.numel());
+    return Var<T>(std::move(y));
+  }
+
+  // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz.
+  return record(
+      op, y, {x, w, b},
+      [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
+       dropout = tail.dropout, rows, in, out, first_row, precision = ctx.precision()](Backward<T>& back) {
+        const T* dz = back.dy().data();
+        Tensor<T> scratch;
+        if (activation != Activation::none || dropout.rate > 0) {
+          scratch = Tensor<T>(back.dy().shape());
+          dz = scratch.data();
+          const T keep = static_cast<T>(1 / (1 - dropout.rate));
+          const T* dy = back.dy().data();
+          T* g = scratch.data();
+          if (relu) {
+            const T* out_value = y.data();
+            parallel_for(scratch.numel(), 1 << 14, [&](index_t begin, index_t end) {
+              for (index_t i = begin; i < end; ++i) g[i] = out_value[i] > T(0) ? keep * dy[i] : T(0);
+            });
+          } else {
+            const T* source = dy;
+            if (dropout.rate > 0) {
+              kernels::dropout_backward<T>(dy, g, T(0), dropout.keys(), rows, out, out, dropout.rate,
+                                           dropout.key);
+              source = g;
+            }
+            if (activation != Activation::none) {
+              // sigmoid and tanh read their output; apply it to the kept input once more.
+              const T* state = pre.data();
+              Tensor<T> again;
+              if (kernels::activation_backward_takes_output(activation)) {
+                again = Tensor<T>(pre.shape());
+                kernels::activation_forward<T>(activation, pre.data(), again.data(), pre.numel());
+                state = again.data();
+              }
+              kernels::activation_backward<T>(activation, state, source, g, T(0), scratch.numel());
+            }
+          }
+        }
+        if (auto dx = back.grad(0)) {
+          kernels::gemm<T>(false, false, rows, in, out, T(1), dz, out, w.data() + first_row * in, in, dx.beta,
+                           dx.data, in, {}, precision);
+        }
+        // A slice leaves the other rows' gradient as it is; at the first write that is zero.
+        const bool slice = out * in != w.numel();
+        if (auto dw = back.grad(1)) {
+          if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
+          kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x.data(), in, slice ? T(1) : dw.beta,
+                           dw.data + first_row * in, in, {}, precision);
+        }
+        if (auto db = back.grad(2)) {
+          if (slice && db.beta == T(0)) std::fill_n(db.data, w.shape()[0], T(0));
+          kernels::sum_rows<T>(dz, db.data + first_row, slice ? T(1) : db.beta, rows, out);
+        }
+      });
+}
+
+}  // namespace detail
+
+/// y = dropout(activation(x W^T + b)), in one pass over the product.
+///
+/// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., out). Dropout acts only in training
+/// contexts. Throws ShapeError, naming the parameter, when the last dimension of x is not `in`.
+template <class T>
+[[nodiscard]] Var<T> linear(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
+                            const Parameter<T>& bias, Activation activation = Activation::none,
+                            double dropout_rate = 0) {
+  if (weight.shape().rank() != 2) {
+    throw ShapeError("linear",
+                     "weight '" + weight.name() + "' of shape " + weight.shape().str() + " must be (out, in)",
+                     {weight.shape()});
+  }
+  return detail::linear_rows("linear", ctx, x, weight, bias, 0, weight.shape()[0], activation, dropout_rate);
+}
+
+/// x W[begin : begin + count]^T + b[begin : begin + count]: a part of a fused projection, without a copy of
+/// the weight.
+///
+/// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., count). Throws IndexError when the
+/// rows are not in the weight, ShapeError as linear does.
+template <class T>
+[[nodiscard]] Var<T> linear_slice(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
+                                  const Parameter<T>& bias, index_t begin, index_t count) {
+  if (weight.shape().rank() != 2 || begin < 0 || count < 0 || begin > weight.shape()[0] ||
+      count > weight.shape()[0] - begin) {
+    throw IndexError("linear_slice", std::to_string(count) + " rows from row " + std::to_string(begin) +
+                                         " on are not in '" + weight.name() + "' of shape " +
+                                         weight.shape().str());
+  }
+  return detail::linear_rows("linear_slice", ctx, x, weight, bias, begin, count, Activation::none, 0);
+}
+
+}  // namespace eigenformer

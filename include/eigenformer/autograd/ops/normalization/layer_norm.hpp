@@ -1,0 +1,129 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/kernels/normalization/layer_norm.hpp"
+
+namespace eigenformer {
+
+using kernels::LayerNormFormula;
+
+/// How layer_norm computes; the defaults are PyTorch's.
+struct LayerNormOp {
+  double eps = 1e-5;
+  LayerNormFormula formula = LayerNormFormula::pytorch;
+  bool scalar_gain = false;  ///< gamma and beta have one element each
+};
+
+namespace detail {
+
+// What the backward of a layer normalisation needs.
+template <class T>
+struct LayerNormSaved {
+  Tensor<T> x, gamma, mean, rstd;
+  LayerNormOp op;
+  index_t rows, n;
+
+  LayerNormSaved(const char* name, const Var<T>& input, const Var<T>& gain, const Var<T>& shift,
+                 const LayerNormOp& o)
+      : gamma(gain.value()), op(o), rows(input.shape().rows()), n(input.shape().cols()) {
+    const index_t width = op.scalar_gain ? 1 : n;
+    if (input.rank() < 1)
+      throw ShapeError(name, "input of shape " + input.shape().str() + " must have rank 1 or more");
+    for (const Var<T>* p : {&gain, &shift}) {
+      if (p->defined() && p->numel() != width) {
+        throw ShapeError(name,
+                         "gain and shift must have " + std::to_string(width) + " elements for input " +
+                             input.shape().str() + ", one has shape " + p->shape().str(),
+                         {input.shape(), p->shape()});
+      }
+    }
+    mean = Tensor<T>(Shape{rows});
+    rstd = Tensor<T>(Shape{rows});
+  }
+
+  // dx = rstd (g - mean(g) - h mean(g h)), dgamma = sum dy h, dbeta = sum dy; h the normalised input, g =
+  // gamma dy. The kernel writes dgamma and dbeta with one beta, so both go through a fresh buffer where their
+  // betas differ.
+  void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma, GradientSlot<T> dbeta) const {
+    const T* gain = gamma.defined() ? gamma.data() : nullptr;
+    if (dgamma && dbeta && dgamma.beta == dbeta.beta) {
+      kernels::layer_norm_backward<T>(x.data(), gain, mean.data(), rstd.data(), dy.data(),
+                                      static_cast<T>(op.eps), op.formula, op.scalar_gain, dx, beta_dx,
+                                      dgamma.data, dbeta.data, dgamma.beta, rows, n);
+      return;
+    }
+    kernels::layer_norm_backward<T>(x.data(), gain, mean.data(), rstd.data(), dy.data(),
+                                    static_cast<T>(op.eps), op.formula, op.scalar_gain, dx, beta_dx,
+                                    dgamma.data, nullptr, dgamma.beta, rows, n);
+    if (dbeta) {
+      kernels::layer_norm_backward<T>(x.data(), gain, mean.data(), rstd.data(), dy.data(),
+                                      static_cast<T>(op.eps), op.formula, op.scalar_gain, nullptr, T(0),
+                                      nullptr, dbeta.data, dbeta.beta, rows, n);
+    }
+  }
+};
+
+}  // namespace detail
+
+/// Normalises each row of the last dimension to mean 0 and variance 1, then scales and shifts it.
+///
+/// x: (..., n); gamma, beta: (n), (1) with scalar_gain, or undefined for 1 and 0. Returns x's shape. Throws
+/// ShapeError when they do not fit. Ba et al. 2016.
+template <class T>
+[[nodiscard]] Var<T> layer_norm(const Var<T>& x, const Var<T>& gamma, const Var<T>& beta,
+                                const LayerNormOp& op = {}) {
+  const OpScope scope(Runtime::instance().profiler(), "layer_norm");
+  detail::LayerNormSaved<T> saved("layer_norm", x, gamma, beta, op);
+  saved.x = x.value();
+  Tensor<T> y(x.shape());
+  kernels::layer_norm_forward<T>(x.value().data(), gamma.defined() ? gamma.value().data() : nullptr,
+                                 beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps),
+                                 op.formula, op.scalar_gain, y.data(), saved.mean.data(), saved.rstd.data(),
+                                 saved.rows, saved.n);
+  return record("layer_norm", std::move(y), {x, gamma, beta}, [saved](Backward<T>& b) {
+    const auto dx = b.grad(0);
+    const auto dgamma = b.grad(1), dbeta = b.grad(2);
+    saved.backward(b.dy(), dx.data, dx.beta, dgamma, dbeta);
+  });
+}
+
+/// layer_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer (Vaswani et al.
+/// 2017, 3.1). x, r: (..., n). Throws ShapeError when they differ, ValueError for a rate outside [0, 1).
+template <class T>
+[[nodiscard]] Var<T> add_layer_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
+                                    double dropout_rate, const Var<T>& gamma, const Var<T>& beta,
+                                    const LayerNormOp& op = {}) {
+  const OpScope scope(Runtime::instance().profiler(), "add_layer_norm");
+  if (x.shape() != r.shape()) {
+    throw ShapeError(
+        "add_layer_norm",
+        "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
+        {x.shape(), r.shape()});
+  }
+  detail::LayerNormSaved<T> saved("add_layer_norm", x, gamma, beta, op);
+  saved.x = Tensor<T>(x.shape());
+  const detail::RowDropoutSite<T> site("add_layer_norm", ctx, dropout_rate, saved.rows);
+  Tensor<T> y(x.shape());
+  kernels::add_layer_norm_forward<T>(
+      x.value().data(), r.value().data(), site.view(), gamma.defined() ? gamma.value().data() : nullptr,
+      beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps), op.formula, op.scalar_gain,
+      saved.x.data(), y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
+  return record("add_layer_norm", std::move(y), {x, r, gamma, beta}, [saved, site](Backward<T>& b) {
+    Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
+    const auto dgamma = b.grad(2), dbeta = b.grad(3);
+    saved.backward(b.dy(), ds.data(), T(0), dgamma, dbeta);
+    if (site.rate == 0) {
+      b.pass(1, ds);
+    } else if (auto dr = b.grad(1)) {
+      kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
+                                   site.rate, site.key);
+    }
+    b.pass(0, ds);
+  });
+}
+
+}  // namespace eigenformer

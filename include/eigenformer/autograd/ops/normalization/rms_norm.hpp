@@ -1,0 +1,96 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/kernels/normalization/rms_norm.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// What the backward of an RMS normalisation needs.
+template <class T>
+struct RmsNormSaved {
+  Tensor<T> x, gamma, rstd;
+  index_t rows, n;
+
+  RmsNormSaved(const char* name, const Var<T>& input, const Var<T>& gain)
+      : gamma(gain.value()), rows(input.shape().rows()), n(input.shape().cols()) {
+    if (input.rank() < 1) {
+      throw ShapeError(name, "input of shape " + input.shape().str() + " must have rank 1 or more",
+                       {input.shape()});
+    }
+    if (gain.defined() && gain.numel() != n) {
+      throw ShapeError(name,
+                       "gain of shape " + gain.shape().str() + " must have " + std::to_string(n) +
+                           " elements for input " + input.shape().str(),
+                       {input.shape(), gain.shape()});
+    }
+    rstd = Tensor<T>(Shape{rows});
+  }
+
+  const T* gain() const { return gamma.defined() ? gamma.data() : nullptr; }
+
+  // dx = rstd (g - h mean(g h)), dgamma = sum dy h; h = x rstd, g = gamma dy.
+  void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma) const {
+    kernels::rms_norm_backward<T>(x.data(), gain(), rstd.data(), dy.data(), dx, beta_dx, dgamma.data,
+                                  dgamma.beta, rows, n);
+  }
+};
+
+}  // namespace detail
+
+/// Divides each row of the last dimension by its root mean square and scales it.
+///
+/// x: (..., n); gamma: (n), or undefined for 1. Returns x's shape. Throws ShapeError when they do not fit.
+/// Zhang and Sennrich 2019, eq. 4; PyTorch's F.rms_norm.
+template <class T>
+[[nodiscard]] Var<T> rms_norm(const Var<T>& x, const Var<T>& gamma = {}, double eps = 1e-5) {
+  const OpScope scope(Runtime::instance().profiler(), "rms_norm");
+  detail::RmsNormSaved<T> saved("rms_norm", x, gamma);
+  saved.x = x.value();
+  Tensor<T> y(x.shape());
+  kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
+                               saved.rstd.data(), saved.rows, saved.n);
+  return record("rms_norm", std::move(y), {x, gamma}, [saved](Backward<T>& b) {
+    const auto dx = b.grad(0);
+    saved.backward(b.dy(), dx.data, dx.beta, b.grad(1));
+  });
+}
+
+/// rms_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer. x, r: (..., n). Throws
+/// ShapeError when they differ, ValueError for a rate outside [0, 1).
+template <class T>
+[[nodiscard]] Var<T> add_rms_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
+                                  double dropout_rate, const Var<T>& gamma = {}, double eps = 1e-5) {
+  const OpScope scope(Runtime::instance().profiler(), "add_rms_norm");
+  if (x.shape() != r.shape()) {
+    throw ShapeError(
+        "add_rms_norm",
+        "residual of shape " + r.shape().str() + " must have the input's shape " + x.shape().str(),
+        {x.shape(), r.shape()});
+  }
+  detail::RmsNormSaved<T> saved("add_rms_norm", x, gamma);
+  saved.x = Tensor<T>(x.shape());
+  const detail::RowDropoutSite<T> site("add_rms_norm", ctx, dropout_rate, saved.rows);
+  Tensor<T> y(x.shape());
+  kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(), saved.gain(),
+                                   static_cast<T>(eps), saved.x.data(), y.data(), saved.rstd.data(),
+                                   saved.rows, saved.n);
+  return record("add_rms_norm", std::move(y), {x, r, gamma}, [saved, site](Backward<T>& b) {
+    Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
+    saved.backward(b.dy(), ds.data(), T(0), b.grad(2));
+    if (site.rate == 0) {
+      b.pass(1, ds);
+    } else if (auto dr = b.grad(1)) {
+      kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
+                                   site.rate, site.key);
+    }
+    b.pass(0, ds);
+  });
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/normalization/softmax.hpp"
+
+namespace eigenformer {
+
+/// exp(x) / sum of exp(x) along an axis, the last by default. x: rank 1 or more. Returns the same shape; -inf
+/// gives exactly 0, and nothing but -inf gives zeros. Throws IndexError for an axis outside the rank.
+template <class T>
+[[nodiscard]] Var<T> softmax(const Var<T>& x, index_t axis = -1) {
+  const OpScope scope(Runtime::instance().profiler(), "softmax");
+  const index_t a = detail::axis_of("softmax", axis, x.shape());
+  if (a != x.rank() - 1) return transpose(softmax(transpose(x, a, -1)), a, -1);
+  const index_t rows = x.shape().rows(), n = x.shape().cols();
+  Tensor<T> y(x.shape());
+  kernels::softmax<T>(x.value().data(), y.data(), rows, n);
+  // dx = y * (dy - <dy, y>), row by row.
+  return record("softmax", y, {x}, [y, rows, n](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      kernels::softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
+    }
+  });
+}
+
+/// log(softmax(x)) along an axis, the last by default, in nats, without overflow. x: rank 1 or more. Returns
+/// the same shape. Throws IndexError for an axis outside the rank.
+template <class T>
+[[nodiscard]] Var<T> log_softmax(const Var<T>& x, index_t axis = -1) {
+  const OpScope scope(Runtime::instance().profiler(), "log_softmax");
+  const index_t a = detail::axis_of("log_softmax", axis, x.shape());
+  if (a != x.rank() - 1) return transpose(log_softmax(transpose(x, a, -1)), a, -1);
+  const index_t rows = x.shape().rows(), n = x.shape().cols();
+  Tensor<T> y(x.shape());
+  kernels::log_softmax<T>(x.value().data(), y.data(), rows, n);
+  // dx = dy - exp(y) * sum(dy), row by row.
+  return record("log_softmax", y, {x}, [y, rows, n](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      kernels::log_softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
+    }
+  });
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/sequence/embedding.hpp"
+
+namespace eigenformer {
+
+/// Rows of a table, times `scale`. table: (vocab, d); ids: any shape, rank at most 5. Returns ids' shape plus
+/// d. Rows with padding_index (-1: none) give no gradient. Throws IndexError for an id outside the table,
+/// naming it.
+template <class T>
+[[nodiscard]] Var<T> embedding(const Var<T>& table, const Tensor<std::int32_t>& ids, double scale = 1,
+                               index_t padding_index = -1) {
+  const OpScope scope(Runtime::instance().profiler(), "embedding");
+  if (table.rank() != 2) {
+    throw ShapeError("embedding", "table of shape " + table.shape().str() + " must be (vocabulary, d)",
+                     {table.shape()});
+  }
+  const index_t vocab = table.dim(0), d = table.dim(1), rows = ids.numel();
+  Tensor<T> y(ids.shape().inserted(-1, d));
+  kernels::embedding_forward<T>(table.value().data(), vocab, d, ids.data(), rows, static_cast<T>(scale),
+                                y.data());
+  // Of the table only these rows are read, and none of them again in backward.
+  detail::count_bytes<T>((rows - vocab) * d);
+  // dtable[id] += scale dy over the rows with that id.
+  return record("embedding", std::move(y), {table},
+                [ids, rows, vocab, d, scale, padding_index](Backward<T>& b) {
+                  if (auto dtable = b.grad(0)) {
+                    detail::count_bytes<T>(-vocab * d);
+                    kernels::embedding_backward<T>(b.dy().data(), ids.data(), rows,
+                                                   static_cast<std::int32_t>(padding_index),
+                                                   static_cast<T>(scale), dtable.data, dtable.beta, vocab, d);
+                  }
+                });
+}
+
+}  // namespace eigenformer

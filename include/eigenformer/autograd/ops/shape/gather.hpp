@@ -1,0 +1,126 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/sequence/embedding.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// Throws IndexError unless every index is in 0 .. n-1.
+inline void check_indices(const char* op, const Tensor<std::int32_t>& index, index_t axis,
+                          const Shape& shape) {
+  const index_t n = shape[axis];
+  for (index_t i = 0; i < index.numel(); ++i) {
+    if (index.data()[i] < 0 || index.data()[i] >= n) {
+      throw IndexError(op, "index " + std::to_string(index.data()[i]) + " at position " + std::to_string(i) +
+                               " is outside axis " + std::to_string(axis) + " of shape " + shape.str());
+    }
+  }
+}
+
+// Where the elements of a block of shape `part` (its dimensions begin .. end) lie in a larger one of shape
+// `whole`.
+inline std::vector<index_t> block_offsets(const Shape& part, const Shape& whole, index_t begin, index_t end) {
+  std::vector<index_t> offsets{0};
+  for (index_t d = begin; d < end; ++d) {
+    std::vector<index_t> next;
+    next.reserve(offsets.size() * static_cast<std::size_t>(part[d]));
+    for (const index_t base : offsets) {
+      for (index_t i = 0; i < part[d]; ++i) next.push_back(base * whole[d] + i);
+    }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+// Calls visit(position in x, position in index) for every element of the index, outer blocks in parallel.
+template <class Visit>
+void visit_gathered(const Shape& shape, const Tensor<std::int32_t>& index, index_t axis, const Visit& visit) {
+  const std::vector<index_t> outer = block_offsets(index.shape(), shape, 0, axis);
+  const std::vector<index_t> inner = block_offsets(index.shape(), shape, axis + 1, shape.rank());
+  const index_t n = shape[axis], taken = index.dim(axis), width = static_cast<index_t>(inner.size());
+  const index_t stride = AxisView(shape, axis).inner;
+  const index_t block = std::max<index_t>(1, taken * width);
+  parallel_for(static_cast<index_t>(outer.size()), std::max<index_t>(1, (1 << 13) / block),
+               [&](index_t b, index_t e) {
+                 for (index_t o = b; o < e; ++o) {
+                   for (index_t i = 0; i < taken * width; ++i) {
+                     const index_t at = o * taken * width + i;
+                     const index_t row = outer[static_cast<std::size_t>(o)] * n + index.data()[at];
+                     visit(row * stride + inner[static_cast<std::size_t>(i % width)], at);
+                   }
+                 }
+               });
+}
+
+}  // namespace detail
+
+/// Elements taken along an axis, PyTorch's gather: for axis 1 of rank 3, y[i][j][k] =
+/// x[i][index[i][j][k]][k].
+///
+/// index: x's rank, and in no other dimension larger than x. Returns index's shape. An element may be taken
+/// often: its gradients add up. Throws ShapeError when the index does not fit and IndexError for an entry
+/// outside the axis.
+template <class T>
+[[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<std::int32_t>& index) {
+  const OpScope scope(Runtime::instance().profiler(), "gather");
+  const index_t a = detail::axis_of("gather", axis, x.shape());
+  bool fits = index.rank() == x.rank();
+  for (index_t d = 0; fits && d < x.rank(); ++d) fits = d == a || index.dim(d) <= x.dim(d);
+  if (!fits) {
+    throw ShapeError("gather",
+                     "index of shape " + index.shape().str() + " must have the rank of " + x.shape().str() +
+                         " and be no larger outside axis " + std::to_string(a),
+                     {x.shape(), index.shape()});
+  }
+  detail::check_indices("gather", index, a, x.shape());
+  Tensor<T> y(index.shape());
+  const T* from = x.value().data();
+  T* to = y.data();
+  detail::visit_gathered(x.shape(), index, a, [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; });
+  // dx = sum of dy over the places that an element was taken to.
+  return record("gather", std::move(y), {x}, [index, a](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+      const T* dy = back.dy().data();
+      detail::visit_gathered(dx.shape, index, a,
+                             [dy, &dx](index_t in_x, index_t at) { dx.data[in_x] += dy[at]; });
+    }
+  });
+}
+
+/// Whole rows (slices of the first dimension) in the order of `rows`, each as often as it is named, PyTorch's
+/// index_select. x: (n, ...); rows: (m). Returns (m, ...). Throws IndexError for a row outside x.
+template <class T>
+[[nodiscard]] Var<T> index_select(const Var<T>& x, const Tensor<std::int32_t>& rows) {
+  const OpScope scope(Runtime::instance().profiler(), "index_select");
+  if (x.rank() < 1 || rows.rank() != 1) {
+    throw ShapeError("index_select",
+                     "input of shape " + x.shape().str() +
+                         " must have rows, and the rows' numbers of "
+                         "shape " +
+                         rows.shape().str() + " must have rank 1",
+                     {x.shape(), rows.shape()});
+  }
+  detail::check_indices("index_select", rows, 0, x.shape());
+  const index_t n = x.dim(0), width = detail::AxisView(x.shape(), 0).inner;
+  Tensor<T> y(x.shape().with(0, rows.numel()));
+  kernels::embedding_forward<T>(x.value().data(), n, width, rows.data(), rows.numel(), T(1), y.data());
+  // dx[r] = sum of dy over the places that row r was taken to.
+  return record("index_select", std::move(y), {x}, [rows, n, width](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      kernels::embedding_backward<T>(back.dy().data(), rows.data(), rows.numel(), -1, T(1), dx.data, dx.beta,
+                                     n, width);
+    }
+  });
+}
+
+}  // namespace eigenformer

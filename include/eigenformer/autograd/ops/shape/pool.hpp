@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/tensor/layout.hpp"
+
+namespace eigenformer {
+
+/// How the rows of a sequence become one.
+enum class Pooling {
+  mean,   ///< their average
+  first,  ///< the first of them, such as BERT's [CLS]
+};
+
+/// One row for each sequence, without its padding; a sequence without tokens gives zeros.
+///
+/// x: (rows, d) or (B, L, d), rows as the layout says. Returns (B, d). Throws ShapeError where they do not
+/// fit.
+template <class T>
+[[nodiscard]] Var<T> pool(const Var<T>& x, const SequenceLayout& layout, Pooling pooling = Pooling::mean) {
+  const OpScope scope(Runtime::instance().profiler(), "pool");
+  if (x.rank() < 2 || x.shape().rows() != layout.rows()) {
+    throw ShapeError("pool",
+                     "input of shape " + x.shape().str() + " must have the " + std::to_string(layout.rows()) +
+                         " rows of its layout",
+                     {x.shape()});
+  }
+  const index_t d = x.dim(-1);
+  Tensor<T> y = Tensor<T>::zeros(Shape{layout.batch(), d});
+  const auto rows_of = [pooling, layout](index_t b) {
+    return pooling == Pooling::first ? std::min<index_t>(layout.length(b), 1) : layout.length(b);
+  };
+  for (index_t b = 0; b < layout.batch(); ++b) {
+    const index_t n = rows_of(b);
+    T* out = y.data() + b * d;
+    for (index_t r = 0; r < n; ++r) {
+      const T* in = x.value().data() + (layout.offset(b) + r) * d;
+      for (index_t i = 0; i < d; ++i) out[i] += in[i];
+    }
+    for (index_t i = 0; i < d && n > 1; ++i) out[i] /= static_cast<T>(n);
+  }
+  // Each row that went into the mean of n gets dy / n, every other one nothing.
+  return record("pool", std::move(y), {x}, [layout, rows_of, d](Backward<T>& back) {
+    const auto dx = back.grad(0);
+    if (!dx) return;
+    if (dx.beta == T(0)) std::fill_n(dx.data, layout.rows() * d, T(0));
+    for (index_t b = 0; b < layout.batch(); ++b) {
+      const index_t n = rows_of(b);
+      const T* dy = back.dy().data() + b * d;
+      for (index_t r = 0; r < n; ++r) {
+        T* to = dx.data + (layout.offset(b) + r) * d;
+        for (index_t i = 0; i < d; ++i) to[i] += dy[i] / static_cast<T>(n);
+      }
+    }
+  });
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/reduction/reduce.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// y = factor * sum over axes: dx = factor * dy, repeated along the axes.
+template <class T>
+Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& axes, bool keepdims,
+                  bool mean) {
+  const OpScope scope(Runtime::instance().profiler(), op);
+  const Shape kept = kernels::reduced_shape(x.shape(), axes, true);
+  const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
+  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, y.data(), factor, T(0));
+  return record(op, std::move(y), {x}, [kept, factor](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      kernels::broadcast_to<T>(back.dy().data(), kept, dx.data, dx.shape, factor, dx.beta);
+    }
+  });
+}
+
+}  // namespace detail
+
+/// Sum over the given axes (negative counts from the end; none means all). keepdims leaves them with size 1.
+/// Throws IndexError for an axis outside the rank and ShapeError for one named twice, as do mean and max.
+template <class T>
+[[nodiscard]] Var<T> sum(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
+  return detail::scaled_sum("sum", x, axes, keepdims, false);
+}
+
+/// Mean over the given axes (none means all); NaN over nothing.
+template <class T>
+[[nodiscard]] Var<T> mean(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
+  return detail::scaled_sum("mean", x, axes, keepdims, true);
+}
+
+/// Largest entry over the given axes (none means all). Entries that tie for it share its gradient evenly, as
+/// in PyTorch's amax. Throws ValueError when there is nothing to choose from.
+template <class T>
+[[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
+  const OpScope scope(Runtime::instance().profiler(), "max");
+  Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
+  if (x.numel() == 0 && y.numel() > 0) {
+    throw ValueError("max",
+                     "input of shape " + x.shape().str() + " has no entries to choose the largest from");
+  }
+  kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
+  // dx = dy / (number of entries equal to y) where x = y, 0 elsewhere.
+  return record("max", y, {x}, [x = x.value(), y, axes](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
+                                      dx.beta);
+    }
+  });
+}
+
+}  // namespace eigenformer

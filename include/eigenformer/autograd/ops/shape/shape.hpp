@@ -1,0 +1,227 @@
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/kernels/reduction/permute.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// An axis counted from the front. Throws IndexError naming op.
+inline index_t axis_of(const char* op, index_t axis, const Shape& shape) {
+  const index_t a = axis < 0 ? axis + shape.rank() : axis;
+  if (a < 0 || a >= shape.rank()) {
+    throw IndexError(op, "axis " + std::to_string(axis) + " does not exist in shape " + shape.str());
+  }
+  return a;
+}
+
+// A tensor seen from one axis: (outer, n, inner).
+struct AxisView {
+  index_t outer = 1;
+  index_t n;
+  index_t inner = 1;
+
+  AxisView(const Shape& shape, index_t axis) : n(shape[axis]) {
+    for (index_t i = 0; i < shape.rank(); ++i) (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
+  }
+};
+
+// Copies (beta 0) or adds (beta 1) `rows` runs of `n` elements, whose starts are some elements apart.
+template <class T>
+void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t rows, index_t n, T beta) {
+  if (n == 0) return;
+  parallel_for(rows, std::max<index_t>(1, (1 << 15) / n), [&](index_t begin, index_t end) {
+    for (index_t r = begin; r < end; ++r) {
+      const T* from = x + r * x_stride;
+      T* to = y + r * y_stride;
+      if (beta == T(0)) {
+        std::copy_n(from, n, to);
+      } else {
+        for (index_t i = 0; i < n; ++i) to[i] += from[i];
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+/// The same elements under another shape; nothing is copied. Throws ShapeError when their number differs.
+template <class T>
+[[nodiscard]] Var<T> reshape(const Var<T>& x, const Shape& shape) {
+  const OpScope scope(Runtime::instance().profiler(), "reshape");
+  // dx = dy in x's shape.
+  return record("reshape", x.value().reshape(shape), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
+}
+
+/// reshape to the given sizes, one of which may be -1: whatever is left. Throws ShapeError when they do not
+/// fit.
+template <class T>
+[[nodiscard]] Var<T> reshape(const Var<T>& x, std::initializer_list<index_t> sizes) {
+  std::vector<index_t> dims(sizes);
+  const auto open = std::find(dims.begin(), dims.end(), -1);
+  if (open != dims.end()) {
+    *open = 1;
+    const index_t rest = Shape(dims).numel();
+    if (rest == 0 || x.numel() % rest != 0) {
+      throw ShapeError("reshape",
+                       "tensor of shape " + x.shape().str() + " has " + std::to_string(x.numel()) +
+                           " elements, which are not divisible by the " + std::to_string(rest) +
+                           " of the sizes beside -1",
+                       {x.shape()});
+    }
+    *open = x.numel() / rest;
+  }
+  return reshape(x, Shape(dims));
+}
+
+/// Dimensions in another order: the result's dimension i is x's dimension order[i] (negative counts from the
+/// end). Throws ShapeError unless order names every dimension once.
+template <class T>
+[[nodiscard]] Var<T> permute(const Var<T>& x, const std::vector<index_t>& order) {
+  const OpScope scope(Runtime::instance().profiler(), "permute");
+  Tensor<T> y(kernels::permuted_shape(x.shape(), order));
+  kernels::permute<T>(x.value().data(), x.shape(), order, y.data(), T(0));
+  // dx = dy with its dimensions back in x's order.
+  std::vector<index_t> inverse(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    inverse[static_cast<std::size_t>(order[i] < 0 ? order[i] + x.rank() : order[i])] =
+        static_cast<index_t>(i);
+  }
+  return record("permute", std::move(y), {x}, [inverse](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      kernels::permute<T>(back.dy().data(), back.dy().shape(), inverse, dx.data, dx.beta);
+    }
+  });
+}
+
+/// Two dimensions swapped, the last two by default. Throws IndexError for one outside the rank.
+template <class T>
+[[nodiscard]] Var<T> transpose(const Var<T>& x, index_t a = -2, index_t b = -1) {
+  std::vector<index_t> order(static_cast<std::size_t>(x.rank()));
+  std::iota(order.begin(), order.end(), index_t{0});
+  std::swap(order[static_cast<std::size_t>(detail::axis_of("transpose", a, x.shape()))],
+            order[static_cast<std::size_t>(detail::axis_of("transpose", b, x.shape()))]);
+  return permute(x, order);
+}
+
+/// Stands for the end of a dimension in slice().
+inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
+
+/// Entries begin .. end - 1 along an axis (negative counts from the end); of the first axis, without a copy.
+/// Throws IndexError when the axis or one of the bounds is outside, or end is before begin.
+template <class T>
+[[nodiscard]] Var<T> slice(const Var<T>& x, index_t axis, index_t begin, index_t end = slice_end) {
+  const OpScope scope(Runtime::instance().profiler(), "slice");
+  const index_t a = detail::axis_of("slice", axis, x.shape());
+  const detail::AxisView view(x.shape(), a);
+  const index_t first = begin < 0 ? begin + view.n : begin;
+  const index_t last = end == slice_end ? view.n : end < 0 ? end + view.n : end;
+  if (first < 0 || last > view.n || first > last) {
+    throw IndexError("slice", "range " + std::to_string(begin) + " to " +
+                                  (end == slice_end ? "the end" : std::to_string(end)) +
+                                  " does not exist in axis " + std::to_string(axis) + " of shape " +
+                                  x.shape().str());
+  }
+  const index_t count = last - first;
+  Tensor<T> y;
+  if (a == 0) {
+    y = x.value().rows(first, count);
+  } else {
+    y = Tensor<T>(x.shape().with(a, count));
+    detail::copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(),
+                         count * view.inner, view.outer, count * view.inner, T(0));
+  }
+  // dx = dy inside the range, 0 outside.
+  return record("slice", std::move(y), {x}, [view, first, count](Backward<T>& back) {
+    if (const auto dx = back.grad(0)) {
+      if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
+      detail::copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner,
+                           view.n * view.inner, view.outer, count * view.inner, dx.beta);
+    }
+  });
+}
+
+/// Tensors one after the other along an axis; their other dimensions must agree.
+/// Throws ValueError for an empty list, IndexError for an axis outside the rank, ShapeError when the shapes
+/// differ.
+template <class T>
+[[nodiscard]] Var<T> concat(const std::vector<Var<T>>& parts, index_t axis = 0) {
+  const OpScope scope(Runtime::instance().profiler(), "concat");
+  if (parts.empty()) throw ValueError("concat", "there must be at least one tensor");
+  const Shape& front = parts.front().shape();
+  const index_t a = detail::axis_of("concat", axis, front);
+  index_t total = 0;
+  for (const Var<T>& part : parts) {
+    if (part.rank() != front.rank() || part.shape().with(a, 0) != front.with(a, 0)) {
+      throw ShapeError("concat",
+                       "shapes " + front.str() + " and " + part.shape().str() +
+                           " must agree in all but axis " + std::to_string(a),
+                       {front, part.shape()});
+    }
+    total += part.dim(a);
+  }
+  Tensor<T> y(front.with(a, total));
+  const detail::AxisView view(y.shape(), a);
+  std::vector<index_t> offsets;
+  index_t offset = 0;
+  for (const Var<T>& part : parts) {
+    const index_t n = part.dim(a) * view.inner;
+    detail::copy_rows<T>(part.value().data(), n, y.data() + offset, view.n * view.inner, view.outer, n, T(0));
+    offsets.push_back(offset);
+    offset += n;
+  }
+  // The gradient of each part is its slice of dy.
+  return record("concat", std::move(y), parts, [view, offsets](Backward<T>& back) {
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (const auto dx = back.grad(i)) {
+        const index_t n = view.outer == 0 ? 0 : dx.shape.numel() / view.outer;
+        detail::copy_rows<T>(back.dy().data() + offsets[i], view.n * view.inner, dx.data, n, view.outer, n,
+                             dx.beta);
+      }
+    }
+  });
+}
+template <class T>
+[[nodiscard]] Var<T> concat(std::initializer_list<Var<T>> parts, index_t axis = 0) {
+  return concat(std::vector<Var<T>>(parts), axis);
+}
+
+/// Tensors of one shape along a new axis, which stands at position `axis` (negative counts from the end).
+/// Throws ValueError for an empty list, IndexError for an axis outside the new rank, ShapeError when the
+/// shapes differ.
+template <class T>
+[[nodiscard]] Var<T> stack(const std::vector<Var<T>>& parts, index_t axis = 0) {
+  const OpScope scope(Runtime::instance().profiler(), "stack");
+  if (parts.empty()) throw ValueError("stack", "there must be at least one tensor");
+  const Shape& front = parts.front().shape();
+  const index_t a = axis < 0 ? axis + front.rank() + 1 : axis;
+  if (a < 0 || a > front.rank()) {
+    throw IndexError("stack",
+                     "axis " + std::to_string(axis) + " does not exist in a stack of shape " + front.str());
+  }
+  const Shape shape = front.inserted(a, 1);
+  std::vector<Var<T>> slices;
+  for (const Var<T>& part : parts) {
+    if (part.shape() != front) {
+      throw ShapeError("stack", "shapes " + front.str() + " and " + part.shape().str() + " must be equal",
+                       {front, part.shape()});
+    }
+    slices.push_back(reshape(part, shape));
+  }
+  return concat(slices, a);
+}
+template <class T>
+[[nodiscard]] Var<T> stack(std::initializer_list<Var<T>> parts, index_t axis = 0) {
+  return stack(std::vector<Var<T>>(parts), axis);
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/base/dropout_key.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/tensor/layout.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+
+namespace eigenformer {
+
+namespace kernels {
+class PackedWeights;
+}
+
+/// How a model is run: the first argument of every module. There is no train() or eval() to forget.
+///
+/// A copy shares the count of dropout sites, so that every dropout of one forward pass has its own mask.
+template <class T>
+class Context {
+ public:
+  /// No graph, no dropout.
+  static Context inference() { return Context(); }
+
+  /// Gradients, no dropout. The tape must outlive the context.
+  static Context checking(Tape<T>& tape) {
+    Context c;
+    c.tape_ = &tape;
+    return c;
+  }
+
+  /// Gradients and dropout; the masks of this pass are drawn from `rng`.
+  static Context training(Tape<T>& tape, RandomGenerator& rng) {
+    return training(tape, DropoutKey{rng.next_u64(), 0, 0});
+  }
+
+  /// Gradients and dropout with chosen masks: micro-batches of one step share a key, so that they drop what
+  /// one large batch would have dropped.
+  static Context training(Tape<T>& tape, const DropoutKey& key) {
+    Context c = checking(tape);
+    c.dropout_ = std::make_shared<DropoutKey>(key);
+    return c;
+  }
+
+  /// A parameter as an op's input: recorded when this context records and the parameter is not frozen.
+  Var<T> use(const Parameter<T>& parameter) const {
+    if (!parameter.defined()) return {};
+    if (tape_ == nullptr || parameter.frozen()) return Var<T>(parameter.value());
+    return tape_->parameter(parameter.handle());
+  }
+
+  bool records() const noexcept { return tape_ != nullptr; }
+  bool drops() const noexcept { return dropout_ != nullptr; }
+  Tape<T>* tape() const noexcept { return tape_; }
+
+  /// The key of the next dropout site. Throws ValueError outside training.
+  DropoutKey next_dropout() const {
+    if (dropout_ == nullptr)
+      throw ValueError("dropout", "this context has no random numbers: use Context::training");
+    DropoutKey key = *dropout_;
+    ++dropout_->site;
+    return key;
+  }
+
+  /// This context for rows laid out like `layout`; dropout masks follow its sequences and positions, so that
+  /// they do not depend on padding, packing or what else is in the batch.
+  Context for_rows(const SequenceLayout& layout) const {
+    Context c = *this;
+    c.rows_ = layout;
+    return c;
+  }
+  const std::optional<SequenceLayout>& rows() const noexcept { return rows_; }
+
+  /// Matrix products with inputs rounded to bfloat16 and float sums (only for T = float).
+  Context with_precision(kernels::GemmPrecision precision) const {
+    Context c = *this;
+    c.precision_ = precision;
+    return c;
+  }
+  kernels::GemmPrecision precision() const noexcept { return precision_; }
+
+  /// Products with these packed weights where they hold a parameter; for inference.
+  Context with_packed_weights(std::shared_ptr<const kernels::PackedWeights> weights) const {
+    Context c = *this;
+    c.packed_ = std::move(weights);
+    return c;
+  }
+  const kernels::PackedWeights* packed_weights() const noexcept { return packed_.get(); }
+
+ private:
+  Context() = default;
+
+  Tape<T>* tape_ = nullptr;
+  std::shared_ptr<DropoutKey> dropout_;
+  std::optional<SequenceLayout> rows_;
+  kernels::GemmPrecision precision_{};
+  std::shared_ptr<const kernels::PackedWeights> packed_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/parameter.hpp"
+
+namespace eigenformer {
+
+/// The gradients of a list of parameters, owned by the caller. Tape::backward accumulates into them, so two
+/// backwards are gradient accumulation, and one Gradients a worker, added in order, is data parallelism. A
+/// large gradient has memory from its first write to zero(): call that before the next forward pass, which
+/// can use the memory.
+template <class T>
+class Gradients {
+ public:
+  struct Entry {
+    ParameterHandle<T> parameter;
+    Tensor<T> value;       ///< of the parameter's shape; it may be without memory when it is not written
+    bool written = false;  ///< false: zero
+
+    /// The value to be written to, with memory, which holds nothing yet if it was not written before.
+    Tensor<T>& writable() {
+      if (!value.defined()) value = Tensor<T>(value.shape());
+      written = true;
+      return value;
+    }
+  };
+
+  Gradients() = default;
+  /// Gradients for the given parameters, all zero; a parameter listed twice (tied) is held once.
+  explicit Gradients(const std::vector<ParameterHandle<T>>& parameters) {
+    for (const auto& p : parameters) add(p);
+  }
+
+  void add(const ParameterHandle<T>& parameter) {
+    if (!index_.emplace(parameter->id, entries_.size()).second) return;
+    const Shape& shape = parameter->value.shape();
+    entries_.push_back({parameter, Tensor<T>::without_storage(shape), false});
+    if (!large(entries_.back().value)) entries_.back().value = Tensor<T>(shape);
+  }
+
+  std::vector<Entry>& entries() noexcept { return entries_; }
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+
+  Entry* find(std::uint64_t id) noexcept {
+    const auto at = index_.find(id);
+    return at == index_.end() ? nullptr : &entries_[at->second];
+  }
+  const Entry* find(std::uint64_t id) const noexcept { return const_cast<Gradients*>(this)->find(id); }
+
+  /// The gradient of a parameter; zeros when nothing was accumulated. Throws ValueError when it is not in the
+  /// list.
+  Tensor<T> of(const Parameter<T>& parameter) const {
+    const Entry* entry = find(parameter.id());
+    if (entry == nullptr)
+      throw ValueError("gradients", "no gradient is kept for parameter '" + parameter.name() + "'");
+    return entry->written ? entry->value : Tensor<T>::zeros(parameter.shape());
+  }
+
+  /// Starts again from zero; the memory of large gradients goes back to the pool.
+  void zero() {
+    for (Entry& e : entries_) {
+      if (large(e.value)) e.value = Tensor<T>::without_storage(e.value.shape());
+      e.written = false;
+    }
+  }
+
+  /// Whether a gradient has memory only while it is written. Small ones keep theirs: with activations they
+  /// would divide the pool's classes of small blocks in another way in each step, and these would never
+  /// settle.
+  static bool large(const Tensor<T>& gradient) noexcept {
+    return static_cast<std::size_t>(gradient.numel()) * sizeof(T) >= MemoryPool::large;
+  }
+
+  /// Adds the gradients of another worker, entry by entry. Throws ValueError when the parameters differ.
+  void accumulate(const Gradients& other) {
+    for (const Entry& theirs : other.entries_) {
+      Entry* ours = find(theirs.parameter->id);
+      if (ours == nullptr) {
+        throw ValueError("gradients", "parameter '" + theirs.parameter->name + "' is missing in the sum");
+      }
+      if (!theirs.written) continue;
+      if (!ours->written) {
+        ours->writable().copy_from(theirs.value);
+        continue;
+      }
+      T* a = ours->value.data();
+      const T* b = theirs.value.data();
+      parallel_for(ours->value.numel(), 1 << 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) a[i] += b[i];
+      });
+    }
+  }
+
+  /// Multiplies every gradient by a factor.
+  void scale(T factor) {
+    for (Entry& e : entries_) {
+      if (!e.written) continue;
+      T* a = e.value.data();
+      parallel_for(e.value.numel(), 1 << 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) a[i] *= factor;
+      });
+    }
+  }
+
+ private:
+  std::vector<Entry> entries_;
+  std::unordered_map<std::uint64_t, std::size_t> index_;
+};
+
+EIGENFORMER_INSTANCES(class Gradients)
+
+}  // namespace eigenformer

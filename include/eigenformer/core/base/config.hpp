@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+/// `inline` in the header-only build; nothing when a compiled target defines the function once.
+#if defined(EIGENFORMER_COMPILED_BUILD)
+#define EIGENFORMER_INLINE
+#else
+#define EIGENFORMER_INLINE inline
+#endif
+
+/// Instances of templates that eigenformer::compiled holds: EIGENFORMER_INSTANCES(struct Linear) those of a
+/// class for float and double, EIGENFORMER_INSTANCE any one. Declared where that target is linked, defined in
+/// its modules.cpp, nothing in the header-only build.
+#if defined(EIGENFORMER_COMPILED_MODULES)
+#define EIGENFORMER_INSTANCE(...) template __VA_ARGS__;
+#elif defined(EIGENFORMER_COMPILED)
+#define EIGENFORMER_INSTANCE(...) extern template __VA_ARGS__;
+#else
+#define EIGENFORMER_INSTANCE(...)
+#endif
+#define EIGENFORMER_INSTANCES(CLASS) \
+  EIGENFORMER_INSTANCE(CLASS<float>) \
+  EIGENFORMER_INSTANCE(CLASS<double>)
+
+#define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
+
+#if defined(__x86_64__) || defined(_M_X64)
+#define EIGENFORMER_X86 1
+#else
+#define EIGENFORMER_X86 0
+#endif
+
+namespace eigenformer {
+
+/// Sizes, strides and row numbers.
+using index_t = std::int64_t;
+
+}  // namespace eigenformer

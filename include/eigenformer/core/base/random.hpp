@@ -1,0 +1,126 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// The counter-based generator Philox4x32-10: four 32-bit words from a 128-bit counter and a 64-bit key.
+/// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+struct Philox4x32 {
+  using Counter = std::array<std::uint32_t, 4>;
+  using Key = std::array<std::uint32_t, 2>;
+
+  static constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
+  static constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+
+  static constexpr Counter generate(Counter c, Key key) noexcept {
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t p0 = std::uint64_t{multiplier0} * c[0];
+      const std::uint64_t p1 = std::uint64_t{multiplier1} * c[2];
+      c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key[0], static_cast<std::uint32_t>(p1),
+           static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key[1], static_cast<std::uint32_t>(p0)};
+      key[0] += weyl0;
+      key[1] += weyl1;
+    }
+    return c;
+  }
+};
+
+/// A stream of random numbers that is the same on every compiler and machine, and small enough to save.
+class RandomGenerator {
+ public:
+  /// Everything needed to go on where a generator stood.
+  struct State {
+    std::uint64_t seed = 0;
+    std::uint64_t position = 0;  ///< 32-bit words drawn so far
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  explicit RandomGenerator(std::uint64_t seed = 0) { state_.seed = seed; }
+
+  /// A generator whose fill_uniform and fill_normal leave the memory as it is: for the constructor of a model
+  /// whose weights are read from a file right after, so that they are neither drawn nor, before that, held.
+  static RandomGenerator idle() {
+    RandomGenerator generator;
+    generator.idle_ = true;
+    return generator;
+  }
+
+  State state() const noexcept { return state_; }
+  void set_state(const State& state) noexcept {
+    state_ = state;
+    block_index_ = none;
+  }
+  std::uint64_t seed() const noexcept { return state_.seed; }
+
+  std::uint32_t next_u32() noexcept {
+    const std::uint64_t index = state_.position / 4;
+    if (index != block_index_) {
+      block_ = Philox4x32::generate(
+          {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0},
+          {static_cast<std::uint32_t>(state_.seed), static_cast<std::uint32_t>(state_.seed >> 32)});
+      block_index_ = index;
+    }
+    return block_[state_.position++ % 4];
+  }
+  std::uint64_t next_u64() noexcept {
+    const std::uint64_t high = next_u32();
+    return high << 32 | next_u32();
+  }
+
+  /// Uniform in [0, 1), 53 bits.
+  double uniform() noexcept { return static_cast<double>(next_u64() >> 11) * 0x1.0p-53; }
+  double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
+
+  /// Standard normal (Box-Muller; the second number of a pair is not kept, so that the state stays small).
+  double normal() noexcept {
+    const double u = 1.0 - uniform();
+    const double v = uniform();
+    return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v);
+  }
+
+  /// Uniform in 0 .. n-1, without bias. Throws ValueError when n is not positive.
+  index_t uniform_int(index_t n) {
+    if (n <= 0) throw ValueError("random", "uniform_int needs a positive bound, got " + std::to_string(n));
+    const auto bound = static_cast<std::uint64_t>(n);
+    const std::uint64_t threshold = (0 - bound) % bound;
+    for (;;) {
+      const std::uint64_t x = next_u64();
+      if (x >= threshold) return static_cast<index_t>(x % bound);
+    }
+  }
+
+  /// Fisher-Yates.
+  template <class U>
+  void shuffle(std::span<U> items) {
+    for (std::size_t i = items.size(); i > 1; --i) {
+      std::swap(items[i - 1], items[static_cast<std::size_t>(uniform_int(static_cast<index_t>(i)))]);
+    }
+  }
+
+  template <class T>
+  void fill_uniform(T* out, index_t n, double low, double high) noexcept {
+    for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(uniform(low, high));
+  }
+  template <class T>
+  void fill_normal(T* out, index_t n, double mean, double standard_deviation) noexcept {
+    for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(mean + standard_deviation * normal());
+  }
+
+ private:
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  State state_;
+  std::uint64_t block_index_ = none;
+  Philox4x32::Counter block_{};
+  bool idle_ = false;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/runtime/segments.hpp"
+
+namespace eigenformer {
+
+/// What a MemoryPool has done and holds, in bytes and calls.
+struct PoolStatistics {
+  std::size_t system_allocations = 0;  ///< blocks taken from the operating system so far
+  std::size_t reuses = 0;              ///< requests served from blocks that were given back
+  std::size_t bytes_in_use = 0;        ///< in live tensors
+  std::size_t bytes_cached = 0;        ///< given back and kept for reuse
+  std::size_t peak_bytes = 0;          ///< highest bytes_in_use + bytes_cached
+};
+
+/// Recycles tensor storage: 64-byte aligned blocks, thread-safe, with a limit on what is kept.
+///
+/// Sizes below `large` are rounded up to eight classes per power of two, and a request may take a block of up
+/// to 1.5 times its size. Larger ones are cut from segments, where blocks that were given back join with
+/// their neighbours. So batches of varying length reuse each other's memory instead of growing the process.
+class MemoryPool {
+ public:
+  static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t large = std::size_t{1} << 20;
+
+  MemoryPool() = default;
+  /// Frees what is kept for reuse. Blocks still in use must not outlive the pool.
+  ~MemoryPool() { trim(); }
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  /// A block of at least `bytes` bytes, returned to the pool with its last owner. Throws Error when memory
+  /// runs out.
+  std::shared_ptr<void> allocate(std::size_t bytes) {
+    if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
+    return bytes < large ? allocate_small(bytes) : allocate_large(bytes);
+  }
+
+  /// Most bytes kept for reuse; more is returned to the operating system. Default: no limit.
+  void set_byte_limit(std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    limit_ = bytes;
+    trim_to(bytes);
+  }
+
+  /// Returns cached blocks to the operating system until at most `keep_bytes` are kept. (Systems other than
+  /// Linux take a segment back when none of it is in use.)
+  void trim(std::size_t keep_bytes = 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    trim_to(keep_bytes);
+  }
+
+  PoolStatistics statistics() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    PoolStatistics all = small_;
+    all.bytes_in_use += segments_.in_use();
+    all.bytes_cached += segments_.cached();
+    return all;
+  }
+
+  /// Forgets the peak: it starts again from what is held now.
+  void reset_peak() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    small_.peak_bytes = held();
+  }
+
+ private:
+  static constexpr std::size_t steps = 8;        // classes per power of two
+  static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
+  static constexpr std::size_t most = std::size_t{1} << 47;
+
+  // Lies at the beginning of a block in no use, so that giving back takes no memory and cannot fail.
+  struct FreeBlock {
+    FreeBlock* next;
+  };
+
+  // Class c holds 64 * 2^(c / 8) * (1 + (c % 8) / 8) bytes, rounded to the alignment.
+  static constexpr std::size_t class_bytes(std::size_t cls) {
+    const std::size_t base = alignment << (cls / steps);
+    const std::size_t bytes = base + base / steps * (cls % steps);
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
+
+  static std::size_t class_of(std::size_t bytes) {
+    if (bytes <= alignment) return 0;
+    const std::size_t units = (bytes + alignment - 1) / alignment;
+    std::size_t cls = static_cast<std::size_t>(std::bit_width(units) - 1) * steps;
+    while (class_bytes(cls) < bytes) ++cls;
+    return cls;
+  }
+
+  std::shared_ptr<void> allocate_small(std::size_t bytes) {
+    const std::size_t wanted = class_of(bytes);
+    std::size_t cls = wanted;
+    void* block = nullptr;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const std::size_t last = std::min(wanted + reuse_slack, free_.size() - 1);
+      for (; cls <= last && free_[cls] == nullptr; ++cls) {
+      }
+      if (cls <= last) {
+        block = take_free(cls);
+        ++small_.reuses;
+      } else {
+        cls = wanted;
+        block = std::aligned_alloc(alignment, class_bytes(cls));
+        if (block == nullptr) {
+          trim_to(0);
+          block = std::aligned_alloc(alignment, class_bytes(cls));
+        }
+        if (block == nullptr) out_of_memory(class_bytes(cls));
+        ++small_.system_allocations;
+      }
+      small_.bytes_in_use += class_bytes(cls);
+      small_.peak_bytes = std::max(small_.peak_bytes, held());
+    }
+    detail::forbid(static_cast<char*>(block) + bytes, class_bytes(cls) - bytes);
+    return std::shared_ptr<void>(block, [this, cls](void* p) { give_back_small(p, cls); });
+  }
+
+  std::shared_ptr<void> allocate_large(std::size_t wanted) {
+    const std::size_t bytes = detail::Segments::rounded(wanted);
+    char* block = nullptr;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      block = segments_.allocate(bytes);
+      if (block != nullptr) {
+        ++small_.reuses;
+      } else {
+        if (!segments_.grow(bytes)) {
+          trim_to(0);
+          if (!segments_.grow(bytes)) out_of_memory(bytes);
+        }
+        block = segments_.allocate(bytes);
+        ++small_.system_allocations;
+      }
+      small_.peak_bytes = std::max(small_.peak_bytes, held());
+    }
+    detail::forbid(block + wanted, bytes - wanted);
+    return std::shared_ptr<void>(block,
+                                 [this, bytes](void* p) { give_back_large(static_cast<char*>(p), bytes); });
+  }
+
+  [[noreturn]] void out_of_memory(std::size_t bytes) const {
+    throw Error("storage", "out of memory: a tensor of " + std::to_string(bytes) + " bytes beside " +
+                               std::to_string(small_.bytes_in_use + segments_.in_use()) + " bytes in use");
+  }
+
+  void give_back_small(void* block, std::size_t cls) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::size_t bytes = class_bytes(cls);
+    small_.bytes_in_use -= bytes;
+    if (cached() + bytes > limit_) {
+      std::free(block);
+      return;
+    }
+    detail::permit(block, bytes);
+    free_[cls] = ::new (block) FreeBlock{free_[cls]};
+    detail::forbid(static_cast<char*>(block) + sizeof(FreeBlock), bytes - sizeof(FreeBlock));
+    small_.bytes_cached += bytes;
+  }
+
+  void* take_free(std::size_t cls) noexcept {
+    void* const block = std::exchange(free_[cls], free_[cls]->next);
+    detail::permit(block, class_bytes(cls));
+    small_.bytes_cached -= class_bytes(cls);
+    return block;
+  }
+
+  void give_back_large(char* block, std::size_t bytes) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    segments_.give_back(block, bytes);
+    if (cached() > limit_) segments_.trim(limit_ > small_.bytes_cached ? limit_ - small_.bytes_cached : 0);
+  }
+
+  void trim_to(std::size_t keep) noexcept {
+    segments_.trim(keep > small_.bytes_cached ? keep - small_.bytes_cached : 0);
+    for (std::size_t cls = free_.size(); cls-- > 0;) {
+      while (free_[cls] != nullptr && cached() > keep) std::free(take_free(cls));
+    }
+  }
+
+  std::size_t cached() const noexcept { return small_.bytes_cached + segments_.cached(); }
+  std::size_t held() const noexcept { return small_.bytes_in_use + segments_.in_use() + cached(); }
+
+  mutable std::mutex mutex_;
+  std::array<FreeBlock*, 15 * steps> free_{};  // lists for the classes up to that of `large`
+  std::size_t limit_ = static_cast<std::size_t>(-1);
+  detail::Segments segments_;
+  PoolStatistics small_;  // bytes of the classes alone; calls and the peak of all
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+
+namespace eigenformer {
+
+/// A call without ownership: what an Executor runs.
+class TaskRef {
+ public:
+  template <class F>
+  requires(!std::same_as<F, TaskRef>) explicit TaskRef(F& f)
+      : object_(&f), call_([](void* o, index_t i) { (*static_cast<F*>(o))(i); }) {}
+  void operator()(index_t i) const { call_(object_, i); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, index_t);
+};
+
+/// Something that runs tasks 0 .. count-1, in any order, perhaps at once; an OpenMP or TBB loop fits.
+/// `run` returns when all are done; tasks handed to it do not throw.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// How many tasks run at once at most.
+  virtual int threads() const = 0;
+  virtual void run(index_t count, TaskRef task) = 0;
+};
+
+/// The default executor: standard threads that spin briefly before they sleep. Calls from several threads
+/// share the workers; each caller works on its own tasks too, so every call makes progress.
+class ThreadPool final : public Executor {
+ public:
+  explicit ThreadPool(int threads) : size_(std::max(1, threads)) {
+    for (int i = 1; i < size_; ++i) workers_.emplace_back([this] { work(); });
+  }
+  ~ThreadPool() override {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stop_.store(true);
+    }
+    wake_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const override { return size_; }
+
+  void run(index_t count, TaskRef task) override {
+    if (count <= 0) return;
+    if (size_ == 1 || count == 1) {
+      for (index_t i = 0; i < count; ++i) task(i);
+      return;
+    }
+    const auto job = std::make_shared<Job>(count, task);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      jobs_.push_back(job);
+      signal_.fetch_add(1, std::memory_order_release);
+    }
+    if (sleeping_.load(std::memory_order_seq_cst) > 0) wake_.notify_all();
+    job->help();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto at = std::find(jobs_.begin(), jobs_.end(), job);
+      if (at != jobs_.end()) jobs_.erase(at);
+    }
+    for (int spin = 0; job->done.load(std::memory_order_acquire) != count; ++spin) pause(spin);
+  }
+
+ private:
+  struct Job {
+    Job(index_t n, TaskRef t) : count(n), task(t) {}
+    void help() {
+      for (index_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
+        task(i);
+        done.fetch_add(1, std::memory_order_release);
+      }
+    }
+    index_t count;
+    TaskRef task;
+    std::atomic<index_t> next{0};
+    std::atomic<index_t> done{0};
+  };
+
+  static void pause(int spin) {
+    if (spin < 4096) {
+#if EIGENFORMER_X86
+      __builtin_ia32_pause();
+#endif
+    } else {
+      std::this_thread::yield();
+    }
+  }
+
+  std::shared_ptr<Job> take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& job : jobs_) {
+      if (job->next.load(std::memory_order_relaxed) < job->count) return job;
+    }
+    return nullptr;
+  }
+
+  void work() {
+    std::uint64_t seen = 0;
+    while (!stop_.load()) {
+      // Between two products of a step there are microseconds: waking a sleeping thread would cost more than
+      // that.
+      for (int spin = 0; spin < 20000 && signal_.load(std::memory_order_acquire) == seen && !stop_.load();
+           ++spin) {
+        pause(0);
+      }
+      if (signal_.load(std::memory_order_acquire) == seen) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        sleeping_.fetch_add(1, std::memory_order_seq_cst);
+        wake_.wait(lock, [&] { return stop_.load() || signal_.load() != seen; });
+        sleeping_.fetch_sub(1);
+      }
+      seen = signal_.load(std::memory_order_acquire);
+      while (const auto job = take()) job->help();
+    }
+  }
+
+  int size_;
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  std::atomic<std::uint64_t> signal_{0};
+  std::atomic<int> sleeping_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace eigenformer

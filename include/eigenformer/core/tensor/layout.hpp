@@ -1,0 +1,265 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/dropout_key.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// Says which rows of a (rows, D) matrix are which sequence. A copy is cheap and shares.
+///
+/// *Padded* gives every sequence the same number of rows, the (B, L, D) that people know; *packed* puts the
+/// sequences one after the other without padding, (N, D); *cached* is a padded layout of sequences that still
+/// grow.
+class SequenceLayout {
+ public:
+  /// No sequences.
+  SequenceLayout() : SequenceLayout(Fields{}) {}
+
+  /// Sequences of the given lengths with max_length rows each; the rows beyond a length are padding.
+  /// Throws ValueError for a length below 0 or above max_length.
+  static SequenceLayout padded(std::span<const index_t> lengths, index_t max_length) {
+    return strided("maximum length", lengths, max_length, max_length);
+  }
+  static SequenceLayout padded(std::initializer_list<index_t> lengths, index_t max_length) {
+    return padded(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
+  }
+
+  /// The same with padding on the left: the last lengths[b] of the max_length rows of sequence b are its
+  /// tokens, the first of which stands at position 0 as ever. Throws ValueError as padded() does.
+  static SequenceLayout padded_left(std::span<const index_t> lengths, index_t max_length) {
+    std::vector<index_t> leading(lengths.size());
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      leading[b] = std::max<index_t>(0, max_length - lengths[b]);
+    return padded_around(leading, lengths, max_length);
+  }
+  static SequenceLayout padded_left(std::initializer_list<index_t> lengths, index_t max_length) {
+    return padded_left(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
+  }
+
+  /// The same with padding on both sides: sequence b has leading[b] rows of padding, its tokens, and padding
+  /// up to max_length rows. Throws ValueError as padded() does, and unless there is one number for each
+  /// sequence.
+  static SequenceLayout padded_around(std::span<const index_t> leading, std::span<const index_t> lengths,
+                                      index_t max_length) {
+    const SequenceLayout right = padded(lengths, max_length);
+    right.check_count("numbers of leading rows", leading.size());
+    Fields f = right.fields();
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      if (leading[b] < 0 || leading[b] + lengths[b] > max_length) {
+        throw ValueError("layout", "sequence " + std::to_string(b) + " has " + std::to_string(leading[b]) +
+                                       " leading rows and " + std::to_string(lengths[b]) +
+                                       " tokens, these must fit " + std::to_string(max_length) + " rows");
+      }
+      f.offsets[b] += leading[b];
+    }
+    return SequenceLayout(std::move(f));
+  }
+
+  /// `batch` sequences that all have max_length tokens. Throws ValueError for negative numbers.
+  static SequenceLayout padded(index_t batch, index_t max_length) {
+    if (batch < 0) throw ValueError("layout", "batch is " + std::to_string(batch) + ", must not be negative");
+    return padded(std::vector<index_t>(static_cast<std::size_t>(batch), max_length), max_length);
+  }
+
+  /// Sequences of the given lengths, one after the other. Throws ValueError for a length below 0.
+  static SequenceLayout packed(std::span<const index_t> lengths) {
+    Fields f;
+    f.packed = true;
+    f.offsets.clear();
+    index_t row = 0;
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      if (lengths[b] < 0) refuse_length(b, lengths[b], "must not be negative");
+      f.offsets.push_back(row);
+      row += lengths[b];
+      f.max_length = std::max(f.max_length, lengths[b]);
+    }
+    f.offsets.push_back(row);
+    return finish(std::move(f), lengths);
+  }
+  static SequenceLayout packed(std::initializer_list<index_t> lengths) {
+    return packed(std::span<const index_t>(lengths.begin(), lengths.size()));
+  }
+
+  /// Sequences of the given lengths in a block of `capacity` rows each, as keys and values are cached while
+  /// decoding: rows as in a padded layout, but max_length() is the longest sequence. Throws ValueError as
+  /// padded() does.
+  static SequenceLayout cached(std::span<const index_t> lengths, index_t capacity) {
+    const index_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+    return strided("capacity", lengths, capacity, longest);
+  }
+  static SequenceLayout cached(std::initializer_list<index_t> lengths, index_t capacity) {
+    return cached(std::span<const index_t>(lengths.begin(), lengths.size()), capacity);
+  }
+
+  /// The same rows, where sequence b has number numbers[b] in the whole epoch (dropout's random numbers
+  /// depend on it and not on the batch). Throws ValueError unless there is one number for each sequence.
+  [[nodiscard]] SequenceLayout with_sequence_numbers(std::vector<std::uint32_t> numbers) const {
+    Fields f = fields();
+    check_count("sequence numbers", numbers.size());
+    f.numbers = std::move(numbers);
+    return SequenceLayout(std::move(f));
+  }
+
+  /// The same rows, where the first row of sequence b stands at position first[b] of its sequence (decoding
+  /// with a cache). Throws ValueError for a negative position or unless there is one for each sequence.
+  [[nodiscard]] SequenceLayout with_first_position(std::vector<index_t> first) const {
+    Fields f = fields();
+    check_count("first positions", first.size());
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      if (first[b] < 0) {
+        throw ValueError("layout", "first position of sequence " + std::to_string(b) + " is " +
+                                       std::to_string(first[b]) + ", must not be negative");
+      }
+    }
+    f.positions = std::move(first);
+    return SequenceLayout(std::move(f));
+  }
+  [[nodiscard]] SequenceLayout with_first_position(index_t first) const {
+    return with_first_position(std::vector<index_t>(fields().lengths.size(), first));
+  }
+
+  /// Number of sequences.
+  index_t batch() const noexcept { return static_cast<index_t>(fields().lengths.size()); }
+  /// Tokens of the longest sequence (packed, cached), or rows of each sequence (padded).
+  index_t max_length() const noexcept { return fields().max_length; }
+  /// Rows of the matrix, padding included.
+  index_t rows() const noexcept { return fields().offsets.back(); }
+  /// Tokens of all sequences, without padding.
+  index_t tokens() const noexcept { return fields().tokens; }
+  bool is_packed() const noexcept { return fields().packed; }
+
+  /// Tokens of sequence b. These five throw IndexError when there is no sequence b.
+  index_t length(index_t b) const { return fields().lengths[checked(b)]; }
+  /// First row of sequence b, after any padding on its left.
+  index_t offset(index_t b) const { return fields().offsets[checked(b)]; }
+  /// Position of sequence b's first row in its sequence, 0 unless with_first_position() said otherwise.
+  index_t position(index_t b) const { return fields().positions[checked(b)]; }
+  /// Number of sequence b in the epoch, b unless with_sequence_numbers() said otherwise.
+  std::uint32_t sequence_number(index_t b) const { return fields().numbers[checked(b)]; }
+
+  /// Rows of padding on the left of sequence b.
+  index_t leading(index_t b) const {
+    const Fields& f = fields();
+    return f.offsets[checked(b)] - (f.packed ? f.offsets[checked(b)] : b * f.stride);
+  }
+
+  std::span<const index_t> lengths() const noexcept { return fields().lengths; }
+  /// First row of every sequence, then rows().
+  std::span<const index_t> offsets() const noexcept { return fields().offsets; }
+  std::span<const index_t> positions() const noexcept { return fields().positions; }
+  std::span<const std::uint32_t> sequence_numbers() const noexcept { return fields().numbers; }
+
+  /// (sequence number, position) of every row, padding included; made at the first call and shared from then
+  /// on.
+  std::shared_ptr<const std::vector<RowKey>> row_keys() const {
+    std::call_once(data_->once, [this] {
+      const Fields& f = fields();
+      auto keys = std::make_shared<std::vector<RowKey>>();
+      keys->reserve(static_cast<std::size_t>(rows()));
+      if (!f.lengths.empty()) keys->assign(static_cast<std::size_t>(f.offsets[0]), RowKey{f.numbers[0], 0});
+      for (std::size_t b = 0; b < f.lengths.size(); ++b) {
+        for (index_t i = 0; i < f.offsets[b + 1] - f.offsets[b]; ++i) {
+          keys->push_back(RowKey{f.numbers[b], static_cast<std::uint32_t>(f.positions[b] + i)});
+        }
+      }
+      data_->row_keys = std::move(keys);
+    });
+    return data_->row_keys;
+  }
+
+  /// Whether rows, lengths, sequence numbers and first positions all agree.
+  friend bool operator==(const SequenceLayout& a, const SequenceLayout& b) {
+    return a.data_ == b.data_ || a.fields() == b.fields();
+  }
+
+ private:
+  struct Fields {
+    std::vector<index_t> lengths;
+    std::vector<index_t> offsets{0};
+    std::vector<index_t> positions;
+    std::vector<std::uint32_t> numbers;
+    index_t max_length = 0;
+    index_t stride = 0;  // rows from the block of one sequence to the next; unused in packed layouts
+    index_t tokens = 0;
+    bool packed = false;
+    bool operator==(const Fields&) const = default;
+  };
+  struct Data {
+    Fields fields;
+    std::once_flag once;
+    std::shared_ptr<const std::vector<RowKey>> row_keys;
+  };
+
+  explicit SequenceLayout(Fields fields) : data_(std::make_shared<Data>()) {
+    data_->fields = std::move(fields);
+  }
+
+  static SequenceLayout strided(const char* limit, std::span<const index_t> lengths, index_t stride,
+                                index_t longest) {
+    if (stride < 0) {
+      throw ValueError("layout",
+                       std::string(limit) + " is " + std::to_string(stride) + ", must not be negative");
+    }
+    Fields f;
+    f.max_length = longest;
+    f.stride = stride;
+    f.offsets.clear();
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      if (lengths[b] < 0) refuse_length(b, lengths[b], "must not be negative");
+      if (lengths[b] > stride) {
+        refuse_length(b, lengths[b], "exceeds the " + std::string(limit) + " " + std::to_string(stride));
+      }
+      f.offsets.push_back(static_cast<index_t>(b) * stride);
+    }
+    f.offsets.push_back(static_cast<index_t>(lengths.size()) * stride);
+    return finish(std::move(f), lengths);
+  }
+
+  static SequenceLayout finish(Fields f, std::span<const index_t> lengths) {
+    f.lengths.assign(lengths.begin(), lengths.end());
+    f.positions.assign(lengths.size(), 0);
+    f.numbers.resize(lengths.size());
+    for (std::size_t b = 0; b < lengths.size(); ++b) {
+      f.tokens += lengths[b];
+      f.numbers[b] = static_cast<std::uint32_t>(b);
+    }
+    return SequenceLayout(std::move(f));
+  }
+
+  [[noreturn]] static void refuse_length(std::size_t b, index_t length, const std::string& rule) {
+    throw ValueError(
+        "layout", "length of sequence " + std::to_string(b) + " is " + std::to_string(length) + ", " + rule);
+  }
+
+  void check_count(const char* what, std::size_t count) const {
+    if (static_cast<index_t>(count) != batch()) {
+      throw ValueError("layout", std::to_string(count) + " " + what +
+                                     " given, there must be one for each of the " + std::to_string(batch()) +
+                                     " sequences");
+    }
+  }
+
+  std::size_t checked(index_t b) const {
+    if (b < 0 || b >= batch()) {
+      throw IndexError("layout", "sequence " + std::to_string(b) + " does not exist in a batch of " +
+                                     std::to_string(batch()));
+    }
+    return static_cast<std::size_t>(b);
+  }
+
+  const Fields& fields() const noexcept { return data_->fields; }
+
+  std::shared_ptr<Data> data_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// The sizes of a tensor's dimensions: rank 0 to 6, held inline, row-major.
+class Shape {
+ public:
+  static constexpr index_t max_rank = 6;
+  /// Most elements a shape may have, so that a size in bytes never overflows, whatever the element.
+  static constexpr index_t max_numel = index_t{1} << 58;
+
+  Shape() = default;
+  Shape(std::initializer_list<index_t> dims) : Shape(std::span<const index_t>(dims.begin(), dims.size())) {}
+  explicit Shape(std::span<const index_t> dims);
+
+  index_t rank() const noexcept { return rank_; }
+
+  /// Size of dimension i; negative i counts from the end. Throws IndexError outside the rank.
+  index_t operator[](index_t i) const;
+
+  /// Number of elements: 1 for rank 0.
+  index_t numel() const noexcept {
+    index_t n = 1;
+    for (index_t i = 0; i < rank_; ++i) n *= dims_[static_cast<std::size_t>(i)];
+    return n;
+  }
+
+  /// Product of all dimensions but the last (1 for rank 0).
+  index_t rows() const noexcept {
+    index_t n = 1;
+    for (index_t i = 0; i + 1 < rank_; ++i) n *= dims_[static_cast<std::size_t>(i)];
+    return n;
+  }
+
+  /// The last dimension (1 for rank 0).
+  index_t cols() const noexcept { return rank_ == 0 ? 1 : dims_[static_cast<std::size_t>(rank_ - 1)]; }
+
+  /// A copy with dimension i (negative allowed) replaced by n.
+  Shape with(index_t i, index_t n) const;
+  /// A copy without dimension i (negative allowed).
+  Shape without(index_t i) const;
+  /// A copy with a dimension of size n inserted before position i.
+  Shape inserted(index_t i, index_t n) const;
+
+  std::span<const index_t> dims() const noexcept { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  auto begin() const noexcept { return dims().begin(); }
+  auto end() const noexcept { return dims().end(); }
+
+  /// As a person writes it: "(2, 3)", "(4,)", "()".
+  std::string str() const {
+    std::string s = "(";
+    for (index_t i = 0; i < rank_; ++i) {
+      if (i > 0) s += ", ";
+      s += std::to_string(dims_[static_cast<std::size_t>(i)]);
+    }
+    if (rank_ == 1) s += ",";
+    return s + ")";
+  }
+
+  friend bool operator==(const Shape& a, const Shape& b) noexcept {
+    return a.rank_ == b.rank_ && std::equal(a.dims_.begin(), a.dims_.begin() + a.rank_, b.dims_.begin());
+  }
+
+ private:
+  // Throws ShapeError for a negative dimension and for more elements than max_numel (zeros aside, as rows()
+  // skips some).
+  void check() const;
+
+  std::array<index_t, static_cast<std::size_t>(max_rank)> dims_{};
+  index_t rank_ = 0;
+};
+
+/// Shapes that do not fit an operation.
+class ShapeError : public Error {
+ public:
+  ShapeError(std::string op, const std::string& message, std::vector<Shape> shapes = {})
+      : Error(std::move(op), message), shapes_(std::move(shapes)) {}
+
+  /// The shapes of the operands, in the order of the arguments.
+  const std::vector<Shape>& shapes() const noexcept { return shapes_; }
+
+ private:
+  std::vector<Shape> shapes_;
+};
+
+inline Shape::Shape(std::span<const index_t> dims) {
+  if (static_cast<index_t>(dims.size()) > max_rank) {
+    throw ShapeError("shape", "rank " + std::to_string(dims.size()) + " exceeds the maximum rank " +
+                                  std::to_string(max_rank));
+  }
+  for (const index_t d : dims) dims_[static_cast<std::size_t>(rank_++)] = d;
+  check();
+}
+
+inline void Shape::check() const {
+  index_t n = 1;
+  for (const index_t d : dims()) {
+    if (d < 0) throw ShapeError("shape", "dimension " + std::to_string(d) + " must not be negative");
+    if (d > 0 && n > max_numel / d)
+      throw ShapeError("shape", str() + " has more elements than any memory holds");
+    n *= std::max<index_t>(d, 1);
+  }
+}
+
+inline index_t Shape::operator[](index_t i) const {
+  const index_t j = i < 0 ? i + rank_ : i;
+  if (j < 0 || j >= rank_) {
+    throw IndexError("shape", "dimension " + std::to_string(i) + " does not exist in shape " + str());
+  }
+  return dims_[static_cast<std::size_t>(j)];
+}
+
+inline Shape Shape::with(index_t i, index_t n) const {
+  (void)(*this)[i];
+  Shape s = *this;
+  s.dims_[static_cast<std::size_t>(i < 0 ? i + rank_ : i)] = n;
+  s.check();
+  return s;
+}
+
+inline Shape Shape::without(index_t i) const {
+  (void)(*this)[i];
+  const index_t skip = i < 0 ? i + rank_ : i;
+  Shape s;
+  for (index_t j = 0; j < rank_; ++j) {
+    if (j != skip) s.dims_[static_cast<std::size_t>(s.rank_++)] = dims_[static_cast<std::size_t>(j)];
+  }
+  return s;
+}
+
+inline Shape Shape::inserted(index_t i, index_t n) const {
+  const index_t at = i < 0 ? i + rank_ + 1 : i;
+  if (at < 0 || at > rank_) {
+    throw IndexError("shape", "cannot insert a dimension at " + std::to_string(i) + " into shape " + str());
+  }
+  if (rank_ == max_rank) throw ShapeError("shape", "rank 7 exceeds the maximum rank 6");
+  Shape s;
+  for (index_t j = 0; j <= rank_; ++j) {
+    if (j == at) s.dims_[static_cast<std::size_t>(s.rank_++)] = n;
+    if (j < rank_) s.dims_[static_cast<std::size_t>(s.rank_++)] = dims_[static_cast<std::size_t>(j)];
+  }
+  s.check();
+  return s;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/data/corpus/vocabulary.hpp"
+
+namespace eigenformer {
+
+/// How a beam search compares hypotheses of different lengths, and when it ends. alpha is the length penalty.
+enum class SearchRule {
+  gnmt,         ///< score = log p / ((5 + |y|) / 6)^alpha, |y| with the end symbol (Wu et al. 2016, eq. 14)
+  huggingface,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; ends when a
+                ///< beam's worth has ended and the best one growing is not better than the worst of these by
+                ///< its present length. What max_length cuts off competes with what ended: transformers'
+                ///< `early_stopping=False`
+  ctranslate2,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; ends when a
+                ///< beam's worth has ended, with alpha 0 already when the best of the beam has. Forbidden ids
+                ///< are taken out before probabilities are normalised
+};
+
+/// What a trained model expects around a sentence, and which ids mean something to the search. The defaults
+/// are those of models that this library trains.
+struct TextConventions {
+  std::string source_text{};                  ///< put before each source text, such as a task's name
+  std::vector<std::int32_t> source_prefix{};  ///< ids before those of a source sentence, such as its language
+  std::vector<std::int32_t> source_suffix = {Vocabulary::end_id};  ///< ids after them
+  std::int32_t begin_id = Vocabulary::begin_id;                    ///< what the decoder reads first
+  std::vector<std::int32_t> target_prefix{};  ///< what it has to say first, such as the target's language
+  std::int32_t end_id = Vocabulary::end_id;
+  std::vector<std::int32_t> forbidden_ids = {Vocabulary::pad_id, Vocabulary::unknown_id,
+                                             Vocabulary::begin_id};
+  SearchRule search_rule = SearchRule::gnmt;
+  double length_penalty = 1.0;
+  index_t min_length = 0;  ///< tokens before the end symbol may come
+  index_t beam_size = 0;   ///< 0: the caller's
+  index_t max_length = 0;  ///< target tokens at most, end included and the forced ones not; 0: the caller's
+  index_t no_repeat_ngram_size = 0;  ///< so many tokens in a row come once; 0: as often as they may
+  bool early_stopping = false;       ///< end as soon as a beam's worth has ended
+  bool force_end = false;            ///< what max_length would cut off ends there, at no cost
+
+  friend bool operator==(const TextConventions&, const TextConventions&) = default;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
+
+namespace eigenformer {
+
+/// What was read and what was left out, in sentence pairs.
+struct CorpusReport {
+  index_t read = 0;       ///< all pairs of the files
+  index_t empty = 0;      ///< dropped: nothing but white space, or no token, on one side
+  index_t over_long = 0;  ///< dropped: more tokens on one side than allowed
+  index_t kept = 0;
+
+  /// For a person: "164408 pairs read, 164390 kept; dropped: 3 empty, 15 over-long".
+  std::string str() const {
+    std::string text = std::to_string(read) + (read == 1 ? " pair read, " : " pairs read, ") +
+                       std::to_string(kept) + " kept";
+    if (kept < read) {
+      text += "; dropped: " + std::to_string(empty) + " empty, " + std::to_string(over_long) + " over-long";
+    }
+    return text;
+  }
+};
+
+/// Sentences and their translations: source[i] belongs to target[i]. Both went through normalize_text().
+struct ParallelCorpus {
+  std::vector<std::string> source;
+  std::vector<std::string> target;
+  CorpusReport report;
+
+  index_t size() const noexcept { return static_cast<index_t>(source.size()); }
+};
+
+namespace detail {
+
+inline void add_pair(ParallelCorpus& corpus, std::string_view source, std::string_view target) {
+  std::string s = normalize_text(source);
+  std::string t = normalize_text(target);
+  ++corpus.report.read;
+  if (s.empty() || t.empty()) {
+    ++corpus.report.empty;
+    return;
+  }
+  ++corpus.report.kept;
+  corpus.source.push_back(std::move(s));
+  corpus.target.push_back(std::move(t));
+}
+
+inline void require_pairs(const ParallelCorpus& corpus, const std::string& name) {
+  if (corpus.report.read == 0)
+    throw IoError("corpus", name + " is empty, expected at least one sentence pair");
+  if (corpus.size() == 0) {
+    throw IoError("corpus", "all " + std::to_string(corpus.report.read) + " pairs of " + name +
+                                " are empty on one side, expected at least one sentence pair");
+  }
+}
+
+}  // namespace detail
+
+/// Reads two line-aligned UTF-8 files. Pairs with an empty side are dropped and counted. Throws IoError for a
+/// file that is missing, unreadable, empty, not UTF-8 or that has NUL bytes, and for files that differ in
+/// their number of lines.
+inline ParallelCorpus read_parallel_files(const std::filesystem::path& source,
+                                          const std::filesystem::path& target) {
+  const std::vector<std::string> s = read_lines(source);
+  const std::vector<std::string> t = read_lines(target);
+  if (s.size() != t.size()) {
+    throw IoError("corpus", "'" + source.string() + "' has " + std::to_string(s.size()) + " lines and '" +
+                                target.string() + "' has " + std::to_string(t.size()) +
+                                ", expected equal numbers: line n of the one translates line n of the other");
+  }
+  ParallelCorpus corpus;
+  for (std::size_t i = 0; i < s.size(); ++i) detail::add_pair(corpus, s[i], t[i]);
+  detail::require_pairs(corpus, "'" + source.string() + "' and '" + target.string() + "'");
+  return corpus;
+}
+
+/// Reads one UTF-8 file with the source, a tab and the target in each line; further columns are passed over.
+/// Empty lines and pairs with an empty side are dropped and counted. Throws IoError as read_parallel_files()
+/// does, and for a line without a tab.
+inline ParallelCorpus read_parallel_tsv(const std::filesystem::path& path) {
+  const std::vector<std::string> lines = read_lines(path);
+  ParallelCorpus corpus;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    const std::size_t tab = line.find('\t');
+    if (tab == std::string_view::npos && !line.empty()) {
+      throw IoError("corpus", "'" + path.string() + "', line " + std::to_string(i + 1) +
+                                  " has no tab, expected source, tab, target");
+    }
+    const std::string_view target = tab == std::string_view::npos ? line : line.substr(tab + 1);
+    detail::add_pair(corpus, line.substr(0, tab), target.substr(0, target.find('\t')));
+  }
+  detail::require_pairs(corpus, "'" + path.string() + "'");
+  return corpus;
+}
+
+/// Token sequences one after the other in one block of memory.
+class TokenSequences {
+ public:
+  index_t size() const noexcept { return static_cast<index_t>(offsets_.size()) - 1; }
+  /// Tokens of all sequences.
+  index_t tokens() const noexcept { return static_cast<index_t>(ids_.size()); }
+
+  /// Tokens of sequence i. Both throw IndexError where there is no sequence i.
+  index_t length(index_t i) const { return static_cast<index_t>((*this)[i].size()); }
+  std::span<const std::int32_t> operator[](index_t i) const {
+    if (i < 0 || i >= size()) {
+      throw IndexError("token_sequences", "sequence " + std::to_string(i) + " does not exist, there are " +
+                                              std::to_string(size()));
+    }
+    const std::size_t begin = offsets_[static_cast<std::size_t>(i)];
+    return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};
+  }
+
+  void push_back(std::span<const std::int32_t> ids) {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    offsets_.push_back(ids_.size());
+  }
+
+ private:
+  std::vector<std::int32_t> ids_;
+  std::vector<std::size_t> offsets_{0};
+};
+
+/// Sentence pairs as token ids, without begin and end.
+struct EncodedCorpus {
+  TokenSequences source;
+  TokenSequences target;
+  CorpusReport report;
+
+  index_t size() const noexcept { return source.size(); }
+};
+
+/// Encodes every pair. Pairs with a side of no token or of more than max_length tokens (0: no limit; begin
+/// and end not counted) are dropped and counted in the report, on top of what reading dropped. Throws
+/// ValueError for a negative limit and when no pair is left.
+inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
+                                   const Tokenizer& target, index_t max_length = 0) {
+  if (max_length < 0) {
+    throw ValueError("encode_corpus",
+                     "max_length is " + std::to_string(max_length) + ", must not be negative");
+  }
+  if (corpus.source.size() != corpus.target.size()) {
+    throw ValueError("encode_corpus", std::to_string(corpus.source.size()) + " source and " +
+                                          std::to_string(corpus.target.size()) +
+                                          " target sentences, expected equal numbers");
+  }
+  EncodedCorpus encoded;
+  encoded.report = corpus.report;
+  encoded.report.read = std::max(encoded.report.read, corpus.size());
+  encoded.report.kept = 0;
+  for (std::size_t i = 0; i < corpus.source.size(); ++i) {
+    const std::vector<std::int32_t> s = source.encode(corpus.source[i]);
+    const std::vector<std::int32_t> t = target.encode(corpus.target[i]);
+    if (s.empty() || t.empty()) {
+      ++encoded.report.empty;
+    } else if (max_length > 0 && static_cast<index_t>(std::max(s.size(), t.size())) > max_length) {
+      ++encoded.report.over_long;
+    } else {
+      ++encoded.report.kept;
+      encoded.source.push_back(s);
+      encoded.target.push_back(t);
+    }
+  }
+  if (encoded.size() == 0) {
+    throw ValueError("encode_corpus", "no sentence pair is left of " + encoded.report.str() +
+                                          " (max_length " + std::to_string(max_length) + " tokens)");
+  }
+  return encoded;
+}
+
+}  // namespace eigenformer

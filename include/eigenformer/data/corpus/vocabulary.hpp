@@ -1,0 +1,202 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// Lets maps with string keys be asked with a string_view.
+struct StringHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
+};
+
+}  // namespace detail
+
+/// How often each token occurs.
+using TokenCounts = std::unordered_map<std::string, index_t, detail::StringHash, std::equal_to<>>;
+
+/// What goes into a vocabulary that is made from counts.
+struct VocabularyOptions {
+  index_t max_size = 0;   ///< the greatest number of entries, the four special ones included; 0: no limit
+  index_t min_count = 1;  ///< rarer tokens are left out
+};
+
+/// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
+class Vocabulary {
+ public:
+  static constexpr std::int32_t pad_id = 0;
+  static constexpr std::int32_t unknown_id = 1;
+  static constexpr std::int32_t begin_id = 2;
+  static constexpr std::int32_t end_id = 3;
+  static constexpr index_t num_specials = 4;
+  static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
+
+  /// The special entries alone.
+  Vocabulary() : tokens_(special_names.begin(), special_names.end()) {}
+
+  /// The special entries, then `tokens` in their order, from id 4. Throws ValueError for an empty or repeated
+  /// token.
+  explicit Vocabulary(std::span<const std::string> tokens) : Vocabulary() {
+    tokens_.reserve(tokens_.size() + tokens.size());
+    for (const std::string& token : tokens) {
+      if (token.empty())
+        throw ValueError("vocabulary", "token with id " + std::to_string(size()) + " is empty");
+      if (!ids_.emplace(token, static_cast<std::int32_t>(size())).second) {
+        throw ValueError("vocabulary", "token '" + token + "' occurs twice, expected distinct tokens");
+      }
+      tokens_.push_back(token);
+    }
+  }
+
+  /// The most frequent tokens first; equally frequent ones in the order of their bytes, so that the ids are
+  /// the same on every machine. Throws ValueError for a limit that leaves no room beside the special entries,
+  /// and for a negative minimum count.
+  static Vocabulary from_counts(const TokenCounts& counts, const VocabularyOptions& options = {}) {
+    if (options.max_size != 0 && options.max_size <= num_specials) {
+      throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
+                                         ", must be 0 (no limit) or more than the 4 special entries");
+    }
+    if (options.min_count < 0) {
+      throw ValueError("vocabulary",
+                       "min_count is " + std::to_string(options.min_count) + ", must not be negative");
+    }
+    std::vector<std::pair<std::string, index_t>> entries;
+    for (const auto& entry : counts) {
+      if (entry.second >= options.min_count) entries.push_back(entry);
+    }
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+      return a.second != b.second ? a.second > b.second : a.first < b.first;
+    });
+    std::size_t room = entries.size();
+    if (options.max_size != 0)
+      room = std::min(room, static_cast<std::size_t>(options.max_size - num_specials));
+    std::vector<std::string> tokens;
+    tokens.reserve(room);
+    for (std::size_t i = 0; i < room; ++i) tokens.push_back(std::move(entries[i].first));
+    return Vocabulary(tokens);
+  }
+
+  /// Number of entries, the special ones included.
+  index_t size() const noexcept { return static_cast<index_t>(tokens_.size()); }
+
+  /// The id of a token, or nothing. Special entries are not found by their names, so that no text can name
+  /// them.
+  std::optional<std::int32_t> find(std::string_view token) const {
+    const auto found = ids_.find(token);
+    if (found == ids_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  /// The id of a token; unknown_id for one that is not in the vocabulary.
+  std::int32_t id(std::string_view token) const { return find(token).value_or(unknown_id); }
+
+  /// The token of an id. Throws IndexError outside the vocabulary.
+  const std::string& token(std::int32_t id) const {
+    if (id < 0 || id >= size()) {
+      throw IndexError("vocabulary", "token id " + std::to_string(id) +
+                                         " is outside the vocabulary of size " + std::to_string(size()));
+    }
+    return tokens_[static_cast<std::size_t>(id)];
+  }
+
+  /// Writes one token a line in the order of the ids; `\n`, `\r` and `\\` stand for line ends and backslash.
+  /// Throws IoError.
+  void save(const std::filesystem::path& path) const {
+    std::string text;
+    for (const std::string& token : tokens_) text += escape(token) + '\n';
+    write_text_file(path, text);
+  }
+
+  /// Reads what save() wrote. Throws IoError for anything else, naming file and line.
+  static Vocabulary load(const std::filesystem::path& path) {
+    const std::vector<std::string> lines = read_lines(path);
+    const auto refuse = [&](std::size_t line, const std::string& what) {
+      return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
+    };
+    std::vector<std::string> tokens;
+    for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
+      if (i < special_names.size()) {
+        if (i >= lines.size() || lines[i] != special_names[i]) {
+          throw refuse(
+              i, "expected the special entry '" + std::string(special_names[i]) + "'; not a vocabulary");
+        }
+        continue;
+      }
+      auto token = unescape(lines[i]);
+      if (!token || token->empty())
+        throw refuse(i, "'" + lines[i] + "' is not a token as a vocabulary writes it");
+      tokens.push_back(*std::move(token));
+    }
+    try {
+      return Vocabulary(tokens);
+    } catch (const ValueError& error) {
+      throw IoError("vocabulary", "'" + path.string() + "' is damaged: " + error.what());
+    }
+  }
+
+  friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.tokens_ == b.tokens_; }
+
+ private:
+  static std::string escape(std::string_view token) {
+    std::string out;
+    for (const char c : token) {
+      if (c == '\n') {
+        out += "\\n";
+      } else if (c == '\r') {
+        out += "\\r";
+      } else if (c == '\\') {
+        out += "\\\\";
+      } else {
+        out += c;
+      }
+    }
+    return out;
+  }
+
+  static std::optional<std::string> unescape(std::string_view line) {
+    std::string out;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (line[i] != '\\') {
+        out += line[i];
+        continue;
+      }
+      if (++i == line.size()) return std::nullopt;
+      switch (line[i]) {
+        case 'n':
+          out += '\n';
+          break;
+        case 'r':
+          out += '\r';
+          break;
+        case '\\':
+          out += '\\';
+          break;
+        default:
+          return std::nullopt;
+      }
+    }
+    return out;
+  }
+
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <unicode/ubrk.h>
+#include <unicode/utext.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/icu_text.hpp"
+
+namespace eigenformer {
+
+/// The table by which SentencePiece models normalise text, `precompiled_charsmap`: which strings become which
+/// others. Its bytes are the size of a trie, the trie as a double array of 32 bit units (that of the library
+/// darts-clone), and the strings that it points to, each ended by a zero byte.
+class Charsmap {
+ public:
+  /// Throws ValueError for bytes that are no such table.
+  explicit Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
+    const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
+    if (bytes_.size() < 8 || size % 4 != 0 || size < 4 || size > bytes_.size() - 4) {
+      throw ValueError("tokenizer", "the table of characters (precompiled_charsmap) of " +
+                                        std::to_string(bytes_.size()) + " bytes is damaged");
+    }
+    units_ = size / 4;
+  }
+
+  const std::string& bytes() const noexcept { return bytes_; }
+
+  /// A text in the table's normal form, as Hugging Face's tokenizers package reads the table: what a user
+  /// sees as one character (a grapheme cluster) is replaced as a whole if it has less than 6 bytes and the
+  /// table has its beginning, else code point by code point. (SentencePiece itself replaces the longest
+  /// string that there is.)
+  std::string apply(std::string_view text) const {
+    std::string out;
+    for_each_grapheme(text, [&](std::string_view grapheme) {
+      if (grapheme.size() < 6) {
+        if (const auto found = replacement(grapheme)) {
+          out += *found;
+          return;
+        }
+      }
+      for_each_code_point(grapheme, [&](char32_t, std::string_view c) { out += replacement(c).value_or(c); });
+    });
+    return out;
+  }
+
+ private:
+  std::uint32_t word(std::size_t i) const {
+    const auto byte = [&](std::size_t k) {
+      return static_cast<std::uint32_t>(static_cast<std::uint8_t>(bytes_[i * 4 + k]));
+    };
+    return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
+  }
+
+  // What the shortest beginning of `text` that is in the trie becomes.
+  std::optional<std::string_view> replacement(std::string_view text) const {
+    const auto offset = [](std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & 0x200u) >> 6); };
+    std::size_t node = offset(word(1));
+    for (const char c : text) {
+      const auto byte = static_cast<std::uint8_t>(c);
+      node ^= byte;
+      if (byte == 0 || node >= units_) return std::nullopt;
+      const std::uint32_t unit = word(1 + node);
+      if ((unit & 0x800000FFu) != byte) return std::nullopt;
+      node ^= offset(unit);
+      if (node >= units_) return std::nullopt;
+      if ((unit & 0x100u) == 0) continue;
+      const std::size_t begin = 4 + 4 * units_ + (word(1 + node) & 0x7FFFFFFFu);
+      if (begin >= bytes_.size()) return std::nullopt;
+      const std::size_t end = std::min(bytes_.find('\0', begin), bytes_.size());
+      return std::string_view(bytes_).substr(begin, end - begin);
+    }
+    return std::nullopt;
+  }
+
+  template <class F>
+  static void for_each_grapheme(std::string_view text, F&& f) {
+    bool plain = true;
+    for (const char c : text) plain = plain && static_cast<std::uint8_t>(c) < 0x80 && c != '\r';
+    if (plain) {
+      for (std::size_t i = 0; i < text.size(); ++i) f(text.substr(i, 1));
+      return;
+    }
+    UErrorCode error = U_ZERO_ERROR;
+    const std::unique_ptr<UText, UText* (*)(UText*)> input(
+        utext_openUTF8(nullptr, text.data(), static_cast<std::int64_t>(text.size()), &error), utext_close);
+    const std::unique_ptr<UBreakIterator, void (*)(UBreakIterator*)> breaks(
+        ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &error), ubrk_close);
+    if (U_SUCCESS(error)) ubrk_setUText(breaks.get(), input.get(), &error);
+    if (U_FAILURE(error))
+      throw ValueError("tokenizer", std::string("ICU finds no characters: ") + u_errorName(error));
+    std::int32_t begin = ubrk_first(breaks.get());
+    for (std::int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE;
+         begin = end, end = ubrk_next(breaks.get())) {
+      f(text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    }
+  }
+
+  std::string bytes_;
+  std::size_t units_ = 0;
+};
+
+}  // namespace eigenformer

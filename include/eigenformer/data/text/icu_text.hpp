@@ -1,0 +1,71 @@
+#pragma once
+
+#include <unicode/uchar.h>
+#include <unicode/unorm2.h>
+#include <unicode/utf8.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+
+/// Unicode's character classes, from ICU, as the tokenizers of BERT and GPT-2 ask for them.
+namespace eigenformer::icu {
+
+inline bool is_letter(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_L_MASK) != 0; }
+inline bool is_number(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_N_MASK) != 0; }
+inline bool is_white_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
+/// Category C: control, format, unassigned, private.
+inline bool is_other(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_C_MASK) != 0; }
+inline bool is_nonspacing_mark(char32_t c) {
+  return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK;
+}
+/// Category P, and ASCII's symbols.
+inline bool is_punctuation_mark(char32_t c) {
+  if ((c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126))
+    return true;
+  return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
+}
+/// What is part of a word in regular expressions (\w): letters, marks, decimal digits, connectors, joiners.
+inline bool is_word_character(char32_t c) {
+  const auto point = static_cast<UChar32>(c);
+  return u_hasBinaryProperty(point, UCHAR_ALPHABETIC) || u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL) ||
+         (U_MASK(u_charType(point)) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
+}
+inline char32_t to_lower(char32_t c) { return static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))); }
+
+/// The code points that one stands for in the decomposed form NFD.
+inline std::u32string decompose(char32_t c) {
+  UErrorCode error = U_ZERO_ERROR;
+  const UNormalizer2* nfd = unorm2_getNFDInstance(&error);
+  if (U_FAILURE(error)) throw ValueError("tokenizer", std::string("ICU has no NFD: ") + u_errorName(error));
+  UChar units[64];
+  const std::int32_t n = unorm2_getDecomposition(nfd, static_cast<UChar32>(c), units, 64, &error);
+  if (n < 0 || U_FAILURE(error)) return {c};
+  std::u32string out;
+  for (std::int32_t i = 0; i < n;) {
+    UChar32 point = 0;
+    U16_NEXT(units, i, n, point);
+    out += static_cast<char32_t>(point);
+  }
+  return out;
+}
+
+inline void append_utf8(std::string& text, char32_t c) {
+  std::uint8_t bytes[U8_MAX_LENGTH];
+  std::int32_t n = 0;
+  U8_APPEND_UNSAFE(bytes, n, static_cast<UChar32>(c));
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n));
+}
+
+/// The code points of a text; a byte that is not UTF-8 is U+FFFD.
+inline std::u32string code_points(std::string_view text) {
+  std::u32string out;
+  for_each_code_point(text, [&](char32_t c, std::string_view) { out += c; });
+  return out;
+}
+
+}  // namespace eigenformer::icu

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+
+namespace eigenformer {
+
+/// All bytes of a file. Throws IoError when it is missing, a folder or unreadable.
+inline std::string read_text_file(const std::filesystem::path& path) {
+  const auto refuse = [&](const std::string& why) -> IoError {
+    return IoError("read_text_file", "cannot read '" + path.string() + "': " + why);
+  };
+  std::error_code status;
+  if (std::filesystem::is_directory(path, status)) throw refuse("it is a folder, expected a file");
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw refuse(errno != 0 ? std::strerror(errno) : "it cannot be opened");
+  std::string bytes;
+  char block[1 << 16];
+  while (file.read(block, sizeof block) || file.gcount() > 0) {
+    bytes.append(block, static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.bad()) throw refuse(errno != 0 ? std::strerror(errno) : "an error while reading");
+  return bytes;
+}
+
+/// Writes a file by way of a temporary one beside it, so that a full disk leaves the old file as it was.
+/// Throws IoError.
+inline void write_text_file(const std::filesystem::path& path, std::string_view bytes) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  errno = 0;
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  std::error_code status;
+  if (!file) {
+    const std::string why = errno != 0 ? std::strerror(errno) : "an error while writing";
+    std::filesystem::remove(temporary, status);
+    throw IoError("write_text_file", "cannot write '" + path.string() + "': " + why);
+  }
+  std::filesystem::rename(temporary, path, status);
+  if (status) {
+    const std::string why = status.message();
+    std::filesystem::remove(temporary, status);
+    throw IoError("write_text_file", "cannot write '" + path.string() + "': " + why);
+  }
+}
+
+/// The lines of a text: `\n` and `\r\n` end a line, a byte order mark at the start is dropped, the last line
+/// needs no end. `name` is what messages call the text. Throws IoError for invalid UTF-8 and for a NUL byte,
+/// naming line and byte offset.
+inline std::vector<std::string> split_lines(std::string_view text, const std::string& name) {
+  const auto place = [&](std::size_t offset) {
+    std::size_t line = 1;
+    for (std::size_t i = 0; i < offset; ++i) line += text[i] == '\n' ? 1 : 0;
+    return "'" + name + "', line " + std::to_string(line) + ", byte offset " + std::to_string(offset);
+  };
+  if (const auto bad = find_invalid_utf8(text)) {
+    throw IoError("read_lines",
+                  "invalid UTF-8 in " + place(static_cast<std::size_t>(*bad)) + "; expected text in UTF-8");
+  }
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw IoError("read_lines", "NUL byte in " + place(nul) + "; expected text in UTF-8");
+  }
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
+/// The lines of a UTF-8 file, as split_lines() cuts them; an empty file has none. Throws IoError when it
+/// cannot be read, for invalid UTF-8 and for NUL bytes.
+inline std::vector<std::string> read_lines(const std::filesystem::path& path) {
+  return split_lines(read_text_file(path), path.string());
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// One code point read from the front of a text; length 0 says that the bytes are not UTF-8.
+struct DecodedCodePoint {
+  char32_t value = 0xFFFD;
+  std::size_t length = 0;
+};
+
+/// Reads the code point at the front of a text that is not empty. Overlong forms, surrogates and values above
+/// U+10FFFF are refused (The Unicode Standard, table 3-7).
+inline DecodedCodePoint decode_front(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
+  const std::uint8_t first = byte(0);
+  if (first < 0x80) return {first, 1};
+  std::size_t length = 0;
+  std::uint8_t low = 0x80, high = 0xBF;  // what the second byte may be
+  if (first >= 0xC2 && first <= 0xDF) {
+    length = 2;
+  } else if (first >= 0xE0 && first <= 0xEF) {
+    length = 3;
+    if (first == 0xE0) low = 0xA0;
+    if (first == 0xED) high = 0x9F;
+  } else if (first >= 0xF0 && first <= 0xF4) {
+    length = 4;
+    if (first == 0xF0) low = 0x90;
+    if (first == 0xF4) high = 0x8F;
+  }
+  if (length == 0 || text.size() < length || byte(1) < low || byte(1) > high) return {};
+  char32_t value = first & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0u) != 0x80u) return {};
+    value = value << 6 | (byte(i) & 0x3Fu);
+  }
+  return {value, length};
+}
+
+}  // namespace detail
+
+/// The byte offset of the first byte that is not part of valid UTF-8, or nothing where all of the text is
+/// valid.
+inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    if (static_cast<std::uint8_t>(text[i]) < 0x80) {
+      ++i;
+      continue;
+    }
+    const std::size_t length = detail::decode_front(text.substr(i)).length;
+    if (length == 0) return static_cast<index_t>(i);
+    i += length;
+  }
+  return std::nullopt;
+}
+
+/// Calls f(code point, its bytes) for each code point of the text; a byte that is not UTF-8 counts as U+FFFD.
+template <class F>
+void for_each_code_point(std::string_view text, F&& f) {
+  for (std::size_t i = 0; i < text.size();) {
+    const detail::DecodedCodePoint c = detail::decode_front(text.substr(i));
+    const std::size_t length = c.length == 0 ? 1 : c.length;
+    f(c.value, text.substr(i, length));
+    i += length;
+  }
+}
+
+/// The text cut into its code points; the pieces point into the text.
+inline std::vector<std::string_view> split_code_points(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  pieces.reserve(text.size());
+  for_each_code_point(text, [&](char32_t, std::string_view bytes) { pieces.push_back(bytes); });
+  return pieces;
+}
+
+/// Whether a code point is white space: ASCII's, the separators U+001C to U+001F, U+0085, U+00A0 and the
+/// spaces of U+1680 to U+3000 (what Python's str.isspace says, which sacreBLEU splits by).
+inline bool is_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+/// Whether a code point is punctuation or a symbol, by blocks of Unicode: ASCII, Latin-1, general
+/// punctuation, currency, arrows to miscellaneous symbols, CJK and full-width punctuation, emoji.
+inline bool is_punctuation(char32_t c) {
+  struct Range {
+    char32_t first, last;
+  };
+  static constexpr Range ranges[] = {
+      {0x21, 0x2F},     {0x3A, 0x40},     {0x5B, 0x60},     {0x7B, 0x7E},      {0xA1, 0xA9},
+      {0xAB, 0xB1},     {0xB4, 0xB4},     {0xB6, 0xB8},     {0xBB, 0xBB},      {0xBF, 0xBF},
+      {0xD7, 0xD7},     {0xF7, 0xF7},     {0x2010, 0x2027}, {0x2030, 0x205E},  {0x20A0, 0x20CF},
+      {0x2190, 0x2BFF}, {0x3001, 0x3003}, {0x3008, 0x3020}, {0xFF01, 0xFF0F},  {0xFF1A, 0xFF20},
+      {0xFF3B, 0xFF40}, {0xFF5B, 0xFF65}, {0xFFE0, 0xFFEE}, {0x1F000, 0x1FAFF}};
+  for (const Range& r : ranges) {
+    if (c < r.first) return false;
+    if (c <= r.last) return true;
+  }
+  return false;
+}
+
+/// The text with U+FFFD in the place of each byte that is not UTF-8.
+inline std::string valid_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    out += c == 0xFFFD ? std::string_view("\xEF\xBF\xBD") : bytes;
+  });
+  return out;
+}
+
+/// One line as the tokenizers see it: each run of white space (U+00A0 and the other Unicode spaces included)
+/// and of NUL bytes becomes one space, none stays at the edges, and a byte that is not UTF-8 becomes U+FFFD.
+/// Nothing else changes; there is no Unicode composition (NFC).
+inline std::string normalize_text(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  bool pending_space = false;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (is_space(c) || c == 0) {
+      pending_space = !out.empty();
+      return;
+    }
+    if (pending_space) out += ' ';
+    pending_space = false;
+    if (c == 0xFFFD) {
+      out += "\xEF\xBF\xBD";
+    } else {
+      out += bytes;
+    }
+  });
+  return out;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_file.hpp"
+
+namespace eigenformer {
+
+/// A token that is found in a text before the text is cut into pieces, such as "<mask>" or a language's name.
+struct AddedToken {
+  std::string text{};
+  std::int32_t id = 0;
+  bool strip_left = false;   ///< takes the white space before it
+  bool strip_right = false;  ///< and behind it
+  bool single_word = false;  ///< does not count where a word's character touches it
+  bool normalized = false;   ///< looked for in the normalised text and not in the text as it came
+
+  friend bool operator==(const AddedToken&, const AddedToken&) = default;
+};
+
+/// Added tokens as Hugging Face's tokenizers package finds them: the leftmost first, of several there the
+/// longest.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!tokens_[i].text.empty()) by_first_byte_[tokens_[i].text[0]].push_back(i);
+    }
+    for (auto& [byte, found] : by_first_byte_) {
+      std::stable_sort(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
+        return tokens_[a].text.size() > tokens_[b].text.size();
+      });
+    }
+  }
+
+  const std::vector<AddedToken>& tokens() const noexcept { return tokens_; }
+  bool empty() const noexcept { return tokens_.empty(); }
+
+  /// Calls on_token(id) and on_text(part, where it begins) for the tokens and what is between them, in the
+  /// text's order.
+  template <class OnToken, class OnText>
+  void split(std::string_view text, bool normalized, OnToken&& on_token, OnText&& on_text) const {
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < text.size();) {
+      const AddedToken* token = find(text.substr(i), normalized);
+      if (token == nullptr) {
+        ++i;
+        continue;
+      }
+      std::size_t begin = i, end = i + token->text.size();
+      i = end;
+      if (token->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
+        continue;
+      if (token->strip_left) begin = std::max(done, begin - white_space_at_end(text.substr(0, begin)));
+      if (token->strip_right) end += white_space_at_start(text.substr(end));
+      if (done < begin) on_text(text.substr(done, begin - done), done);
+      on_token(token->id);
+      done = end;
+      i = std::max(i, end);
+    }
+    if (done < text.size()) on_text(text.substr(done), done);
+  }
+
+  void add_to(TokenizerParts& parts) const {
+    if (empty()) return;
+    std::vector<std::string> items;
+    for (const AddedToken& t : tokens_) {
+      const int flags =
+          (t.strip_left ? 1 : 0) + (t.strip_right ? 2 : 0) + (t.single_word ? 4 : 0) + (t.normalized ? 8 : 0);
+      items.push_back(t.text);
+      items.push_back(std::to_string(t.id));
+      items.push_back(std::to_string(flags));
+    }
+    parts.set_list("added", items);
+  }
+  /// What add_to() wrote, or nothing. Throws IoError.
+  static AddedTokens read(const TokenizerParts& parts) {
+    std::vector<AddedToken> tokens;
+    if (!parts.contains("added")) return {};
+    const std::vector<std::string> items = parts.list("added");
+    if (items.size() % 3 != 0) throw parts.refuse("is damaged in its part 'added'");
+    for (std::size_t i = 0; i < items.size(); i += 3) {
+      const std::int32_t flags = parts.number("added", items[i + 2]);
+      tokens.push_back({items[i], parts.number("added", items[i + 1]), (flags & 1) != 0, (flags & 2) != 0,
+                        (flags & 4) != 0, (flags & 8) != 0});
+    }
+    return AddedTokens(std::move(tokens));
+  }
+  /// Throws ValueError for an id outside a vocabulary of this size.
+  void require_ids(index_t size) const {
+    for (const AddedToken& token : tokens_) {
+      if (token.id < 0 || token.id >= size) {
+        throw ValueError("tokenizer", "the added token '" + token.text + "' has the id " +
+                                          std::to_string(token.id) + ", outside the vocabulary of size " +
+                                          std::to_string(size));
+      }
+    }
+  }
+
+ private:
+  const AddedToken* find(std::string_view rest, bool normalized) const {
+    const auto candidates = by_first_byte_.find(rest[0]);
+    if (candidates == by_first_byte_.end()) return nullptr;
+    for (const std::size_t i : candidates->second) {
+      if (tokens_[i].normalized == normalized && rest.starts_with(tokens_[i].text)) return &tokens_[i];
+    }
+    return nullptr;
+  }
+
+  static std::size_t white_space_at_start(std::string_view text) {
+    std::size_t n = 0;
+    while (n < text.size()) {
+      const detail::DecodedCodePoint c = detail::decode_front(text.substr(n));
+      if (c.length == 0 || !icu::is_white_space(c.value)) break;
+      n += c.length;
+    }
+    return n;
+  }
+  // The last code point's first byte.
+  static std::size_t last_code_point(std::string_view text) {
+    std::size_t at = text.size() - 1;
+    while (at > 0 && (static_cast<std::uint8_t>(text[at]) & 0xC0u) == 0x80u) --at;
+    return at;
+  }
+  static std::size_t white_space_at_end(std::string_view text) {
+    std::size_t end = text.size();
+    while (end > 0) {
+      const std::size_t at = last_code_point(text.substr(0, end));
+      if (!icu::is_white_space(detail::decode_front(text.substr(at, end - at)).value)) break;
+      end = at;
+    }
+    return text.size() - end;
+  }
+  static bool starts_with_word(std::string_view text) {
+    return !text.empty() && icu::is_word_character(detail::decode_front(text).value);
+  }
+  static bool ends_with_word(std::string_view text) {
+    return !text.empty() &&
+           icu::is_word_character(detail::decode_front(text.substr(last_code_point(text))).value);
+  }
+
+  std::vector<AddedToken> tokens_;
+  std::map<char, std::vector<std::size_t>> by_first_byte_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/tokenizers/added_tokens.hpp"
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
+
+namespace eigenformer {
+
+/// Byte pair encoding of bytes (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by GPT-2's
+/// rule, with Unicode's classes; each byte is written as a character of its own; pairs are merged in the
+/// order of a list. Decoding gives the text back, byte by byte.
+class ByteBpeTokenizer final : public ForeignTokenizer {
+ public:
+  /// merges: lines "left right", the first to be merged first. Throws ValueError for a line that is no pair.
+  ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges, AddedTokens added = {})
+      : ForeignTokenizer(std::move(given)), merges_(std::move(merges)), added_(std::move(added)) {
+    added_.require_ids(vocabulary_size());
+    for (std::size_t i = 0; i < merges_.size(); ++i) {
+      const std::size_t space = merges_[i].find(' ');
+      if (space == std::string::npos || space == 0 || space + 1 == merges_[i].size() ||
+          merges_[i].find(' ', space + 1) != std::string::npos) {
+        throw ValueError("tokenizer",
+                         "merge " + std::to_string(i + 1) + " is '" + merges_[i] + "', expected two tokens");
+      }
+      ranks_.emplace(merges_[i], i);
+    }
+    for (std::uint32_t byte = 0, other = 0; byte < 256; ++byte) {
+      const bool visible = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+      const char32_t c = visible ? byte : 256 + other++;
+      icu::append_utf8(spelled_[byte], c);
+      bytes_[c] = static_cast<char>(byte);
+    }
+  }
+
+  /// Reads `directory/name.tokenizer`. Throws IoError.
+  static ByteBpeTokenizer load(const std::filesystem::path& directory,
+                               const std::string& name = "tokenizer") {
+    const TokenizerParts parts = read_parts("byte_bpe", directory, name);
+    return made_of(parts, [&] {
+      return ByteBpeTokenizer(read_vocabulary(parts), parts.list("merges"), AddedTokens::read(parts));
+    });
+  }
+
+  std::string kind() const override { return "byte_bpe"; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    const auto put = [&](std::int32_t id) { ids.push_back(id); };
+    // Nothing is normalised, so tokens that are looked for afterwards are the second pass over the same text.
+    added_.split(valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
+      added_.split(part, true, put, [&](std::string_view rest, std::size_t) {
+        for (const std::string& word : split(std::string(rest))) {
+          for (const std::string& piece : merged(word)) append(ids, piece);
+        }
+      });
+    });
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::string& piece : pieces(ids)) {
+      for_each_code_point(piece, [&](char32_t c, std::string_view spelling) {
+        const auto byte = bytes_.find(c);
+        if (byte == bytes_.end()) {
+          text += spelling;
+        } else {
+          text += byte->second;
+        }
+      });
+    }
+    return valid_utf8(text);
+  }
+
+  /// The words of a text by GPT-2's rule: contractions, runs of letters, of numbers or of neither, each with
+  /// a space before it; other white space. Together they are the text.
+  static std::vector<std::string> split(const std::string& text) {
+    const std::u32string points = icu::code_points(text);
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < points.size();) {
+      const std::size_t end = word_end(points, i);
+      std::string& word = words.emplace_back();
+      for (; i < end; ++i) icu::append_utf8(word, points[i]);
+    }
+    return words;
+  }
+
+ protected:
+  void add_parts(TokenizerParts& parts) const override {
+    parts.set_list("merges", merges_);
+    added_.add_to(parts);
+  }
+
+ private:
+  enum class Class { space, letter, number, other };
+
+  static Class class_of(char32_t c) {
+    if (icu::is_letter(c)) return Class::letter;
+    if (icu::is_number(c)) return Class::number;
+    return icu::is_white_space(c) ? Class::space : Class::other;
+  }
+
+  static std::size_t word_end(const std::u32string& text, std::size_t begin) {
+    const auto run = [&](std::size_t i) {
+      const Class kind = class_of(text[i]);
+      while (i < text.size() && class_of(text[i]) == kind) ++i;
+      return i;
+    };
+    if (text[begin] == U'\'') {
+      for (const std::u32string_view tail : {U"s", U"t", U"re", U"ve", U"m", U"ll", U"d"}) {
+        if (std::u32string_view(text).substr(begin + 1, tail.size()) == tail) return begin + 1 + tail.size();
+      }
+    }
+    if (class_of(text[begin]) != Class::space) return run(begin);
+    if (text[begin] == U' ' && begin + 1 < text.size() && class_of(text[begin + 1]) != Class::space)
+      return run(begin + 1);
+    // The last of several spaces belongs to the word behind them.
+    const std::size_t end = run(begin);
+    return end < text.size() && end - begin > 1 ? end - 1 : end;
+  }
+
+  // A word's bytes, spelled, with all merges done: the first of the list first, from left to right.
+  std::vector<std::string> merged(const std::string& word) const {
+    std::vector<std::string> parts;
+    for (const char c : word) parts.push_back(spelled_[static_cast<std::uint8_t>(c)]);
+    while (parts.size() > 1) {
+      std::size_t best = std::numeric_limits<std::size_t>::max();
+      for (std::size_t i = 0; i + 1 < parts.size(); ++i) best = std::min(best, rank(parts[i], parts[i + 1]));
+      if (best == std::numeric_limits<std::size_t>::max()) break;
+      std::vector<std::string> next;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (i + 1 < parts.size() && rank(parts[i], parts[i + 1]) == best) {
+          next.push_back(parts[i] + parts[i + 1]);
+          ++i;
+        } else {
+          next.push_back(std::move(parts[i]));
+        }
+      }
+      parts = std::move(next);
+    }
+    return parts;
+  }
+
+  std::size_t rank(const std::string& left, const std::string& right) const {
+    const auto found = ranks_.find(left + ' ' + right);
+    return found == ranks_.end() ? std::numeric_limits<std::size_t>::max() : found->second;
+  }
+
+  std::vector<std::string> merges_;
+  AddedTokens added_;
+  std::unordered_map<std::string, std::size_t> ranks_;
+  std::array<std::string, 256> spelled_;
+  std::unordered_map<char32_t, char> bytes_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_file.hpp"
+
+namespace eigenformer {
+
+/// A vocabulary that came with somebody's weights: any token may have any id.
+struct ForeignVocabulary {
+  std::vector<std::string> tokens{};        ///< by id; an empty one has no text
+  std::int32_t unknown_id = -1;             ///< of what is not in the vocabulary; -1: such text is left out
+  std::vector<std::int32_t> special_ids{};  ///< left out when decoding: padding, begin, end, languages
+};
+
+/// What the tokenizers of other libraries' checkpoints have in common. Their ids are those of the checkpoint,
+/// and pad, begin and end are where it has them (TextConventions says where).
+class ForeignTokenizer : public Tokenizer {
+ public:
+  index_t vocabulary_size() const override { return static_cast<index_t>(vocabulary_.tokens.size()); }
+
+  std::string token(std::int32_t id) const override {
+    check(id);
+    return vocabulary_.tokens[static_cast<std::size_t>(id)];
+  }
+
+  /// The id of a token as the vocabulary spells it, special ones too; nothing where there is none.
+  std::optional<std::int32_t> find(std::string_view token) const {
+    const auto found = ids_.find(token);
+    if (found == ids_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  /// Writes `directory/name.tokenizer`. Throws IoError.
+  void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
+    TokenizerParts parts;
+    parts.set("kind", kind());
+    parts.set_list("tokens", vocabulary_.tokens);
+    parts.set_ids("unknown", {vocabulary_.unknown_id});
+    parts.set_ids("special", vocabulary_.special_ids);
+    add_parts(parts);
+    parts.save(directory / (name + ".tokenizer"));
+  }
+
+ protected:
+  /// Throws ValueError for a special id outside the vocabulary. Of a repeated token, the first id counts.
+  explicit ForeignTokenizer(ForeignVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
+    special_.resize(vocabulary_.tokens.size());
+    for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
+      if (vocabulary_.tokens[i].empty()) {
+        special_[i] = true;
+      } else {
+        ids_.emplace(vocabulary_.tokens[i], static_cast<std::int32_t>(i));
+      }
+    }
+    std::vector<std::int32_t> ids = vocabulary_.special_ids;
+    if (vocabulary_.unknown_id != -1) ids.push_back(vocabulary_.unknown_id);
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= vocabulary_size()) {
+        throw ValueError("tokenizer", "the special id " + std::to_string(id) +
+                                          " is outside the vocabulary of size " +
+                                          std::to_string(vocabulary_size()));
+      }
+    }
+    for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;
+  }
+
+  /// Writes what save() has to write beside the vocabulary.
+  virtual void add_parts(TokenizerParts&) const {}
+
+  /// The file that save() of the same kind wrote. Throws IoError for another kind.
+  static TokenizerParts read_parts(const char* kind, const std::filesystem::path& directory,
+                                   const std::string& name) {
+    TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
+    if (parts.get("kind") != kind) {
+      throw parts.refuse("is of kind '" + parts.get("kind") + "', expected '" + std::string(kind) + "'");
+    }
+    return parts;
+  }
+  static ForeignVocabulary read_vocabulary(const TokenizerParts& parts) {
+    ForeignVocabulary vocabulary{parts.list("tokens"), -1, parts.ids("special")};
+    const std::vector<std::int32_t> unknown = parts.ids("unknown");
+    if (unknown.size() == 1) vocabulary.unknown_id = unknown[0];
+    return vocabulary;
+  }
+  /// make(), with what it says about impossible contents as an IoError about the file.
+  template <class F>
+  static auto made_of(const TokenizerParts& parts, F&& make) {
+    try {
+      return make();
+    } catch (const ValueError& error) {
+      throw parts.refuse("is damaged: " + std::string(error.what()));
+    }
+  }
+
+  void check(std::int32_t id) const {
+    if (id < 0 || id >= vocabulary_size()) {
+      throw IndexError("tokenizer", "token id " + std::to_string(id) + " is outside the vocabulary of size " +
+                                        std::to_string(vocabulary_size()));
+    }
+  }
+  bool is_special(std::int32_t id) const { return special_[static_cast<std::size_t>(id)]; }
+
+  /// Appends the id of a piece of text; that of unknown ones where there is one.
+  void append(std::vector<std::int32_t>& ids, std::string_view piece) const {
+    const std::optional<std::int32_t> id = find(piece);
+    if (id) {
+      ids.push_back(*id);
+    } else if (vocabulary_.unknown_id >= 0) {
+      ids.push_back(vocabulary_.unknown_id);
+    }
+  }
+
+  /// The tokens of ids, without special ones; unknown reads U+2047. Throws IndexError.
+  std::vector<std::string> pieces(std::span<const std::int32_t> ids) const {
+    std::vector<std::string> found;
+    for (const std::int32_t id : ids) {
+      check(id);
+      if (id == vocabulary_.unknown_id) {
+        found.emplace_back(unknown_text);
+      } else if (!is_special(id)) {
+        found.push_back(vocabulary_.tokens[static_cast<std::size_t>(id)]);
+      }
+    }
+    return found;
+  }
+
+  const ForeignVocabulary& vocabulary() const noexcept { return vocabulary_; }
+
+ private:
+  ForeignVocabulary vocabulary_;
+  std::vector<bool> special_;
+  std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
+};
+
+/// Text that was cut into tokens by somebody else: they stand between spaces.
+class TokenTokenizer final : public ForeignTokenizer {
+ public:
+  explicit TokenTokenizer(ForeignVocabulary given) : ForeignTokenizer(std::move(given)) {}
+
+  /// Reads `directory/name.tokenizer`. Throws IoError.
+  static TokenTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
+    const TokenizerParts parts = read_parts("tokens", directory, name);
+    return made_of(parts, [&] { return TokenTokenizer(read_vocabulary(parts)); });
+  }
+
+  std::string kind() const override { return "tokens"; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < text.size();) {
+      const std::size_t end = std::min(text.find(' ', i), text.size());
+      if (end > i) append(ids, text.substr(i, end - i));
+      i = end + 1;
+    }
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::string& piece : pieces(ids)) text += (text.empty() ? "" : " ") + piece;
+    return text;
+  }
+};
+
+}  // namespace eigenformer

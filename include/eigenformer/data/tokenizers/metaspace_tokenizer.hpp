@@ -1,0 +1,267 @@
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "eigenformer/data/text/charsmap.hpp"
+#include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/tokenizers/added_tokens.hpp"
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/subword_models.hpp"
+
+namespace eigenformer {
+
+/// How a MetaspaceTokenizer prepares a text.
+struct MetaspaceOptions {
+  /// One step of normalising: "charsmap" (argument: its bytes), "strip" ("left", "right" or "both"), "spaces"
+  /// (what two spaces and more become), or "replace" (a text and what it becomes).
+  struct Step {
+    std::string name{}, argument{}, replacement{};
+  };
+  std::vector<Step> normalizer{};
+  bool split_white_space = false;  ///< words end at white space, which is dropped
+  /// Where the mark of a space is put: before each word ("always"), before the text ("first"), "never".
+  std::string prepend = "always";
+  bool split = true;  ///< words begin at each mark
+};
+
+/// A SentencePiece model as Hugging Face's tokenizers package does it: spaces become U+2581, and words are
+/// cut by a unigram model or byte pair encoding. It differs from SentencePiece in characters that the package
+/// normalises otherwise.
+class MetaspaceTokenizer final : public ForeignTokenizer {
+ public:
+  /// scores: of a unigram model, by id. merges: of byte pair encoding, left and right tokens by turns. Throws
+  /// ValueError for what is impossible.
+  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<double> scores,
+                     AddedTokens added = {})
+      : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
+    model_ = UnigramModel(std::move(scores), vocabulary().tokens);
+  }
+  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<std::string> merges,
+                     AddedTokens added = {})
+      : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
+    model_ = PairModel(std::move(merges), [&](std::string_view token) { return find(token); });
+  }
+
+  /// Reads `directory/name.tokenizer`. Throws IoError.
+  static MetaspaceTokenizer load(const std::filesystem::path& directory,
+                                 const std::string& name = "tokenizer") {
+    const TokenizerParts parts = read_parts("metaspace", directory, name);
+    MetaspaceOptions options;
+    const std::vector<std::string> steps = parts.list("normalizer");
+    if (steps.size() % 3 != 0) throw parts.refuse("is damaged in its part 'normalizer'");
+    for (std::size_t i = 0; i < steps.size(); i += 3)
+      options.normalizer.push_back({steps[i], steps[i + 1], steps[i + 2]});
+    options.split_white_space = parts.contains("split_white_space");
+    options.prepend = parts.get("prepend");
+    options.split = parts.contains("split");
+    return made_of(parts, [&] {
+      AddedTokens added = AddedTokens::read(parts);
+      if (parts.contains("merges")) {
+        return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), parts.list("merges"),
+                                  std::move(added));
+      }
+      std::vector<double> scores;
+      for (const std::string& item : parts.list("scores")) {
+        double score = std::numeric_limits<double>::quiet_NaN();
+        if (!item.empty()) {
+          const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), score);
+          if (error != std::errc() || end != item.data() + item.size()) {
+            throw ValueError("tokenizer", "'" + item + "' is no score");
+          }
+        }
+        scores.push_back(score);
+      }
+      return MetaspaceTokenizer(read_vocabulary(parts), std::move(options), std::move(scores),
+                                std::move(added));
+    });
+  }
+
+  std::string kind() const override { return "metaspace"; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    const std::string valid = valid_utf8(text);
+    std::vector<std::int32_t> ids;
+    const auto put = [&](std::int32_t id) { ids.push_back(id); };
+    added_.split(valid, false, put, [&](std::string_view part, std::size_t begin) {
+      const std::string normal = normalize(part);
+      added_.split(normal, true, put, [&](std::string_view rest, std::size_t inner) {
+        append_text(ids, rest, begin == 0 && inner == 0);
+      });
+    });
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    bool first = options_.prepend != "never";
+    for (const std::string& piece : pieces(ids)) {
+      for (std::size_t i = 0; i < piece.size();) {
+        if (std::string_view(piece).substr(i).starts_with(mark)) {
+          if (!first) text += ' ';
+          i += mark.size();
+        } else {
+          text += piece[i++];
+        }
+      }
+      first = false;
+    }
+    return text;
+  }
+
+  /// A text after the normaliser's steps.
+  std::string normalize(std::string_view text) const {
+    std::string out(text);
+    std::size_t table = 0;
+    for (const MetaspaceOptions::Step& step : options_.normalizer) {
+      if (step.name == "charsmap") {
+        out = charsmaps_[table++].apply(out);
+      } else if (step.name == "strip") {
+        out = stripped(out, step.argument != "right", step.argument != "left");
+      } else {
+        out = step.name == "spaces" ? without_runs_of_spaces(out, step.replacement)
+                                    : replaced(out, step.argument, step.replacement);
+      }
+    }
+    return out;
+  }
+
+ protected:
+  void add_parts(TokenizerParts& parts) const override {
+    std::vector<std::string> steps;
+    for (const auto& [name, argument, replacement] : options_.normalizer) {
+      for (const std::string& item : {name, argument, replacement}) steps.push_back(item);
+    }
+    parts.set_list("normalizer", steps);
+    if (options_.split_white_space) parts.set("split_white_space", "");
+    parts.set("prepend", options_.prepend);
+    if (options_.split) parts.set("split", "");
+    added_.add_to(parts);
+    if (const auto* pairs = std::get_if<PairModel>(&model_)) {
+      parts.set_list("merges", pairs->merges());
+      return;
+    }
+    std::vector<std::string> items;
+    for (const double score : std::get<UnigramModel>(model_).scores()) {
+      char digits[64];
+      const auto end = std::to_chars(digits, digits + sizeof digits, score).ptr;
+      items.emplace_back(digits, std::isnan(score) ? digits : end);  // nothing: no piece
+    }
+    parts.set_list("scores", items);
+  }
+
+ private:
+  static constexpr std::string_view mark = "\xE2\x96\x81";
+
+  MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, AddedTokens added)
+      : ForeignTokenizer(std::move(given)), options_(std::move(options)) {
+    if (options_.prepend != "always" && options_.prepend != "first" && options_.prepend != "never") {
+      throw ValueError("tokenizer", "prepend is '" + options_.prepend + "', expected always, first or never");
+    }
+    for (const MetaspaceOptions::Step& step : options_.normalizer) {
+      if (step.name == "charsmap") {
+        charsmaps_.emplace_back(step.argument);
+      } else if (step.name != "strip" && step.name != "spaces" &&
+                 (step.name != "replace" || step.argument.empty())) {
+        throw ValueError("tokenizer",
+                         "the normaliser has the step '" + step.name + "' of '" + step.argument + "'");
+      }
+    }
+    added.require_ids(vocabulary_size());
+    std::vector<AddedToken> tokens = added.tokens();
+    for (AddedToken& token : tokens) {
+      if (token.normalized) token.text = normalize(token.text);
+    }
+    added_ = AddedTokens(std::move(tokens));
+  }
+
+  void append_text(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin) const {
+    if (!options_.split_white_space) return append_words(ids, text, at_begin);
+    std::size_t begin = 0, at = 0;
+    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+      if (icu::is_white_space(c)) {
+        if (begin < at) append_words(ids, text.substr(begin, at - begin), at_begin && begin == 0);
+        begin = at + bytes.size();
+      }
+      at += bytes.size();
+    });
+    if (begin < at) append_words(ids, text.substr(begin), at_begin && begin == 0);
+  }
+
+  void append_words(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin) const {
+    std::string marked = replaced(std::string(text), " ", std::string(mark));
+    const bool wanted = options_.prepend == "always" || (options_.prepend == "first" && at_begin);
+    if (wanted && !marked.starts_with(mark)) marked.insert(0, mark);
+    for (std::size_t begin = 0; begin < marked.size();) {
+      std::size_t end = marked.size();
+      if (options_.split) end = std::min(end, marked.find(mark, begin + 1));
+      append_word(ids, std::string_view(marked).substr(begin, end - begin));
+      begin = end;
+    }
+  }
+
+  void append_word(std::vector<std::int32_t>& ids, std::string_view word) const {
+    std::visit(
+        [&](const auto& model) {
+          model.segment(
+              word, [&](std::string_view piece) { return find(piece); },
+              [&](std::int32_t id) {
+                if (id < 0) id = vocabulary().unknown_id;
+                if (id >= 0) ids.push_back(id);
+              });
+        },
+        model_);
+  }
+
+  static std::string replaced(const std::string& text, const std::string& from, const std::string& to) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size();) {
+      const std::size_t at = std::min(text.find(from, i), text.size());
+      out.append(text, i, at - i);
+      if (at < text.size()) out += to;
+      i = std::min(text.size(), at + from.size());
+    }
+    return out;
+  }
+
+  static std::string without_runs_of_spaces(const std::string& text, const std::string& to) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size();) {
+      const std::size_t end = text[i] == ' ' ? std::min(text.find_first_not_of(' ', i), text.size()) : i + 1;
+      out += end - i > 1 ? to : text.substr(i, 1);
+      i = end;
+    }
+    return out;
+  }
+
+  static std::string stripped(const std::string& text, bool left, bool right) {
+    std::optional<std::size_t> first;
+    std::size_t last = 0, at = 0;
+    for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+      if (!icu::is_white_space(c)) {
+        if (!first) first = at;
+        last = at + bytes.size();
+      }
+      at += bytes.size();
+    });
+    const std::size_t begin = left ? first.value_or(text.size()) : 0, end = right ? last : text.size();
+    return begin < end ? text.substr(begin, end - begin) : std::string();
+  }
+
+  MetaspaceOptions options_;
+  std::vector<Charsmap> charsmaps_;
+  AddedTokens added_;
+  std::variant<UnigramModel, PairModel> model_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <sentencepiece_processor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
+
+namespace eigenformer {
+
+/// Somebody's SentencePiece model (Kudo and Richardson 2018), whose pieces have the ids that a vocabulary
+/// gives them and not the model's own: Marian, mBART, M2M100, NLLB, T5.
+class SentencePieceTokenizer final : public ForeignTokenizer {
+ public:
+  /// model: the bytes of the SentencePiece model. language_codes: a text may begin with a token in >>these<<,
+  /// as for Marian's models with several target languages. Throws ValueError where the bytes are no model.
+  SentencePieceTokenizer(std::string model, ForeignVocabulary given, bool language_codes = false)
+      : ForeignTokenizer(std::move(given)),
+        model_(std::make_shared<const std::string>(std::move(model))),
+        language_codes_(language_codes) {
+    auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
+    if (const auto status = processor->LoadFromSerializedProto(*model_); !status.ok()) {
+      throw ValueError("tokenizer",
+                       "the file is " + detail::not_a_sentencepiece_model(*model_, status.message()));
+    }
+    processor_ = std::move(processor);
+  }
+
+  /// Reads `directory/name.tokenizer`. Throws IoError.
+  static SentencePieceTokenizer load(const std::filesystem::path& directory,
+                                     const std::string& name = "tokenizer") {
+    const TokenizerParts parts = read_parts("sentencepiece", directory, name);
+    return made_of(parts, [&] {
+      return SentencePieceTokenizer(parts.get("model"), read_vocabulary(parts),
+                                    parts.contains("language_codes"));
+    });
+  }
+
+  /// A model's pieces in the order of its own ids. Throws ValueError where the bytes are no model.
+  static std::vector<std::string> model_pieces(const std::string& model) {
+    const SentencePieceTokenizer tokenizer(model, {});
+    std::vector<std::string> found;
+    for (int id = 0; id < tokenizer.processor_->GetPieceSize(); ++id) {
+      found.push_back(tokenizer.processor_->IdToPiece(id));
+    }
+    return found;
+  }
+
+  std::string kind() const override { return "sentencepiece"; }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    if (language_codes_ && text.substr(0, 2) == ">>") {
+      if (const std::size_t end = text.find("<<"); end != std::string_view::npos) {
+        append(ids, text.substr(0, end + 2));
+        text.remove_prefix(end + 2);
+      }
+    }
+    std::vector<std::string> found;
+    require(processor_->Encode(valid_utf8(text), &found));
+    for (const std::string& piece : found) append(ids, piece);
+    return ids;
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    require(processor_->Decode(pieces(ids), &text));
+    return text;
+  }
+
+ protected:
+  void add_parts(TokenizerParts& parts) const override {
+    parts.set("model", *model_);
+    if (language_codes_) parts.set("language_codes", "");
+  }
+
+ private:
+  static void require(const sentencepiece::util::Status& status) {
+    if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
+  }
+
+  std::shared_ptr<const std::string> model_;  // serialised
+  std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
+  bool language_codes_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,190 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+
+namespace eigenformer {
+
+/// A unigram language model of pieces (Kudo 2018): a word's best segmentation is the one with the largest sum
+/// of scores.
+class UnigramModel {
+ public:
+  UnigramModel() = default;
+  /// scores: by id, NaN for a token that is no piece. tokens: their texts. Throws ValueError where a score is
+  /// no number that can be added up, or there is no piece.
+  UnigramModel(std::vector<double> scores, const std::vector<std::string>& tokens)
+      : scores_(std::move(scores)) {
+    scores_.resize(tokens.size(), std::numeric_limits<double>::quiet_NaN());
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (std::isnan(scores_[i])) continue;
+      if (!(std::abs(scores_[i]) < 1e30)) {
+        throw ValueError("tokenizer",
+                         "the piece '" + tokens[i] + "' has the score " + std::to_string(scores_[i]));
+      }
+      least = std::min(least, scores_[i]);
+      longest_ = std::max(longest_, tokens[i].size());
+    }
+    if (longest_ == 0) throw ValueError("tokenizer", "the model has no pieces");
+    unknown_score_ = least - 10;  // as in SentencePiece
+  }
+
+  const std::vector<double>& scores() const noexcept { return scores_; }
+
+  /// Calls emit(id) for the pieces of a word in UTF-8; -1 for a run of characters that are in no piece.
+  /// find(text) gives a token's id or nothing.
+  template <class Find, class Emit>
+  void segment(std::string_view word, Find&& find, Emit&& emit) const {
+    struct Node {
+      double score = 0;
+      std::size_t begin = none;
+      std::int32_t id = -1;
+    };
+    std::vector<Node> best(word.size() + 1);  // the best segmentation that ends at each byte
+    const auto offer = [&](std::size_t begin, std::size_t end, double score, std::int32_t id) {
+      const double sum = score + best[begin].score;
+      if (best[end].begin == none || sum > best[end].score) best[end] = {sum, begin, id};
+    };
+    for (std::size_t begin = 0; begin < word.size();) {
+      const std::size_t first = code_point_length(word, begin);
+      bool known = false;  // the character alone
+      for (std::size_t end = begin + first; end - begin <= longest_;) {
+        const auto id = find(word.substr(begin, end - begin));
+        if (id && !std::isnan(scores_[static_cast<std::size_t>(*id)])) {
+          offer(begin, end, scores_[static_cast<std::size_t>(*id)], *id);
+          known = known || end == begin + first;
+        }
+        if (end == word.size()) break;
+        end += code_point_length(word, end);
+      }
+      if (!known) offer(begin, begin + first, unknown_score_, -1);
+      begin += first;
+    }
+    std::vector<std::int32_t> ids;  // from the end on
+    for (std::size_t end = word.size(); end > 0; end = best[end].begin) {
+      if (best[end].id >= 0 || ids.empty() || ids.back() >= 0) ids.push_back(best[end].id);
+    }
+    for (auto id = ids.rbegin(); id != ids.rend(); ++id) emit(*id);
+  }
+
+ private:
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+
+  static std::size_t code_point_length(std::string_view text, std::size_t at) {
+    return std::max<std::size_t>(1, detail::decode_front(text.substr(at)).length);
+  }
+
+  std::vector<double> scores_;
+  std::size_t longest_ = 0;  // in bytes
+  double unknown_score_ = 0;
+};
+
+/// Byte pair encoding of characters (Sennrich et al. 2016): pairs of neighbours are merged, the pair that
+/// comes first in a list first, of several such the leftmost.
+class PairModel {
+ public:
+  PairModel() = default;
+  /// merges: left and right tokens by turns. find(text) gives a token's id or nothing. Throws ValueError for
+  /// a merge of or into what is no token.
+  template <class Find>
+  PairModel(std::vector<std::string> merges, Find&& find) : merges_(std::move(merges)) {
+    if (merges_.size() % 2 != 0) throw ValueError("tokenizer", "the last merge has no right token");
+    const auto id = [&](const std::string& token) {
+      if (const auto found = find(token)) return *found;
+      throw ValueError("tokenizer", "the merges have '" + token + "', which is no token");
+    };
+    for (std::size_t i = 0; i < merges_.size(); i += 2) {
+      const std::string &left = merges_[i], &right = merges_[i + 1];
+      const std::int32_t first = id(left), second = id(right);
+      pairs_.insert_or_assign(key(first, second), Merge{i, id(left + right)});
+    }
+  }
+
+  const std::vector<std::string>& merges() const noexcept { return merges_; }
+
+  /// Calls emit(id) for the pieces of a word in UTF-8; -1 for a run of characters that are no tokens.
+  template <class Find, class Emit>
+  void segment(std::string_view word, Find&& find, Emit&& emit) const {
+    std::vector<Symbol> symbols;
+    for_each_code_point(word, [&](char32_t, std::string_view c) {
+      const auto id = find(c);
+      if (!id && !symbols.empty() && symbols.back().id < 0) return;
+      symbols.push_back({id ? *id : -1, static_cast<std::ptrdiff_t>(symbols.size()) - 1,
+                         static_cast<std::ptrdiff_t>(symbols.size()) + 1, true});
+    });
+    if (!symbols.empty()) symbols.back().next = -1;
+    std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
+    const auto offer = [&](std::ptrdiff_t left) {
+      if (left < 0 || symbols[static_cast<std::size_t>(left)].next < 0) return;
+      if (const Merge* merge = find_merge(symbols, left)) queue.push({merge->rank, left, merge->id});
+    };
+    for (std::size_t i = 0; i < symbols.size(); ++i) offer(static_cast<std::ptrdiff_t>(i));
+    while (!queue.empty()) {
+      const Candidate best = queue.top();
+      queue.pop();
+      Symbol& left = symbols[static_cast<std::size_t>(best.left)];
+      if (!left.alive || left.next < 0) continue;
+      const Merge* merge = find_merge(symbols, best.left);
+      if (merge == nullptr || merge->id != best.id) continue;  // one of the two has changed
+      Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+      left.id = best.id;
+      left.next = right.next;
+      right.alive = false;
+      if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].previous = best.left;
+      offer(left.previous);
+      offer(best.left);
+    }
+    for (const Symbol& symbol : symbols) {
+      if (symbol.alive) emit(symbol.id);
+    }
+  }
+
+ private:
+  struct Symbol {
+    std::int32_t id;
+    std::ptrdiff_t previous, next;  // -1: none
+    bool alive;
+  };
+  struct Merge {
+    std::size_t rank;
+    std::int32_t id;
+  };
+  struct Candidate {
+    std::size_t rank;
+    std::ptrdiff_t left;
+    std::int32_t id;
+  };
+  struct Later {
+    bool operator()(const Candidate& a, const Candidate& b) const {
+      return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
+    }
+  };
+
+  static std::uint64_t key(std::int32_t left, std::int32_t right) {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+  }
+  const Merge* find_merge(const std::vector<Symbol>& symbols, std::ptrdiff_t left) const {
+    const Symbol& symbol = symbols[static_cast<std::size_t>(left)];
+    const std::int32_t right = symbols[static_cast<std::size_t>(symbol.next)].id;
+    if (symbol.id < 0 || right < 0) return nullptr;
+    const auto found = pairs_.find(key(symbol.id, right));
+    return found == pairs_.end() ? nullptr : &found->second;
+  }
+
+  std::vector<std::string> merges_;
+  std::unordered_map<std::uint64_t, Merge> pairs_;
+};
+
+}  // namespace eigenformer

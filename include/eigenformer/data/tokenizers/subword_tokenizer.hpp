@@ -1,0 +1,202 @@
+#pragma once
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
+
+namespace eigenformer {
+
+/// How a subword model is trained.
+struct SubwordOptions {
+  index_t vocabulary_size = 8000;  ///< the four special ids included; less where the text has no more pieces
+  bool unigram =
+      false;  ///< true: unigram language model (Kudo 2018); false: byte pair encoding (Sennrich et al. 2016)
+  bool byte_fallback = false;         ///< spell unknown characters as bytes, at the price of 256 ids
+  index_t max_sentences = 1'000'000;  ///< more are thinned out evenly, to bound time and memory
+};
+
+/// SentencePiece (Kudo and Richardson 2018) behind the Tokenizer interface. Text is only passed through
+/// normalize_text(), not through NFKC, so that decoding gives it back; U+2581, which SentencePiece keeps for
+/// spaces, reads as a space.
+class SubwordTokenizer final : public Tokenizer {
+ public:
+  /// Trains on sentences in memory: those of both sides for a joint vocabulary. Equal sentences and options
+  /// give an equal model. Throws ValueError when SentencePiece refuses, as for a vocabulary smaller than the
+  /// number of different characters. Sets SentencePiece's process-wide log level so that it prints nothing.
+  static SubwordTokenizer train(std::span<const std::string> sentences, const SubwordOptions& options = {}) {
+    const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) + 1;
+    if (options.vocabulary_size < least) {
+      throw ValueError("subword_tokenizer", "vocabulary_size is " + std::to_string(options.vocabulary_size) +
+                                                ", must be at least " + std::to_string(least));
+    }
+    if (options.max_sentences < 1) {
+      throw ValueError("subword_tokenizer",
+                       "max_sentences is " + std::to_string(options.max_sentences) + ", must be at least 1");
+    }
+    Sentences iterator(sentences, static_cast<std::size_t>(options.max_sentences));
+    if (iterator.done())
+      throw ValueError("subword_tokenizer", "no text to train on, expected at least one sentence");
+    const std::unordered_map<std::string, std::string> arguments = {
+        {"model_type", options.unigram ? "unigram" : "bpe"},
+        {"vocab_size", std::to_string(options.vocabulary_size)},
+        {"hard_vocab_limit", "false"},
+        {"character_coverage", "1.0"},
+        {"byte_fallback", options.byte_fallback ? "true" : "false"},
+        {"normalization_rule_name", "identity"},
+        {"unk_surface", unknown_text},
+        {"pad_id", std::to_string(Vocabulary::pad_id)},
+        {"unk_id", std::to_string(Vocabulary::unknown_id)},
+        {"bos_id", std::to_string(Vocabulary::begin_id)},
+        {"eos_id", std::to_string(Vocabulary::end_id)},
+        {"max_sentence_length", "65536"},
+        {"num_threads", "1"},  // sums of several threads would depend on their number
+        {"minloglevel", "3"},
+    };
+    std::string model;
+    const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &iterator, &model);
+    if (!status.ok()) {
+      // Every character of the text is a piece, that between words too.
+      const index_t needed =
+          least - 1 + count_characters(sentences, static_cast<std::size_t>(options.max_sentences));
+      if (options.vocabulary_size < needed) {
+        throw ValueError(
+            "subword_tokenizer",
+            "vocabulary_size is " + std::to_string(options.vocabulary_size) + ", must be at least " +
+                std::to_string(needed) +
+                " for the different characters of this text (SentencePiece: " + status.message() + ")");
+      }
+      throw ValueError("subword_tokenizer",
+                       "no vocabulary of size " + std::to_string(options.vocabulary_size) +
+                           " can be made of this text, expected another size or more text " +
+                           "(SentencePiece: " + status.message() + ")");
+    }
+    return SubwordTokenizer(std::move(model), "the trained model");
+  }
+
+  /// Reads `directory/name.model`. Throws IoError when it is missing, no SentencePiece model or one with
+  /// other special ids.
+  static SubwordTokenizer load(const std::filesystem::path& directory,
+                               const std::string& name = "tokenizer") {
+    const std::filesystem::path path = directory / (name + ".model");
+    return SubwordTokenizer(read_text_file(path), "'" + path.string() + "'");
+  }
+
+  /// Writes `directory/name.model`, in SentencePiece's own format. Throws IoError.
+  void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
+    write_text_file(directory / (name + ".model"), *model_);
+  }
+
+  std::string kind() const override { return "subword"; }
+  index_t vocabulary_size() const override { return processor_->GetPieceSize(); }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<int> ids;
+    require(processor_->Encode(normalize_text(text), &ids));
+    return {ids.begin(), ids.end()};
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::vector<int> pieces;
+    for (const std::int32_t id : ids) {
+      check(id);
+      if (!is_control(id)) pieces.push_back(id);
+    }
+    std::string text;
+    require(processor_->Decode(pieces, &text));
+    return normalize_text(text);
+  }
+
+  std::string token(std::int32_t id) const override {
+    check(id);
+    return processor_->IdToPiece(id);
+  }
+
+ private:
+  /// Hands the trainer the sentences, evenly thinned out to a number, passing over empty ones.
+  class Sentences final : public sentencepiece::SentenceIterator {
+   public:
+    Sentences(std::span<const std::string> sentences, std::size_t most)
+        : sentences_(sentences), count_(std::min(most, sentences.size())) {
+      read();
+    }
+    bool done() const override { return next_ >= count_; }
+    void Next() override {
+      ++next_;
+      read();
+    }
+    const std::string& value() const override { return value_; }
+    sentencepiece::util::Status status() const override { return {}; }
+
+   private:
+    void read() {
+      for (; next_ < count_; ++next_) {
+        value_ = normalize_text(sentences_[next_ * sentences_.size() / count_]);
+        if (!value_.empty()) return;
+      }
+    }
+
+    std::span<const std::string> sentences_;
+    std::size_t count_;
+    std::size_t next_ = 0;
+    std::string value_;
+  };
+
+  SubwordTokenizer(std::string model, const std::string& name)
+      : model_(std::make_shared<const std::string>(std::move(model))) {
+    auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
+    if (const auto status = processor->LoadFromSerializedProto(*model_); !status.ok()) {
+      throw IoError("subword_tokenizer",
+                    name + " is " + detail::not_a_sentencepiece_model(*model_, status.message()));
+    }
+    if (processor->pad_id() != Vocabulary::pad_id || processor->unk_id() != Vocabulary::unknown_id ||
+        processor->bos_id() != Vocabulary::begin_id || processor->eos_id() != Vocabulary::end_id) {
+      throw IoError("subword_tokenizer",
+                    name + " has other special ids, expected pad 0, unk 1, bos 2, eos 3");
+    }
+    processor_ = std::move(processor);
+  }
+
+  // The different characters that the trainer was given, and the one that it puts between words.
+  static index_t count_characters(std::span<const std::string> sentences, std::size_t most) {
+    std::set<char32_t> found;
+    for (Sentences text(sentences, most); !text.done(); text.Next()) {
+      for_each_code_point(text.value(), [&](char32_t c, std::string_view) {
+        if (c != U' ') found.insert(c);
+      });
+    }
+    return static_cast<index_t>(found.size()) + 1;
+  }
+
+  void check(std::int32_t id) const {
+    if (id < 0 || id >= processor_->GetPieceSize()) {
+      throw IndexError("subword_tokenizer", "token id " + std::to_string(id) +
+                                                " is outside the vocabulary of size " +
+                                                std::to_string(processor_->GetPieceSize()));
+    }
+  }
+
+  static void require(const sentencepiece::util::Status& status) {
+    if (!status.ok())
+      throw ValueError("subword_tokenizer", std::string("SentencePiece: ") + status.message());
+  }
+
+  std::shared_ptr<const std::string> model_;  // serialised
+  std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,306 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/kernels/sequence/linear_attention.hpp"
+#include "eigenformer/nn/attention/attention.hpp"
+#include "eigenformer/nn/module/prefix.hpp"
+
+namespace eigenformer {
+
+/// The tokens, itself included, that a token's self-attention reaches back to in these layers; 0: all. Linear
+/// attention looks at its state and at none.
+template <class Layers>
+index_t attention_reach(const Layers& layers) {
+  index_t reach = 1;
+  for (const auto& layer : layers) {
+    if (layer.self_attn.linear_kind()) continue;
+    if (layer.self_attn.options.attention_window == 0) return 0;
+    reach = std::max(reach, layer.self_attn.options.attention_window);
+  }
+  return reach;
+}
+
+/// The keys and values of sequences that grow, for each layer of a decoder; of linear attention a state of
+/// constant size.
+///
+/// They lie in one block a layer, in the order they were made; which of them belong to a sequence is a table
+/// of row numbers, so that reorder() copies numbers and never a key. Sequences may have different lengths.
+/// Tokens that no later one reaches leave the table, and rows that are in no table the block when it is full.
+/// A step is begin(), attend() for each layer, and commit().
+template <class T>
+class KeyValueCache {
+ public:
+  /// reach: as attention_reach() gives it for the layers.
+  KeyValueCache(std::size_t layers, index_t sequences, index_t reach = 0)
+      : cache_(layers),
+        states_(layers),
+        lengths_(static_cast<std::size_t>(sequences), 0),
+        dropped_(lengths_),
+        // Beyond any length there is no limit, and sums with it stay in range.
+        reach_(reach < (index_t{1} << 32) ? reach : 0) {}
+
+  index_t sequences() const noexcept { return static_cast<index_t>(lengths_.size()); }
+  /// Tokens of each sequence so far, those that are no longer held included.
+  std::span<const index_t> lengths() const noexcept { return lengths_; }
+  /// Bytes of all that is held: keys, values and states, with the room that is made for later ones.
+  std::size_t bytes() const noexcept {
+    std::size_t numbers = 0;
+    for (const auto* held : {&cache_, &states_}) {
+      for (const Tensor<T>& x : *held) numbers += x.defined() ? static_cast<std::size_t>(x.numel()) : 0;
+    }
+    return numbers * sizeof(T) + table_.size() * sizeof(index_t);
+  }
+
+  /// Makes room for counts[i] more tokens of sequence i. prefix: the first tokens of each sequence that see
+  /// one another in both directions, all of which must come in this step; empty: none. Returns the layout of
+  /// the new rows, packed. Throws ShapeError for another number of prefixes than sequences, ValueError for a
+  /// prefix that does not come in one step.
+  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
+    check_prefix(counts, prefix);
+    drop_unreached();
+    std::vector<index_t> total(lengths_);
+    index_t rows = 0;
+    for (std::size_t i = 0; i < total.size(); ++i) {
+      total[i] += counts[i] - dropped_[i];
+      rows += counts[i];
+    }
+    widen(total.empty() ? 0 : *std::max_element(total.begin(), total.end()));
+    make_room(rows);
+    index_t row = rows_;
+    for (std::size_t i = 0; i < total.size(); ++i) {
+      index_t* const to = table_.data() + static_cast<index_t>(i) * capacity_;
+      for (index_t t = held(i); t < total[i]; ++t) to[t] = row++;
+    }
+    queries_ = SequenceLayout::packed(counts).with_first_position(lengths_);
+    keys_ = SequenceLayout::cached(total, capacity_).with_first_position(dropped_);
+    // A single new token sees all there is.
+    const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
+    mask_ = single ? AttentionMask::none() : prefix_mask(prefix).within_causal();
+    return queries_;
+  }
+
+  /// A layer's causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the
+  /// scores by distance. weights, when given, receives the attention's weights (sequences, heads, n, longest
+  /// sequence), zeros for keys that are no longer held. Returns (rows, D).
+  Var<T> attend(const Context<T>& ctx, std::size_t layer, const MultiHeadAttention<T>& attention,
+                const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
+    const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
+    if (attention.linear_kind()) {
+      if (weights != nullptr) throw ValueError("key_value_cache", "linear attention has no weights to show");
+      return attend_linear(ctx, states_[layer], attention, p);
+    }
+    const index_t rows = x.shape().rows(), wide = attention.options.query_width(),
+                  side = attention.options.key_width();
+    Tensor<T>& cache = cache_[layer];
+    if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
+    for (index_t r = 0; r < rows; ++r) {
+      T* const to = cache.data() + (rows_ + r) * 2 * side;
+      if (p.fused.defined()) {
+        std::copy_n(p.fused.value().data() + r * (wide + 2 * side) + wide, 2 * side, to);
+      } else {
+        std::copy_n(p.k.value().data() + r * side, side, to);
+        std::copy_n(p.v.value().data() + r * side, side, to + side);
+      }
+    }
+    AttentionOp op = attention.attention_op();
+    op.key_rows = table_.data();
+    const Tensor<T>& q = p.fused.defined() ? p.fused.value() : p.q.value();
+    detail::AttentionSaved<T> saved("key_value_cache", ctx, {q, 0, wide}, {cache, 0, side},
+                                    {cache, side, side}, queries_, keys_, attention.windowed(mask_), op,
+                                    attention.relative_positions(ctx, bias));
+    saved.forward();
+    if (weights != nullptr) {
+      Tensor<T> w(Shape{queries_.batch(), op.heads, queries_.max_length(), keys_.max_length()});
+      kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), w.data());
+      *weights = Var<T>(with_dropped(w));
+    }
+    return attention.out_proj(ctx, Var<T>(saved.out.reshape(Shape{rows, wide})));
+  }
+
+  /// Ends a step: the new tokens belong to their sequences.
+  void commit() {
+    for (std::size_t i = 0; i < lengths_.size(); ++i) lengths_[i] += queries_.length(static_cast<index_t>(i));
+    rows_ += queries_.rows();
+  }
+
+  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist.
+  void reorder(std::span<const std::int32_t> parents) {
+    std::vector<index_t> table(parents.size() * static_cast<std::size_t>(capacity_));
+    std::vector<index_t> lengths(parents.size()), dropped(parents.size());
+    for (std::size_t i = 0; i < parents.size(); ++i) {
+      if (parents[i] < 0 || parents[i] >= sequences()) {
+        throw IndexError("key_value_cache", "parent " + std::to_string(parents[i]) +
+                                                " does not exist, there are " + std::to_string(sequences()) +
+                                                " sequences");
+      }
+      const auto parent = static_cast<std::size_t>(parents[i]);
+      lengths[i] = lengths_[parent];
+      dropped[i] = dropped_[parent];
+      std::copy_n(table_.begin() + static_cast<index_t>(parent) * capacity_, held(parent),
+                  table.begin() + static_cast<index_t>(i) * capacity_);
+    }
+    for (Tensor<T>& state : states_) {
+      if (!state.defined()) continue;
+      Tensor<T> moved(state.shape().with(0, static_cast<index_t>(parents.size())));
+      const index_t size = state.dim(1);
+      for (std::size_t i = 0; i < parents.size(); ++i) {
+        std::copy_n(state.data() + parents[i] * size, size, moved.data() + static_cast<index_t>(i) * size);
+      }
+      state = std::move(moved);
+    }
+    table_ = std::move(table);
+    lengths_ = std::move(lengths);
+    dropped_ = std::move(dropped);
+  }
+
+ private:
+  // Tokens of sequence i whose keys and values are there.
+  index_t held(std::size_t i) const { return lengths_[i] - dropped_[i]; }
+
+  void check_prefix(std::span<const index_t> counts, const std::vector<index_t>& prefix) const {
+    if (!prefix.empty() && prefix.size() != lengths_.size()) {
+      throw ShapeError("key_value_cache", std::to_string(prefix.size()) + " prefix lengths must be " +
+                                              std::to_string(lengths_.size()) + ", one for each sequence");
+    }
+    for (std::size_t i = 0; i < prefix.size(); ++i) {
+      if (prefix[i] == 0 || (lengths_[i] == 0 && prefix[i] <= counts[i])) continue;
+      throw ValueError("key_value_cache",
+                       "prefix of sequence " + std::to_string(i) + " is " + std::to_string(prefix[i]) +
+                           " long, must come in one step, which has " + std::to_string(counts[i]) +
+                           " tokens from position " + std::to_string(lengths_[i]) + " on");
+    }
+  }
+
+  // Tokens that the next one does not reach leave the table.
+  void drop_unreached() {
+    if (reach_ == 0) return;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      const index_t first = std::max(dropped_[i], lengths_[i] - (reach_ - 1));
+      index_t* const row = table_.data() + static_cast<index_t>(i) * capacity_;
+      std::copy(row + (first - dropped_[i]), row + held(i), row);
+      dropped_[i] = first;
+    }
+  }
+
+  // Room for so many more rows in the block of every layer. When it is full, or much larger than a window
+  // needs, rows that no sequence has in its table go, and it gets the size that leaves room for as many
+  // again.
+  void make_room(index_t rows) {
+    index_t held_rows = 0;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) held_rows += held(i);
+    const index_t reached = sequences() * reach_;
+    const bool wasteful = reach_ != 0 && block_ > 2 * (held_rows + rows + reached);
+    if (rows_ + rows <= block_ && !wasteful) return;
+    std::vector<index_t> place(static_cast<std::size_t>(rows_), -1);
+    each_entry([&](index_t& row) { place[static_cast<std::size_t>(row)] = 0; });
+    index_t live = 0;
+    for (index_t& p : place) p = p < 0 ? p : live++;
+    each_entry([&](index_t& row) { row = place[static_cast<std::size_t>(row)]; });
+    const index_t spare = live + 7 * rows;
+    const index_t wanted = live + rows + (reach_ == 0 ? spare : std::min(spare, reached));
+    if (wanted > block_ || 2 * wanted < block_) block_ = wanted;
+    for (Tensor<T>& cache : cache_) {
+      if (!cache.defined()) continue;
+      Tensor<T> to = block_ == cache.dim(0) ? cache : Tensor<T>(Shape{block_, cache.dim(1)});
+      for (index_t r = 0; r < rows_; ++r) {
+        const index_t p = place[static_cast<std::size_t>(r)];
+        if (p < 0 || (p == r && to.data() == cache.data())) continue;
+        std::copy_n(cache.data() + r * cache.dim(1), cache.dim(1), to.data() + p * cache.dim(1));
+      }
+      cache = std::move(to);
+    }
+    rows_ = live;
+  }
+
+  template <class F>
+  void each_entry(F&& f) {
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      index_t* const row = table_.data() + static_cast<index_t>(i) * capacity_;
+      for (index_t t = 0; t < held(i); ++t) f(row[t]);
+    }
+  }
+
+  // Weights of the keys that are held, with zeros for those before them.
+  Tensor<T> with_dropped(const Tensor<T>& weights) const {
+    if (std::all_of(dropped_.begin(), dropped_.end(), [](index_t n) { return n == 0; })) return weights;
+    index_t longest = 0;
+    for (index_t b = 0; b < keys_.batch(); ++b)
+      longest = std::max(longest, keys_.position(b) + keys_.length(b));
+    Tensor<T> all = Tensor<T>::zeros(weights.shape().with(3, longest));
+    const index_t rows = weights.dim(1) * weights.dim(2);
+    for (index_t r = 0; r < keys_.batch() * rows; ++r) {
+      const index_t b = r / rows;
+      std::copy_n(weights.data() + r * weights.dim(3), keys_.length(b),
+                  all.data() + r * longest + keys_.position(b));
+    }
+    return all;
+  }
+
+  // The state goes on by the new rows.
+  Var<T> attend_linear(const Context<T>& ctx, Tensor<T>& state, const MultiHeadAttention<T>& attention,
+                       const ProjectedHeads<T>& heads) const {
+    if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
+    const index_t rows = queries_.rows(), width = attention.options.query_width();
+    // Queries, keys and values where they are: side by side, or in matrices of their own.
+    const Tensor<T>& first = heads.fused.defined() ? heads.fused.value() : heads.q.value();
+    const index_t stride = first.dim(-1);
+    const T* const k = heads.fused.defined() ? first.data() + width : heads.k.value().data();
+    const T* const v = heads.fused.defined() ? first.data() + 2 * width : heads.v.value().data();
+    const T* const none = nullptr;
+    Tensor<T> features(Shape{2, rows, width});
+    T* const key_features = features.data() + rows * width;
+    kernels::activation_tile<T>(Activation::elu_plus_one, first.data(), stride, none, nullptr,
+                                features.data(), width, rows, width);
+    kernels::activation_tile<T>(Activation::elu_plus_one, k, stride, none, nullptr, key_features, width, rows,
+                                width);
+    kernels::AttentionProblem<T> p;
+    p.q = features.data();
+    p.k = key_features;
+    p.v = v;
+    p.q_stride = p.k_stride = width;
+    p.v_stride = stride;
+    p.heads = attention.options.num_heads;
+    p.head_dim = p.value_dim = width / p.heads;
+    p.queries = p.keys = &queries_;
+    const index_t size = p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim);
+    if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), size});
+    Tensor<T> out(Shape{rows, width});
+    kernels::linear_attention_causal<T>(p, state.data(), out.data(), width);
+    return attention.out_proj(ctx, Var<T>(std::move(out)));
+  }
+
+  void widen(index_t length) {
+    if (length <= capacity_) return;
+    const index_t wider = std::max<index_t>(length, std::max<index_t>(16, 2 * capacity_));
+    std::vector<index_t> table(lengths_.size() * static_cast<std::size_t>(wider));
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      std::copy_n(table_.begin() + static_cast<index_t>(i) * capacity_, held(i),
+                  table.begin() + static_cast<index_t>(i) * wider);
+    }
+    table_ = std::move(table);
+    capacity_ = wider;
+  }
+
+  std::vector<Tensor<T>> cache_;   // (block_, 2 D) keys and values, by layer; rows from rows_ on are spare
+  std::vector<Tensor<T>> states_;  // (sequences, heads * state) of linear attention, by layer
+  std::vector<index_t> lengths_;   // by sequence
+  std::vector<index_t> dropped_;   // the first tokens of each sequence that are no longer held
+  std::vector<index_t> table_;  // (sequences, capacity_): the row of each token of each sequence that is held
+  index_t reach_ = 0;
+  index_t capacity_ = 0;
+  index_t block_ = 0;
+  index_t rows_ = 0;
+  SequenceLayout queries_, keys_;  // of the step under way
+  AttentionMask mask_;
+};
+
+EIGENFORMER_INSTANCES(class KeyValueCache)
+
+}  // namespace eigenformer

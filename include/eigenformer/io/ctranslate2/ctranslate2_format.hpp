@@ -1,0 +1,309 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/bfloat16.hpp"
+#include "eigenformer/core/base/float16.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/io/files/mapped_file.hpp"
+
+namespace eigenformer {
+
+/// The element types of a CTranslate2 model.bin, with their numbers in the file.
+enum class Ct2Type : std::uint8_t { float32, int8, int16, int32, float16, bfloat16 };
+
+/// One variable of a model.bin. The bytes are those of the mapped file.
+struct Ct2Variable {
+  Shape shape;
+  Ct2Type type = Ct2Type::float32;
+  std::span<const std::byte> bytes{};
+};
+
+/// A CTranslate2 model.bin, mapped into memory and checked: every variable lies inside the file and has the
+/// bytes of its shape. Versions 1 to 6 of the format.
+///
+///     const auto file = ef::Ct2File::open("opus-ct2/model.bin");
+///     auto weight = file.tensor<float>("encoder/layer_0/ffn/linear_0/weight");  // quantised ones as real
+///     numbers
+class Ct2File {
+ public:
+  /// Opens and checks a file. Throws IoError naming the file, the variable and what was expected.
+  static Ct2File open(const std::filesystem::path& path) {
+    Ct2File file;
+    file.path_ = path;
+    file.map_ = MappedFile::open(path);
+    file.parse(file.map_->bytes());
+    return file;
+  }
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// The format's version, 1 to 6.
+  std::uint32_t version() const noexcept { return version_; }
+  /// What the variables are of, such as "TransformerSpec"; empty in version 1.
+  const std::string& spec() const noexcept { return spec_; }
+  std::uint32_t revision() const noexcept { return revision_; }
+
+  /// All names, aliases too, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : variables_) found.push_back(entry.first);
+    return found;
+  }
+
+  bool contains(const std::string& name) const { return variables_.count(name) > 0; }
+
+  /// A variable by its name or alias. Throws IoError where there is none.
+  const Ct2Variable& variable(const std::string& name) const {
+    const auto found = variables_.find(name);
+    if (found == variables_.end()) throw refuse("has no variable '" + name + "'");
+    return found->second;
+  }
+
+  const Shape& shape(const std::string& name) const { return variable(name).shape; }
+
+  /// Whether two names stand for the same bytes.
+  bool same(const std::string& a, const std::string& b) const {
+    return contains(a) && contains(b) && variable(a).bytes.data() == variable(b).bytes.data();
+  }
+
+  /// A variable as real numbers: 16-bit floats widened, integers divided by their "<name>_scale", which is a
+  /// scalar or has one number for each row. Throws IoError for a variable that is no weight.
+  template <class T>
+  Tensor<T> tensor(const std::string& name) const {
+    const Ct2Variable& v = variable(name);
+    Tensor<T> out(v.shape);
+    switch (v.type) {
+      case Ct2Type::float32:
+        each<float>(v, [&](std::size_t i, float x) { out.data()[i] = static_cast<T>(x); });
+        break;
+      case Ct2Type::float16:
+        each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
+          out.data()[i] = static_cast<T>(static_cast<float>(float16::from_bits(x)));
+        });
+        break;
+      case Ct2Type::bfloat16:
+        each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
+          out.data()[i] = static_cast<T>(static_cast<float>(bfloat16::from_bits(x)));
+        });
+        break;
+      case Ct2Type::int8:
+        dequantize<std::int8_t>(name, v, out.data());
+        break;
+      case Ct2Type::int16:
+        dequantize<std::int16_t>(name, v, out.data());
+        break;
+      case Ct2Type::int32:
+        throw refuse("has int32 numbers in '" + name + "', expected weights");
+    }
+    return out;
+  }
+
+  /// A scalar variable, or `missing` where there is none. Throws IoError for a variable that is no scalar.
+  double scalar(const std::string& name, double missing) const {
+    if (!contains(name)) return missing;
+    const Ct2Variable& v = variable(name);
+    if (v.shape.numel() != 1)
+      throw refuse("has a '" + name + "' of shape " + v.shape.str() + ", expected a scalar");
+    double value = missing;
+    const auto take = [&](std::size_t, auto x) { value = static_cast<double>(x); };
+    switch (v.type) {
+      case Ct2Type::float32:
+        each<float>(v, take);
+        break;
+      case Ct2Type::float16:
+        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = float16::from_bits(x); });
+        break;
+      case Ct2Type::bfloat16:
+        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = bfloat16::from_bits(x); });
+        break;
+      case Ct2Type::int8:
+        each<std::int8_t>(v, take);
+        break;
+      case Ct2Type::int16:
+        each<std::int16_t>(v, take);
+        break;
+      case Ct2Type::int32:
+        each<std::int32_t>(v, take);
+        break;
+    }
+    return value;
+  }
+
+  /// An error about this file.
+  IoError refuse(const std::string& what) const {
+    return IoError("ctranslate2", "'" + path_.string() + "' " + what);
+  }
+
+ private:
+  // Reads from the front of the file; what lies beyond its end is an error that says where.
+  struct Cursor {
+    const Ct2File& file;
+    std::span<const std::byte> bytes;
+    std::size_t at = 0;
+
+    std::span<const std::byte> take(std::size_t n, const std::string& what) {
+      if (n > bytes.size() - at) {
+        throw file.refuse("is truncated: " + what + " at byte " + std::to_string(at) + " takes " +
+                          std::to_string(n) + " bytes, the file has " + std::to_string(bytes.size() - at) +
+                          " left");
+      }
+      at += n;
+      return bytes.subspan(at - n, n);
+    }
+    template <class N>
+    N number(const std::string& what) {
+      N value;
+      std::memcpy(&value, take(sizeof(N), what).data(), sizeof(N));
+      return value;
+    }
+    std::string string(const std::string& what) {
+      const std::size_t n = number<std::uint16_t>(what);
+      const auto text = take(n, what);
+      if (n == 0 || text[n - 1] != std::byte{0}) {
+        throw file.refuse("is no model.bin: " + what + " at byte " + std::to_string(at - n) +
+                          " does not end in NUL");
+      }
+      return {reinterpret_cast<const char*>(text.data()), n - 1};
+    }
+  };
+
+  static std::size_t type_size(Ct2Type type) {
+    switch (type) {
+      case Ct2Type::int8:
+        return 1;
+      case Ct2Type::int16:
+      case Ct2Type::float16:
+      case Ct2Type::bfloat16:
+        return 2;
+      default:
+        return 4;
+    }
+  }
+
+  void parse(std::span<const std::byte> bytes) {
+    Cursor in{*this, bytes};
+    version_ = in.number<std::uint32_t>("the version");
+    if (version_ < 1 || version_ > 6) {
+      throw refuse("has version " + std::to_string(version_) +
+                   " at byte 0, expected a CTranslate2 model.bin of version 1 to 6");
+    }
+    if (version_ >= 2) {
+      spec_ = in.string("the specification's name");
+      revision_ = in.number<std::uint32_t>("the specification's revision");
+    }
+    const auto count = in.number<std::uint32_t>("the number of variables");
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string name = in.string("the name of variable " + std::to_string(i));
+      if (!variables_.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
+        throw refuse("has two variables '" + name + "'");
+      }
+    }
+    if (version_ >= 3) {
+      const auto aliases = in.number<std::uint32_t>("the number of aliases");
+      for (std::uint32_t i = 0; i < aliases; ++i) {
+        const std::string what = "alias " + std::to_string(i);
+        const std::string alias = in.string(what), name = in.string(what);
+        const Ct2Variable& meant = variable(name);
+        const auto [at, added] = variables_.emplace(alias, meant);
+        // The scale of an alias may have been added with the alias.
+        if (!added && at->second.bytes.data() != meant.bytes.data())
+          throw refuse("has two variables '" + alias + "'");
+        if (contains(name + "_scale")) variables_.emplace(alias + "_scale", variable(name + "_scale"));
+      }
+    }
+    if (in.at != bytes.size()) {
+      throw refuse("has " + std::to_string(bytes.size() - in.at) + " bytes behind its last entry");
+    }
+  }
+
+  Ct2Variable read_variable(Cursor& in, const std::string& what) {
+    Ct2Variable v;
+    const auto rank = in.number<std::uint8_t>(what);
+    if (rank > 6) throw refuse("has " + what + " of rank " + std::to_string(rank) + ", expected at most 6");
+    std::uint64_t items = 1;
+    for (int i = 0; i < rank; ++i) {
+      const auto size = in.number<std::uint32_t>(what);
+      // More elements than the file has bytes are refused before their number can overflow.
+      if (size == 0 || size > in.bytes.size() / items) {
+        throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
+                     ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");
+      }
+      items *= size;
+      v.shape = v.shape.inserted(i, size);
+    }
+    std::uint64_t size = 0;
+    if (version_ >= 4) {
+      const auto type = in.number<std::uint8_t>(what);
+      if (type > 5) throw refuse("has " + what + " of type " + std::to_string(type) + ", expected 0 to 5");
+      v.type = static_cast<Ct2Type>(type);
+      size = in.number<std::uint32_t>(what);
+    } else {
+      const auto item = in.number<std::uint8_t>(what);
+      if (item != 1 && item != 2 && item != 4) {
+        throw refuse("has " + what + " of " + std::to_string(item) + " bytes an element, expected 1, 2 or 4");
+      }
+      v.type = item == 4 ? Ct2Type::float32 : item == 2 ? Ct2Type::int16 : Ct2Type::int8;
+      size = std::uint64_t{item} * in.number<std::uint32_t>(what);
+    }
+    if (size != items * type_size(v.type)) {
+      throw refuse("has " + what + " of shape " + v.shape.str() + " in " + std::to_string(size) +
+                   " bytes, expected " + std::to_string(items * type_size(v.type)));
+    }
+    v.bytes = in.take(static_cast<std::size_t>(size), what);
+    return v;
+  }
+
+  // Calls f(i, value) for each element; the file aligns nothing.
+  template <class N, class F>
+  static void each(const Ct2Variable& v, F&& f) {
+    const std::size_t n = v.bytes.size() / sizeof(N);
+    for (std::size_t i = 0; i < n; ++i) {
+      N value;
+      std::memcpy(&value, v.bytes.data() + i * sizeof(N), sizeof(N));
+      f(i, value);
+    }
+  }
+
+  // real = q / scale[row], or q / scale.
+  template <class N, class T>
+  void dequantize(const std::string& name, const Ct2Variable& v, T* out) const {
+    const Ct2Variable& s = variable(name + "_scale");
+    const index_t rows = v.shape.rank() == 0 ? 1 : v.shape[0];
+    if (s.type != Ct2Type::float32 || (s.shape.numel() != 1 && s.shape != Shape{rows})) {
+      throw refuse("has a '" + name + "_scale' of shape " + s.shape.str() +
+                   ", expected a float32 for each of " + std::to_string(rows) + " rows, or one for all");
+    }
+    std::vector<float> scale;
+    each<float>(s, [&](std::size_t i, float x) {
+      if (!(x > 0) || x > std::numeric_limits<float>::max()) {
+        throw refuse("has a scale " + std::to_string(x) + " in '" + name + "_scale', row " +
+                     std::to_string(i) + ", expected a positive number");
+      }
+      scale.push_back(x);
+    });
+    const std::size_t row = scale.size() == 1 || rows == 0
+                                ? std::max<std::size_t>(1, static_cast<std::size_t>(v.shape.numel()))
+                                : static_cast<std::size_t>(v.shape.numel() / rows);
+    each<N>(v, [&](std::size_t i, N x) { out[i] = static_cast<T>(static_cast<float>(x) / scale[i / row]); });
+  }
+
+  std::filesystem::path path_;
+  std::shared_ptr<MappedFile> map_;
+  std::uint32_t version_ = 0;
+  std::string spec_;
+  std::uint32_t revision_ = 1;
+  std::map<std::string, Ct2Variable> variables_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/nn/module/module.hpp"
+
+namespace eigenformer {
+
+/// What a checkpoint of another library does not say by itself.
+struct ImportOptions {
+  std::string
+      source_language{};  ///< of models with several languages, as their vocabulary spells it: "eng_Latn"
+  std::string target_language{};
+  std::string source_text{};  ///< put before each source text, such as T5's "translate English to German: "
+  /// Called with each setting of a checkpoint that would change results in its own library and is not done
+  /// here.
+  std::function<void(const std::string&)> warn{};
+};
+
+namespace detail {
+
+/// A JSON file with an object in it; fields are read with errors that name the file.
+class JsonFile {
+ public:
+  /// Throws IoError for a file that is missing or holds no object.
+  static JsonFile open(const std::filesystem::path& path) {
+    JsonFile file;
+    file.path_ = path;
+    file.json_ = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
+    if (!file.json_.is_object()) throw file.refuse("holds no JSON object");
+    return file;
+  }
+  /// The same, or an empty object where there is no such file.
+  static JsonFile open_if_exists(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return open(path);
+    JsonFile file;
+    file.path_ = path;
+    file.json_ = nlohmann::json::object();
+    return file;
+  }
+
+  /// The name of a file that something else has read, for errors.
+  static JsonFile at(const std::filesystem::path& path) {
+    JsonFile file;
+    file.path_ = path;
+    return file;
+  }
+
+  const nlohmann::json& json() const noexcept { return json_; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// Whether a field is there and not null.
+  bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
+
+  /// A field, or `missing` where it is absent or null. Throws IoError for one of another kind.
+  template <class X>
+  X get(const std::string& name, X missing) const {
+    if (has(name)) read(name, missing);
+    return missing;
+  }
+  /// A field that must be there.
+  template <class X>
+  X require(const std::string& name) const {
+    if (!has(name)) throw refuse("has no '" + name + "'");
+    X value{};
+    read(name, value);
+    return value;
+  }
+
+  IoError refuse(const std::string& what) const {
+    return IoError("import", "'" + path_.string() + "' " + what);
+  }
+
+ private:
+  template <class X>
+  void read(const std::string& name, X& value) const {
+    try {
+      option_from_json(name, json_.at(name), value);
+    } catch (const ValueError& error) {
+      throw refuse(std::string("is damaged: ") + error.what());
+    }
+  }
+
+  std::filesystem::path path_;
+  nlohmann::json json_;
+};
+
+/// Throws IoError for a size that no file's tensor has, before anything is multiplied by it.
+inline void require_size(const JsonFile& config, const char* name, index_t size) {
+  if (size > 0 && size <= (index_t{1} << 31)) return;
+  throw config.refuse("has the impossible " + std::string(name) + " " + std::to_string(size));
+}
+
+/// Gathers a model's state dict from the weights of another library. Source: contains(name), shape(name),
+/// tensor<T>(name), names(), refuse(what). A tensor takes memory only when the file holds as much.
+template <class T, class Source>
+class WeightImport {
+ public:
+  explicit WeightImport(const Source& source) : source_(source) {}
+
+  const Source& source() const noexcept { return source_; }
+
+  /// Our tensor `ours` of this shape is theirs, one or several below each other; `skipped` rows before it are
+  /// no part of it.
+  void take(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape,
+            index_t skipped = 0) {
+    if (!fits(theirs, skipped == 0 ? shape : shape.with(0, shape[0] + skipped))) return;
+    if (theirs.size() == 1) {
+      const Tensor<T> whole = source_.template tensor<T>(theirs[0]);
+      entries_.push_back({ours, skipped == 0 ? whole.reshape(shape) : whole.rows(skipped, shape[0]), {}});
+      return;
+    }
+    Tensor<T> whole(shape);
+    T* out = whole.data();
+    for (const std::string& name : theirs) {
+      const Tensor<T> part = source_.template tensor<T>(name);
+      out = std::copy_n(part.data(), part.numel(), out);
+    }
+    entries_.push_back({ours, std::move(whole), {}});
+  }
+  /// A bias of parts (name, size), with zeros for those that are absent.
+  void take_or_zero(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
+    index_t size = 0;
+    for (const auto& [name, n] : theirs) {
+      if (source_.contains(name) && !fits({name}, Shape{n})) return;
+      size += n;
+    }
+    Tensor<T> whole = Tensor<T>::zeros(Shape{size});
+    T* out = whole.data();
+    for (const auto& [name, n] : theirs) {
+      if (source_.contains(name)) std::copy_n(source_.template tensor<T>(name).data(), n, out);
+      out += n;
+    }
+    entries_.push_back({ours, std::move(whole), {}});
+  }
+  /// A tensor that was made by other means.
+  void add(const std::string& ours, Tensor<T> value) { entries_.push_back({ours, std::move(value), {}}); }
+  /// Says that a tensor of theirs was looked at, or is not needed.
+  void used(const std::string& name) { used_.insert(name); }
+
+  /// Throws IoError that lists all that was missing, misshaped, and not used.
+  void check() {
+    std::string unexpected;
+    int more = 0;
+    for (const std::string& name : source_.names()) {
+      if (used_.count(name) == 0) list(unexpected, more, name);
+    }
+    if (more > 0) unexpected += " and " + std::to_string(more) + " more";
+    std::string problems;
+    if (!missing_.empty()) problems += "missing: " + missing_ + ". ";
+    if (!misshaped_.empty()) problems += "wrong shape: " + misshaped_ + ". ";
+    if (!unexpected.empty()) problems += "unexpected: " + unexpected + ". ";
+    if (!problems.empty()) {
+      throw source_.refuse("does not fit its configuration; " + problems.substr(0, problems.size() - 1));
+    }
+  }
+
+  /// Gives them to a model. Throws IoError where names or shapes do not fit.
+  template <class M>
+  void load_into(M& model) const {
+    try {
+      load_state_dict(model, entries_);
+    } catch (const ValueError& error) {
+      throw source_.refuse(std::string("does not fit the model: ") + error.what());
+    }
+  }
+
+ private:
+  static constexpr int shown = 12;
+
+  static void list(std::string& names, int& more, const std::string& name) {
+    if (std::count(names.begin(), names.end(), ',') + 1 >= shown) {
+      ++more;
+    } else {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+  }
+
+  bool fits(const std::vector<std::string>& theirs, const Shape& shape) {
+    bool there = true;
+    index_t rows = 0;
+    for (const std::string& name : theirs) {
+      used_.insert(name);
+      if (!source_.contains(name)) {
+        if (missing_.size() < 1000) missing_ += (missing_.empty() ? "" : ", ") + name;
+        there = false;
+      } else if (there) {
+        const Shape& found = source_.shape(name);
+        const Shape expected = theirs.size() == 1 ? shape : shape.with(0, found.rank() == 0 ? 0 : found[0]);
+        // A row vector (1, n) is as good as a vector.
+        if (found != expected && !(theirs.size() == 1 && shape.rank() == 1 && found == Shape{1, shape[0]})) {
+          if (misshaped_.size() < 1000) {
+            misshaped_ += (misshaped_.empty() ? "" : ", ") + name + " is " + found.str() + ", must be " +
+                          expected.str();
+          }
+          there = false;
+        } else {
+          rows += shape.rank() == 0 ? 0 : expected[0];
+        }
+      }
+    }
+    if (there && theirs.size() > 1 && rows != shape[0]) {
+      misshaped_ += (misshaped_.empty() ? "" : ", ") + theirs.front() + " and those beside it have " +
+                    std::to_string(rows) + " rows, must be " + std::to_string(shape[0]);
+      there = false;
+    }
+    return there;
+  }
+
+  const Source& source_;
+  std::vector<StateEntry<T>> entries_;
+  std::set<std::string> used_;
+  std::string missing_, misshaped_;
+};
+
+}  // namespace detail
+
+}  // namespace eigenformer

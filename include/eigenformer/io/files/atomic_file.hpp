@@ -1,0 +1,176 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// What the operating system says about an errno value, such as "No space left on device".
+inline std::string errno_text(int error) { return std::generic_category().message(error); }
+
+/// The IoError "[op] cannot <action> '<path>': <errno text>".
+inline IoError errno_error(const char* op, const std::string& action, const std::filesystem::path& path,
+                           int error) {
+  return IoError(op, "cannot " + action + " '" + path.string() + "': " + errno_text(error));
+}
+
+/// Writes all bytes to a descriptor, through interruptions and short writes. Returns 0, or the errno of the
+/// failure.
+inline int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
+  // Linux writes at most 0x7ffff000 bytes a call.
+  constexpr std::size_t at_most = std::size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor, bytes.data(), std::min(bytes.size(), at_most));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+/// Makes renames and new names inside a directory durable. File systems that cannot do so for directories are
+/// accepted.
+inline void sync_directory(const char* op, const std::filesystem::path& directory) {
+  const std::filesystem::path name = directory.empty() ? std::filesystem::path(".") : directory;
+  const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    // A directory one may write in but not list cannot be opened for this.
+    if (errno == EACCES) return;
+    throw errno_error(op, "open the folder", name, errno);
+  }
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (error != 0 && error != EINVAL && error != ENOTSUP && error != EROFS) {
+    throw errno_error(op, "write the folder", name, error);
+  }
+}
+
+/// A suffix that no other live process or thread uses.
+inline std::string unique_suffix() {
+  static std::atomic<unsigned> counter{0};
+  return std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
+}
+
+}  // namespace detail
+
+/// A file that appears under its name complete or not at all.
+///
+/// Bytes go to a temporary file in the same folder; commit() makes them durable and renames it over the
+/// target, so that a full disk, a crash or an exception leaves an existing target as it was. Without commit()
+/// the temporary is removed. A symbolic link is followed, an existing file's permission bits are kept. One
+/// thread at a time.
+class AtomicFile {
+ public:
+  /// Opens the temporary file. Throws IoError when the folder does not exist or cannot be written, and when
+  /// the target exists and is not a regular file.
+  explicit AtomicFile(const std::filesystem::path& path) : target_(path) {
+    std::error_code ignored;
+    if (std::filesystem::is_symlink(path, ignored)) {
+      const std::filesystem::path resolved = std::filesystem::weakly_canonical(path, ignored);
+      if (!resolved.empty()) target_ = resolved;
+    }
+    struct stat existing {};
+    const bool exists = ::stat(target_.c_str(), &existing) == 0;
+    if (exists && !S_ISREG(existing.st_mode)) {
+      throw IoError("write", "cannot write '" + target_.string() + "': it exists and is not a regular file");
+    }
+    open_temporary();
+    if (exists && ::fchmod(descriptor_, existing.st_mode & 07777U) != 0)
+      fail("set the permissions of", errno);
+  }
+
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile() { discard(); }
+
+  /// Appends bytes. Throws IoError with the system's reason; the temporary file is then gone, the target
+  /// unchanged.
+  void write(std::span<const std::byte> bytes) {
+    require_open();
+    if (const int error = detail::write_all(descriptor_, bytes); error != 0) fail("write", error);
+    written_ += bytes.size();
+  }
+  void write(std::string_view text) { write(std::as_bytes(std::span<const char>(text.data(), text.size()))); }
+
+  /// Bytes written so far.
+  std::uint64_t bytes_written() const noexcept { return written_; }
+
+  /// Makes the file durable and gives it its name. Throws IoError when that fails, or when the file's size is
+  /// not the number of bytes written; the target is then unchanged.
+  void commit() {
+    require_open();
+    struct stat state {};
+    if (::fstat(descriptor_, &state) != 0) fail("write", errno);
+    if (static_cast<std::uint64_t>(state.st_size) != written_) fail("write", EIO);
+    if (::fsync(descriptor_) != 0) fail("write", errno);
+    if (const int descriptor = std::exchange(descriptor_, -1); ::close(descriptor) != 0) fail("write", errno);
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename a temporary file to", errno);
+    temporary_.clear();
+    detail::sync_directory("write", target_.parent_path());
+  }
+
+ private:
+  void open_temporary() {
+    for (;;) {
+      temporary_ = target_;
+      temporary_ += ".tmp-" + detail::unique_suffix();
+      descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (descriptor_ >= 0) return;
+      if (errno == EEXIST || errno == EINTR) continue;
+      const int error = errno;
+      temporary_.clear();
+      throw detail::errno_error("write", "write", target_, error);
+    }
+  }
+
+  void require_open() const {
+    if (descriptor_ < 0) {
+      throw IoError("write", "'" + target_.string() + "' was already committed or has failed to be written");
+    }
+  }
+
+  [[noreturn]] void fail(const char* action, int error) {
+    discard();
+    throw detail::errno_error("write", action, target_, error);
+  }
+
+  void discard() noexcept {
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    temporary_.clear();
+  }
+
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  std::uint64_t written_ = 0;
+};
+
+/// Replaces the contents of a file, completely or not at all. Throws IoError; an existing file is then
+/// unchanged.
+inline void write_file(const std::filesystem::path& path, std::string_view contents) {
+  AtomicFile file(path);
+  file.write(contents);
+  file.commit();
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/io/ctranslate2/import_tools.hpp"
+
+namespace eigenformer::detail {
+
+/// A token's id, or nothing where the vocabulary has no such token.
+inline std::optional<std::int32_t> find_token(const std::vector<std::string>& tokens,
+                                              std::string_view token) {
+  const auto found = std::find(tokens.begin(), tokens.end(), token);
+  if (found == tokens.end() || token.empty()) return std::nullopt;
+  return static_cast<std::int32_t>(found - tokens.begin());
+}
+
+/// A language's token, whose id is needed. Throws ValueError that names it.
+inline std::int32_t find_language(const std::vector<std::string>& tokens, const std::string& language) {
+  // "en" alone may be a piece of words.
+  for (const std::string& spelling : {"__" + language + "__", ">>" + language + "<<", language}) {
+    if (const auto id = find_token(tokens, spelling)) return *id;
+  }
+  throw ValueError("import", "the vocabulary has no language '" + language + "'");
+}
+
+/// The file of a SentencePiece model for one side ("source" or "target") of a folder; empty where there is
+/// none.
+inline std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
+                                                const std::string& side) {
+  for (const std::string& name :
+       {side + ".spm", std::string("sentencepiece.bpe.model"), std::string("spiece.model"),
+        std::string("sentencepiece.model"), std::string("spm.model"), std::string("tokenizer.model")}) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(folder / name, ignored)) return folder / name;
+  }
+  return {};
+}
+
+/// A SentencePiece tokenizer of a file. Throws IoError, ValueError in a program without SentencePiece.
+inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::filesystem::path& path,
+                                                                ForeignVocabulary vocabulary,
+                                                                bool language_codes) {
+#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  try {
+    return std::make_shared<SentencePieceTokenizer>(read_text_file(path), std::move(vocabulary),
+                                                    language_codes);
+  } catch (const ValueError& error) {
+    throw IoError("import", "'" + path.string() + "': " + error.what());
+  }
+#else
+  (void)vocabulary;
+  (void)language_codes;
+  throw ValueError("import",
+                   "'" + path.string() + "' needs SentencePiece, which this program was built without");
+#endif
+}
+
+/// A SentencePiece file's pieces in the order of its own ids. Throws as sentencepiece_tokenizer does.
+inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
+#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  try {
+    return SentencePieceTokenizer::model_pieces(read_text_file(path));
+  } catch (const ValueError& error) {
+    throw IoError("import", "'" + path.string() + "': " + error.what());
+  }
+#else
+  throw ValueError("import",
+                   "'" + path.string() + "' needs SentencePiece, which this program was built without");
+#endif
+}
+
+/// Throws IoError where a vocabulary has more tokens than an embedding has rows; gives the rows beyond it no
+/// text.
+inline void fit_vocabulary(const std::filesystem::path& path, std::vector<std::string>& tokens, index_t rows,
+                           const char* side) {
+  if (static_cast<index_t>(tokens.size()) > rows) {
+    throw IoError("import", "'" + path.string() + "' does not fit the weights: it has " +
+                                std::to_string(tokens.size()) + " tokens, the " + side + " embedding has " +
+                                std::to_string(rows) + " rows");
+  }
+  tokens.resize(static_cast<std::size_t>(rows));
+}
+
+/// CTranslate2's vocabulary `name`.json (a list) or `name`.txt (a token a line), and the file it was in; an
+/// empty path where there is neither. Throws IoError for a file that is no such list.
+inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslate2_vocabulary(
+    const std::filesystem::path& folder, const std::string& name) {
+  std::error_code ignored;
+  std::vector<std::string> tokens;
+  std::filesystem::path path = folder / (name + ".json");
+  const auto refuse = [&](const std::string& what) {
+    return IoError("import", "'" + path.string() + "' " + what);
+  };
+  if (std::filesystem::exists(path, ignored)) {
+    const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    if (json.is_discarded()) throw refuse("is truncated or not JSON");
+    if (!json.is_array()) throw refuse("is no list of tokens");
+    for (const nlohmann::json& token : json) {
+      if (!token.is_string()) {
+        throw refuse("has " + token.dump() + " as token " + std::to_string(tokens.size()) +
+                     ", expected a string");
+      }
+      tokens.push_back(token.get<std::string>());
+    }
+    return {path, std::move(tokens)};
+  }
+  path = folder / (name + ".txt");
+  if (!std::filesystem::exists(path, ignored)) return {};
+  const std::string text = read_text_file(path);
+  if (const auto bad = find_invalid_utf8(text)) {
+    throw refuse("has invalid UTF-8 at byte " + std::to_string(*bad));
+  }
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = std::min(text.find('\n', i), text.size());
+    tokens.push_back(text.substr(i, end - i));
+    i = end + 1;
+  }
+  return {path, std::move(tokens)};
+}
+
+/// The tokenizers of a CTranslate2 folder, for embeddings as description.model says; writes how text is
+/// treated into the description.
+inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder, const JsonFile& config,
+                                            const ImportOptions& options, ModelDescription& description) {
+  std::filesystem::path source_path, target_path;
+  std::vector<std::string> source, target;
+  std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "shared_vocabulary");
+  const bool shared =
+      !source_path.empty() && description.model.source_vocab_size == description.model.target_size();
+  if (!source_path.empty()) {
+    target = source;
+    target_path = source_path;
+  } else {
+    std::tie(source_path, source) = read_ctranslate2_vocabulary(folder, "source_vocabulary");
+    std::tie(target_path, target) = read_ctranslate2_vocabulary(folder, "target_vocabulary");
+    if (source_path.empty() || target_path.empty()) {
+      throw IoError("import", "'" + folder.string() +
+                                  "' has no vocabulary: expected shared_vocabulary.json or .txt, or " +
+                                  "source_vocabulary and target_vocabulary");
+    }
+  }
+  fit_vocabulary(source_path, source, description.model.source_vocab_size, "source");
+  fit_vocabulary(target_path, target, description.model.target_size(), "target");
+
+  const auto begin = config.get<std::string>("bos_token", "<s>"),
+             end = config.get<std::string>("eos_token", "</s>"),
+             unknown = config.get<std::string>("unk_token", "<unk>");
+  const auto require = [](const std::filesystem::path& path, const std::vector<std::string>& tokens,
+                          const std::string& token, const char* key) {
+    if (const auto id = find_token(tokens, token)) return *id;
+    throw IoError("import", "'" + path.string() + "' has no token '" + token + "', which is config.json's " +
+                                key + " or, where it names none, the usual one");
+  };
+  TextConventions& text = description.text;
+  // Older folders have no config.json, and start with the begin symbol.
+  const bool start_is_named =
+      !config.json().contains("decoder_start_token") || config.has("decoder_start_token");
+  const auto start = config.get<std::string>("decoder_start_token", begin);
+  text.source_text = options.source_text;
+  text.source_suffix.clear();
+  if (config.get("add_source_bos", false))
+    text.source_prefix.push_back(require(source_path, source, begin, "bos_token"));
+  if (!options.source_language.empty())
+    text.source_prefix.push_back(find_language(source, options.source_language));
+  // Models that were converted from transformers want the end symbol, but leave it to the caller's tokenizer;
+  // they start otherwise than with the begin symbol.
+  if (config.get("add_source_eos", false) || start != begin || !start_is_named ||
+      !options.source_language.empty()) {
+    text.source_suffix.push_back(require(source_path, source, end, "eos_token"));
+  }
+  text.end_id = require(target_path, target, end, "eos_token");
+  if (!options.target_language.empty())
+    text.target_prefix.push_back(find_language(target, options.target_language));
+  if (start_is_named) {
+    text.begin_id = require(target_path, target, start, "decoder_start_token");
+  } else if (!text.target_prefix.empty()) {
+    text.begin_id = text.target_prefix.front();
+    text.target_prefix.clear();
+  } else {
+    throw ValueError("import", "'" + config.path().string() +
+                                   "' leaves the decoder's first token to the caller; give target_language");
+  }
+  text.forbidden_ids.clear();
+  text.search_rule = SearchRule::ctranslate2;
+  text.min_length = text.target_prefix.empty() ? 1 : 0;  // a forced prefix counts
+
+  const auto vocabulary = [&](std::vector<std::string>& tokens, const std::vector<std::int32_t>& added) {
+    ForeignVocabulary v{std::move(tokens), -1, added};
+    v.unknown_id = find_token(v.tokens, unknown).value_or(-1);
+    for (const std::string& name : {begin, end, start, std::string("<pad>"), std::string("<blank>")}) {
+      if (const auto id = find_token(v.tokens, name)) v.special_ids.push_back(*id);
+    }
+    return v;
+  };
+  std::vector<std::int32_t> target_languages = text.target_prefix;
+  target_languages.push_back(text.begin_id);
+  const std::filesystem::path source_model = find_sentencepiece(folder, "source"),
+                              target_model = find_sentencepiece(folder, "target");
+  if (source_model.empty() != target_model.empty()) {
+    throw IoError("import", "'" + folder.string() +
+                                "' has a SentencePiece model for one language and none for the other");
+  }
+  const bool codes =
+      std::any_of(source.begin(), source.end(), [](const std::string& t) { return t.starts_with(">>"); });
+  TokenizerPair pair;
+  const auto make = [&](const std::filesystem::path& model,
+                        ForeignVocabulary v) -> std::shared_ptr<const Tokenizer> {
+    if (model.empty()) return std::make_shared<TokenTokenizer>(std::move(v));
+    return sentencepiece_tokenizer(model, std::move(v), codes);
+  };
+  pair.source = make(source_model, vocabulary(source, text.source_prefix));
+  pair.target = shared && source_model == target_model
+                    ? pair.source
+                    : make(target_model, vocabulary(target, target_languages));
+  description.tokenizer = pair.source->kind();
+  description.joint = pair.joint();
+  return pair;
+}
+
+}  // namespace eigenformer::detail

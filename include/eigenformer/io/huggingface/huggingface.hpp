@@ -1,0 +1,198 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/huggingface/huggingface_bart.hpp"
+#include "eigenformer/io/huggingface/huggingface_search.hpp"
+#include "eigenformer/io/huggingface/huggingface_t5.hpp"
+#include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// The vocabulary of a folder's own files: a map, or the pieces of its SentencePiece models.
+inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
+                                  const std::filesystem::path& source_model,
+                                  const std::filesystem::path& target_model) {
+  const std::filesystem::path& folder = vocabulary.folder();
+  std::error_code ignored;
+  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool with_languages = type == "mbart" || type == "m2m_100";
+  if (type == "bart" || ((type == "marian" || with_languages) && has_map)) vocabulary.read_map("vocab.json");
+  if (type != "bart" && (source_model.empty() || target_model.empty())) {
+    throw IoError("import", "'" + folder.string() +
+                                "' has no SentencePiece model: expected tokenizer.json, or " +
+                                (type == "marian" ? "source.spm and target.spm"
+                                 : with_languages ? "sentencepiece.bpe.model"
+                                                  : "spiece.model"));
+  }
+  if (type == "marian" && !has_map) vocabulary.read_map("vocab.json");  // names the file that is missing
+  if (with_languages && !has_map) vocabulary.put(source_model, fairseq_pieces(source_model), 0);
+  if (!with_languages && type != "bart" && type != "marian") {
+    vocabulary.put(source_model, sentencepiece_pieces(source_model), 0);
+  }
+}
+
+/// What stands around a sentence of these families, and their tokenizers.
+inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
+                                            const HuggingFaceConfig& config, const ImportOptions& options,
+                                            ModelDescription& description) {
+  const auto type = config.model.get<std::string>("model_type", "");
+  const index_t rows = description.model.source_vocab_size;
+  TextConventions& text = description.text;
+  const index_t target_rows = description.model.target_size();
+  const std::int32_t end = config.require_id("eos_token_id", std::min(rows, target_rows));
+  text.source_text = options.source_text;
+  text.source_suffix = {end};
+  text.end_id = end;
+  text.begin_id = config.id("decoder_start_token_id", target_rows);
+  if (text.begin_id < 0) text.begin_id = end;
+  text.forbidden_ids.clear();
+  // An old name for forcing the begin symbol.
+  const bool force_begin = config.search_file().get("force_bos_token_to_be_generated", false);
+  const std::int32_t forced = config.id(force_begin ? "bos_token_id" : "forced_bos_token_id", target_rows);
+  if (forced >= 0) text.target_prefix = {forced};
+
+  HuggingFaceVocabulary vocabulary(folder, rows);
+  std::filesystem::path source_model = find_sentencepiece(folder, "source"),
+                        target_model = find_sentencepiece(folder, "target");
+  std::error_code ignored;
+  const bool has_map = std::filesystem::exists(folder / "vocab.json", ignored);
+  const bool with_languages = type == "mbart" || type == "m2m_100";
+  const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
+                                       : !source_model.empty() && !target_model.empty();
+  std::optional<TokenizerJson> json;  // where it is all that there is
+  if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
+    if (!TokenizerJson::is_in(folder)) {
+      throw IoError("import", "'" + (folder / "tokenizer.json").string() +
+                                  "' has no 'model', and the folder no " +
+                                  (type == "bart" ? "vocab.json with merges.txt" : "SentencePiece model") +
+                                  " in its place");
+    }
+    json = TokenizerJson::open(folder / "tokenizer.json");
+  }
+  if (json) {
+    vocabulary.read(*json);
+  } else {
+    read_vocabulary_files(vocabulary, type, source_model, target_model);
+  }
+  vocabulary.read_added();
+  const auto around = json ? json->text_template() : std::nullopt;
+
+  if (with_languages) {
+    if (options.source_language.empty() || options.target_language.empty()) {
+      throw ValueError("import", "'" + folder.string() +
+                                     "' is a model of several languages; give source_language and "
+                                     "target_language as its vocabulary spells them");
+    }
+    const std::int32_t from = find_language(vocabulary.tokens(), options.source_language),
+                       to = find_language(vocabulary.tokens(), options.target_language);
+    const auto tokenizer_class = config.tokenizer.get<std::string>("tokenizer_class", "");
+    const bool suffix = config.tokenizer.get("legacy_behaviour", false) ||
+                        (type == "mbart" && !tokenizer_class.starts_with("MBart50"));
+    if (around && around->before.size() + around->after.size() == 2) {
+      // The file has the language that it was saved with.
+      text.source_prefix = around->before;
+      text.source_suffix = around->after;
+      for (auto* ids : {&text.source_prefix, &text.source_suffix}) {
+        std::replace_if(
+            ids->begin(), ids->end(), [&](std::int32_t id) { return id != end; }, from);
+      }
+    } else if (suffix) {
+      text.source_suffix = {end, from};
+    } else {
+      text.source_prefix = {from};
+    }
+    if (type == "mbart" && !tokenizer_class.starts_with("MBart50")) {
+      text.begin_id = to;  // the first mBART starts with the language itself
+      text.target_prefix.clear();
+    } else {
+      text.target_prefix = {to};
+    }
+  } else if (around) {
+    text.source_prefix = around->before;
+    text.source_suffix = around->after;
+  } else if (type == "bart") {
+    text.source_prefix = {config.require_id("bos_token_id", rows)};
+  }
+  read_search(config, options, target_rows, text);
+
+  std::vector<std::int32_t> meant = {text.begin_id, text.end_id};
+  for (const auto* ids : {&text.source_prefix, &text.source_suffix, &text.target_prefix}) {
+    meant.insert(meant.end(), ids->begin(), ids->end());
+  }
+  ForeignVocabulary v = vocabulary.finish(
+      json ? json->unknown() : config.tokenizer.get<std::string>("unk_token", "<unk>"), meant);
+  TokenizerPair pair;
+  if (json) {
+    pair.source = json->tokenizer(std::move(v));
+    pair.target = pair.source;
+  } else if (type == "bart") {
+    pair.source = byte_bpe_tokenizer(folder, std::move(v));
+    pair.target = pair.source;
+  } else {
+    const bool codes = type == "marian";
+    pair.source = sentencepiece_tokenizer(source_model, v, codes);
+    if (std::filesystem::exists(folder / "target_vocab.json", ignored) &&
+        description.model.target_size() > 0) {
+      HuggingFaceVocabulary target(folder, description.model.target_size());
+      target.read_map("target_vocab.json");
+      pair.target =
+          sentencepiece_tokenizer(target_model, target.finish("<unk>", {text.begin_id, text.end_id}), codes);
+    } else {
+      pair.target = source_model == target_model ? pair.source
+                                                 : sentencepiece_tokenizer(target_model, std::move(v), codes);
+    }
+  }
+  description.tokenizer = pair.source->kind();
+  description.joint = pair.joint();
+  return pair;
+}
+
+}  // namespace detail
+
+/// Reads a folder as Hugging Face's transformers saves it (config.json, model.safetensors, the tokenizer's
+/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any float type become T;
+/// search and scores are those of transformers' generate().
+///
+///     auto model = ef::import_huggingface("opus-mt-en-de");
+///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/translate.hpp
+///
+/// Throws IoError that names the file and what is wrong: missing, truncated, of another architecture, a
+/// tokenizer that does not fit the weights; ValueError for a missing or unknown language, and for a tokenizer
+/// that needs a library this program was built without.
+template <class T = float>
+TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
+                                       const ImportOptions& options = {}) {
+  const detail::HuggingFaceConfig config(folder);
+  const auto type = config.model.require<std::string>("model_type");
+  const bool t5 = type == "t5" || type == "mt5";
+  if (!t5 && type != "marian" && type != "bart" && type != "mbart" && type != "m2m_100") {
+    throw config.model.refuse("holds a model of type '" + type +
+                              "', expected marian, bart, mbart, m2m_100, t5 or mt5");
+  }
+  const auto weights = detail::HuggingFaceWeights::open(folder);
+  const auto load = [&](const auto& family) -> TranslationModel<T> {
+    ModelDescription description;
+    description.model = family.options();
+    Seq2SeqTransformer<T> model = family.template model<T>();
+    TokenizerPair tokenizers = detail::huggingface_tokenizers(folder, config, options, description);
+    return {std::move(description), std::move(tokenizers), std::move(model)};
+  };
+  try {
+    return t5 ? load(detail::HuggingFaceT5(config.model, weights))
+              : load(detail::HuggingFaceBart(config.model, weights));
+  } catch (const ShapeError& error) {
+    throw config.model.refuse(std::string("asks for what no memory holds: ") + error.what());
+  }
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/huggingface/huggingface_weights.hpp"
+
+namespace eigenformer::detail {
+
+/// The family of BART in Hugging Face's transformers: bart, mbart, marian and m2m_100 (M2M100, NLLB), which
+/// share their names and differ in norms and positions.
+class HuggingFaceBart {
+ public:
+  /// Throws IoError for sizes that are impossible or not supported.
+  HuggingFaceBart(const JsonFile& config, const HuggingFaceWeights& weights) : weights_(weights) {
+    const auto type = config.require<std::string>("model_type");
+    Seq2SeqOptions& o = options_;
+    o.source_vocab_size = config.require<index_t>("vocab_size");
+    o.target_vocab_size = config.get<index_t>("decoder_vocab_size", o.source_vocab_size);
+    o.d_model = config.require<index_t>("d_model");
+    o.num_encoder_layers = config.require<index_t>("encoder_layers");
+    o.num_decoder_layers = config.require<index_t>("decoder_layers");
+    o.num_heads = both(config, "attention_heads");
+    o.dim_feedforward = both(config, "ffn_dim");
+    require_size(config, "vocab_size", o.source_vocab_size);
+    require_size(config, "d_model", o.d_model);
+    require_size(config, "decoder_vocab_size", o.target_vocab_size);
+    require_size(config, "decoder_ffn_dim", o.dim_feedforward);
+    o.dropout = 0;
+    o.activation = huggingface_activation(config, "activation_function", "gelu");
+    o.norm_first = type == "mbart" || type == "m2m_100";
+    o.final_norm = o.norm_first;
+    o.projection_bias = weights.contains("final_logits_bias");
+    const bool shared = config.get("share_encoder_decoder_embeddings", true),
+               tied = config.get("tie_word_embeddings", true);
+    o.tying = !tied ? Tying::none : shared ? Tying::all : Tying::target;
+    o.scale_embedding = config.get("scale_embedding", false);
+    const auto pad = config.get<index_t>("pad_token_id", 1);
+    o.max_length = config.require<index_t>("max_position_embeddings");
+    require_size(config, "max_position_embeddings", o.max_length);
+    if (type == "marian") {
+      o.positions = Positions::sinusoidal;
+      o.sinusoid.order = SinusoidOrder::concatenated;
+    } else if (type == "m2m_100") {
+      o.positions = Positions::sinusoidal;
+      o.sinusoid = {.base = 10000,
+                    .order = SinusoidOrder::concatenated,
+                    .exponent = SinusoidExponent::tensor2tensor,
+                    .first_position = pad + 1};
+    } else {
+      o.positions = Positions::learned;
+      o.embedding_norm = true;
+    }
+    // A decoder that starts with the padding symbol reads it.
+    const auto start = config.get<index_t>("decoder_start_token_id", -1);
+    o.padding_index = start == pad ? -1 : pad;
+    try {
+      o.validate("import");
+    } catch (const ValueError& error) {
+      throw config.refuse(std::string("holds an impossible model: ") + error.what());
+    }
+    require_layers(config, weights, {o.num_encoder_layers, o.num_decoder_layers});
+  }
+
+  const Seq2SeqOptions& options() const noexcept { return options_; }
+
+  template <class T>
+  Seq2SeqTransformer<T> model() const {
+    const Seq2SeqOptions& o = options_;
+    const index_t d = o.d_model;
+    WeightImport<T, HuggingFaceWeights> import(weights_);
+    const std::vector<std::string> embeddings = {"model.shared.weight", "model.encoder.embed_tokens.weight",
+                                                 "model.decoder.embed_tokens.weight", "lm_head.weight"};
+    const std::string source = weights_.first_of({embeddings[1], embeddings[0]});
+    const std::string target = weights_.first_of({embeddings[2], embeddings[0]});
+    for (const std::string& name : embeddings) import.used(name);
+    import.take("source_embedding.weight", {source}, {o.source_vocab_size, d});
+    if (o.tying != Tying::all) {
+      import.take("target_embedding.weight", {target}, {o.target_vocab_size, d});
+    }
+    if (o.tying == Tying::none) {
+      import.take("projection.weight", {weights_.first_of({embeddings[3], target})},
+                  {o.target_vocab_size, d});
+    }
+    if (o.projection_bias) import.take("projection.bias", {"final_logits_bias"}, {o.target_vocab_size});
+    stack(import, "encoder", o.num_encoder_layers);
+    stack(import, "decoder", o.num_decoder_layers);
+    import.check();
+    RandomGenerator rng(0);
+    Seq2SeqTransformer<T> model(o, rng);
+    import.load_into(model);
+    return model;
+  }
+
+ private:
+  template <class T>
+  void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack, index_t layers) const {
+    const Seq2SeqOptions& o = options_;
+    const index_t d = o.d_model, ff = o.dim_feedforward;
+    const bool decoder = stack == "decoder";
+    const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
+    const std::string positions = theirs + "embed_positions.weight";
+    if (o.positions == Positions::learned) {
+      // The first two rows are those of no position.
+      import.take(side + "_positions.weight", {positions}, {o.max_length, d}, 2);
+    } else {
+      import.used(positions);
+      import.used(theirs + "embed_positions.weights");
+    }
+    if (o.embedding_norm) norm(import, side + "_embedding_norm", theirs + "layernorm_embedding");
+    if (o.final_norm) norm(import, stack + ".norm", theirs + "layer_norm");
+    for (index_t i = 0; i < layers; ++i) {
+      const std::string to = stack + ".layers." + std::to_string(i) + ".";
+      const std::string from = theirs + "layers." + std::to_string(i) + ".";
+      attention(import, to + "self_attn", from + "self_attn");
+      norm(import, to + "norm1", from + "self_attn_layer_norm");
+      if (decoder) {
+        attention(import, to + "multihead_attn", from + "encoder_attn");
+        norm(import, to + "norm2", from + "encoder_attn_layer_norm");
+      }
+      import.take(to + "linear1.weight", {from + "fc1.weight"}, {ff, d});
+      import.take(to + "linear1.bias", {from + "fc1.bias"}, {ff});
+      import.take(to + "linear2.weight", {from + "fc2.weight"}, {d, ff});
+      import.take(to + "linear2.bias", {from + "fc2.bias"}, {d});
+      norm(import, to + (decoder ? "norm3" : "norm2"), from + "final_layer_norm");
+    }
+  }
+
+  template <class T>
+  void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
+                 const std::string& from) const {
+    const index_t d = options_.d_model;
+    for (const std::string part : {"weight", "bias"}) {
+      const Shape in = part == "weight" ? Shape{3 * d, d} : Shape{3 * d},
+                  out = part == "weight" ? Shape{d, d} : Shape{d};
+      import.take(to + ".in_proj_" + part,
+                  {from + ".q_proj." + part, from + ".k_proj." + part, from + ".v_proj." + part}, in);
+      import.take(to + ".out_proj." + part, {from + ".out_proj." + part}, out);
+    }
+  }
+
+  template <class T>
+  void norm(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
+            const std::string& from) const {
+    import.take(to + ".weight", {from + ".weight"}, {options_.d_model});
+    import.take(to + ".bias", {from + ".bias"}, {options_.d_model});
+  }
+
+  // A size that both stacks have to agree on.
+  static index_t both(const JsonFile& config, const std::string& what) {
+    const auto encoder = config.require<index_t>("encoder_" + what),
+               decoder = config.require<index_t>("decoder_" + what);
+    if (encoder != decoder) {
+      throw config.refuse("has encoder_" + what + " " + std::to_string(encoder) + " and decoder_" + what +
+                          " " + std::to_string(decoder) + ", which is not supported");
+    }
+    return encoder;
+  }
+
+  const HuggingFaceWeights& weights_;
+  Seq2SeqOptions options_;
+};
+
+}  // namespace eigenformer::detail

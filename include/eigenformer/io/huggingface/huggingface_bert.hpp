@@ -1,0 +1,189 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/huggingface/huggingface_tokenizers.hpp"
+#include "eigenformer/io/huggingface/huggingface_weights.hpp"
+#include "eigenformer/nn/models/text_encoder.hpp"
+
+namespace eigenformer {
+
+/// An encoder of texts with its tokenizer: text in, vectors out.
+template <class T = float>
+struct TextEncoderModel {
+  TextEncoder<T> model;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::int32_t begin_id = 0;  ///< before a text: [CLS]
+  std::int32_t end_id = 0;    ///< after it: [SEP]
+
+  /// The ids that the encoder reads for a text; what is longer than it can read is cut.
+  std::vector<std::int32_t> ids(const std::string& text) const {
+    std::vector<std::int32_t> found = tokenizer->encode(text);
+    const auto most = static_cast<std::size_t>(std::max<index_t>(2, model.options.max_length)) - 2;
+    if (found.size() > most) found.resize(most);
+    found.insert(found.begin(), begin_id);
+    found.push_back(end_id);
+    return found;
+  }
+
+  /// A vector for each text, the mean of its tokens' unless the model's options say otherwise: (N, D).
+  Tensor<T> vectors(const std::vector<std::string>& texts,
+                    const Context<T>& ctx = Context<T>::inference()) const {
+    std::vector<std::int32_t> all;
+    std::vector<index_t> lengths;
+    for (const std::string& text : texts) {
+      const std::vector<std::int32_t> one = ids(text);
+      all.insert(all.end(), one.begin(), one.end());
+      lengths.push_back(static_cast<index_t>(one.size()));
+    }
+    if (texts.empty()) return Tensor<T>(Shape{0, model.options.layer.d_model});
+    return model
+        .vectors(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(all.size())}, all),
+                 SequenceLayout::packed(lengths))
+        .value();
+  }
+};
+
+namespace detail {
+
+inline TextEncoderOptions bert_options(const JsonFile& config, const HuggingFaceWeights& weights) {
+  TextEncoderOptions o;
+  o.vocab_size = config.require<index_t>("vocab_size");
+  o.layer.d_model = config.require<index_t>("hidden_size");
+  o.num_layers = config.require<index_t>("num_hidden_layers");
+  o.layer.num_heads = config.require<index_t>("num_attention_heads");
+  o.layer.dim_feedforward = config.require<index_t>("intermediate_size");
+  o.max_length = config.require<index_t>("max_position_embeddings");
+  o.num_token_types = config.get<index_t>("type_vocab_size", 2);
+  for (const auto& [name, size] :
+       std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.vocab_size},
+                                                              {"hidden_size", o.layer.d_model},
+                                                              {"intermediate_size", o.layer.dim_feedforward},
+                                                              {"max_position_embeddings", o.max_length},
+                                                              {"type_vocab_size", o.num_token_types}}) {
+    require_size(config, name, size);
+  }
+  if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute") {
+    throw config.refuse("has the position_embedding_type '" + kind + "', expected absolute");
+  }
+  o.layer.dropout = 0;
+  o.layer.activation = huggingface_activation(config, "hidden_act", "gelu");
+  o.layer.layer_norm_eps = config.get("layer_norm_eps", 1e-12);
+  o.layer.positions = Positions::learned;
+  o.final_norm = false;
+  o.embedding_norm = true;
+  o.scale_embedding = false;
+  o.padding_index = config.get<index_t>("pad_token_id", 0);
+  try {
+    o.validate("import");
+  } catch (const ValueError& error) {
+    throw config.refuse(std::string("holds an impossible model: ") + error.what());
+  }
+  require_layers(config, weights, {o.num_layers});
+  return o;
+}
+
+template <class T>
+TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights& weights) {
+  const index_t d = o.layer.d_model, ff = o.layer.dim_feedforward;
+  WeightImport<T, HuggingFaceWeights> import(weights);
+  // A model with a task's head on it keeps the encoder under a name.
+  const std::string root = weights.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
+  const auto pair = [&](const std::string& to, const std::string& from, const Shape& shape) {
+    import.take(to + "weight", {from + ".weight"}, shape);
+    import.take(to + "bias", {from + ".bias"}, {shape[0]});
+  };
+  const std::string embeddings = root + "embeddings.";
+  import.take("embedding.weight", {embeddings + "word_embeddings.weight"}, {o.vocab_size, d});
+  import.take("positions.weight", {embeddings + "position_embeddings.weight"}, {o.max_length, d});
+  import.take("token_types.weight", {embeddings + "token_type_embeddings.weight"}, {o.num_token_types, d});
+  pair("embedding_norm.", embeddings + "LayerNorm", {d});
+  for (index_t i = 0; i < o.num_layers; ++i) {
+    const std::string to = "encoder.layers." + std::to_string(i) + ".";
+    const std::string from = root + "encoder.layer." + std::to_string(i) + ".";
+    const std::string self = from + "attention.self.";
+    import.take(to + "self_attn.in_proj_weight",
+                {self + "query.weight", self + "key.weight", self + "value.weight"}, {3 * d, d});
+    import.take(to + "self_attn.in_proj_bias", {self + "query.bias", self + "key.bias", self + "value.bias"},
+                {3 * d});
+    pair(to + "self_attn.out_proj.", from + "attention.output.dense", {d, d});
+    pair(to + "norm1.", from + "attention.output.LayerNorm", {d});
+    pair(to + "linear1.", from + "intermediate.dense", {ff, d});
+    pair(to + "linear2.", from + "output.dense", {d, ff});
+    pair(to + "norm2.", from + "output.LayerNorm", {d});
+  }
+  for (const std::string& name : weights.names()) {
+    const bool head = name.starts_with(root + "pooler.") || name.starts_with("cls.") ||
+                      name.starts_with("classifier.") || name.ends_with("embeddings.position_ids");
+    if (head) import.used(name);
+  }
+  import.check();
+  RandomGenerator rng(0);
+  TextEncoder<T> model(o, rng);
+  import.load_into(model);
+  return model;
+}
+
+inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
+                                                       ForeignVocabulary v) {
+  const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+  return std::make_shared<WordPieceTokenizer>(std::move(v), config.get("do_lower_case", true));
+#else
+  (void)v;
+  throw ValueError(
+      "import", "'" + (folder / "vocab.txt").string() + "' needs ICU, which this program was built without");
+#endif
+}
+
+}  // namespace detail
+
+/// Reads a BERT (Devlin et al. 2019) as Hugging Face's transformers saves it: config.json, model.safetensors,
+/// vocab.txt or tokenizer.json. What a task put on top of the encoder is left out.
+///
+///     auto bert = ef::import_bert("all-MiniLM-L6-v2");
+///     auto vectors = bert.vectors({"A small dog.", "A little dog."});   // (2, D), means of the tokens'
+///     vectors
+///
+/// Throws IoError that names the file and what is wrong, ValueError in a program without ICU.
+template <class T = float>
+TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
+  const detail::JsonFile config = detail::JsonFile::open(folder / "config.json");
+  if (const auto type = config.require<std::string>("model_type"); type != "bert") {
+    throw config.refuse("holds a model of type '" + type + "', expected bert");
+  }
+  const auto weights = detail::HuggingFaceWeights::open(folder, "AutoModel");
+  try {
+    const TextEncoderOptions options = detail::bert_options(config, weights);
+    TextEncoder<T> model = detail::bert_model<T>(options, weights);
+    detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
+    std::error_code ignored;
+    std::optional<detail::TokenizerJson> json;  // where it is all that there is
+    if (!std::filesystem::exists(folder / "vocab.txt", ignored) &&
+        std::filesystem::exists(folder / "tokenizer.json", ignored)) {
+      json = detail::TokenizerJson::open(folder / "tokenizer.json");
+      vocabulary.read(*json);
+      vocabulary.read_added();
+    } else {
+      vocabulary.read_lines_of("vocab.txt");
+    }
+    const std::int32_t begin = vocabulary.require("[CLS]"), end = vocabulary.require("[SEP]");
+    ForeignVocabulary v = vocabulary.finish("[UNK]", {begin, end});
+    auto tokenizer = json ? json->tokenizer(std::move(v)) : detail::bert_tokenizer(folder, std::move(v));
+    return {std::move(model), std::move(tokenizer), begin, end};
+  } catch (const ShapeError& error) {
+    throw config.refuse(std::string("asks for what no memory holds: ") + error.what());
+  }
+}
+
+}  // namespace eigenformer

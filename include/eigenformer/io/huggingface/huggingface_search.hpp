@@ -1,0 +1,170 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/io/huggingface/huggingface_weights.hpp"
+
+namespace eigenformer::detail {
+
+/// config.json and generation_config.json, where the latter has the last word on what concerns the search.
+struct HuggingFaceConfig {
+  explicit HuggingFaceConfig(const std::filesystem::path& folder)
+      : model(JsonFile::open(folder / "config.json")),
+        generation(JsonFile::open_if_exists(folder / "generation_config.json")),
+        tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
+
+  /// The file that says how to search: generation_config.json, or config.json, as in models of old.
+  const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
+
+  /// A token id below `size`; the first of a list; -1 where there is none. Throws IoError for an id that is
+  /// outside.
+  std::int32_t id(const std::string& name, index_t size) const {
+    const JsonFile& file = generation.has(name) ? generation : model;
+    if (!file.has(name)) return -1;
+    const nlohmann::json& value = file.json().at(name);
+    const bool list = value.is_array() && !value.empty() && value.front().is_number_integer();
+    return token_id(file, name, size,
+                    list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
+  }
+  /// What a file calls an id, where it is one.
+  static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
+    if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
+    throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
+                      ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
+  }
+  /// The same as id(), which must be there.
+  std::int32_t require_id(const std::string& name, index_t size) const {
+    const std::int32_t found = id(name, size);
+    if (found < 0) throw model.refuse("has no '" + name + "'");
+    return found;
+  }
+
+  JsonFile model, generation, tokenizer;
+};
+
+/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already,
+/// and tells options.warn of each that would change what generate() finds and is not done here. Throws
+/// IoError that names a setting which no search can have, and ids that are not below target_size.
+inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, index_t target_size,
+                        TextConventions& text) {
+  const JsonFile& file = config.search_file();
+  const auto warn = [&](const std::string& name, const std::string& what) {
+    if (options.warn) {
+      options.warn("'" + file.path().string() + "' sets " + name + " to " + file.json().at(name).dump() +
+                   ": " + what);
+    }
+  };
+  const auto prefix = static_cast<index_t>(text.target_prefix.size());
+  text.search_rule = SearchRule::huggingface;
+  text.length_penalty = file.get("length_penalty", 1.0);
+  // A number of the file, which must be in a range; 0 where it is absent.
+  const auto number = [&](const char* name, index_t least, index_t most) {
+    if (!file.has(name)) return index_t{0};
+    const auto value = file.get<index_t>(name, 0);
+    if (value >= least && value <= most) return value;
+    throw file.refuse("sets " + std::string(name) + " to " + file.json().at(name).dump() + ", expected " +
+                      std::to_string(least) + " to " + std::to_string(most));
+  };
+  constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
+  text.no_repeat_ngram_size = number("no_repeat_ngram_size", 0, longest);
+  text.beam_size = number("num_beams", 1, most_beams);
+  // Theirs counts what the decoder starts with, the newer name does not.
+  if (const index_t most = number("max_length", 1, longest); most > 0)
+    text.max_length = std::max<index_t>(1, most - 1 - prefix);
+  if (const index_t most = number("max_new_tokens", 1, longest); most > 0)
+    text.max_length = std::max<index_t>(1, most - prefix);
+  text.min_length = std::max<index_t>(
+      {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
+  if (file.has("early_stopping")) {
+    text.early_stopping = file.json().at("early_stopping") == true;
+    if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is taken as false");
+  }
+
+  text.force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
+  for (const char* name : {"bad_words_ids", "suppress_tokens"}) {
+    const JsonFile& found = config.generation.has(name) ? config.generation : config.model;
+    if (!found.has(name) || !found.json().at(name).is_array()) continue;
+    for (const nlohmann::json& word : found.json().at(name)) {
+      const nlohmann::json& token = word.is_array() && word.size() == 1 ? word.front() : word;
+      if (token.is_number_integer() && token.get<std::int64_t>() >= 0) {
+        text.forbidden_ids.push_back(
+            HuggingFaceConfig::token_id(found, name, target_size, token.get<std::int64_t>()));
+      } else if (options.warn) {
+        options.warn("'" + found.path().string() + "' forbids " + word.dump() + " in " + name +
+                     ": only single tokens are forbidden");
+      }
+    }
+  }
+
+  // What changes the result unless it has this value.
+  struct Neutral {
+    const char* name;
+    nlohmann::json value;
+  };
+  const std::array neutral = {Neutral{"num_return_sequences", 1},
+                              Neutral{"token_healing", false},
+                              Neutral{"do_sample", false},
+                              Neutral{"num_beam_groups", 1},
+                              Neutral{"diversity_penalty", 0.0},
+                              Neutral{"repetition_penalty", 1.0},
+                              Neutral{"encoder_repetition_penalty", 1.0},
+                              Neutral{"encoder_no_repeat_ngram_size", 0},
+                              Neutral{"renormalize_logits", false},
+                              Neutral{"remove_invalid_values", false},
+                              Neutral{"guidance_scale", 1.0},
+                              Neutral{"penalty_alpha", 0.0}};
+  for (const auto& [name, value] : neutral) {
+    if (file.has(name) && file.json().at(name) != value) warn(name, "this is not done");
+  }
+  for (const char* name : {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints",
+                           "exponential_decay_length_penalty", "sequence_bias", "stop_strings", "max_time",
+                           "dola_layers", "watermarking_config"}) {
+    if (file.has(name) && !file.json().at(name).empty()) warn(name, "this is not done");
+  }
+  if (file.has("cache_implementation") && file.json().at("cache_implementation") == "quantized") {
+    warn("cache_implementation", "caches hold numbers as they are");
+  }
+  if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() &&
+      file.json().at("eos_token_id").size() > 1) {
+    warn("eos_token_id", "only the first ends a sentence");
+  }
+  if (file.has("forced_eos_token_id") && !text.force_end)
+    warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+
+  // What is done, told of above, or without effect; the rest is told of too, where it is no setting of the
+  // model.
+  static constexpr std::array<std::string_view, 62> known = {
+      "max_length", "max_new_tokens", "min_length", "min_new_tokens", "early_stopping", "num_beams",
+      "length_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "forced_bos_token_id",
+      "forced_eos_token_id", "force_bos_token_to_be_generated", "pad_token_id", "bos_token_id",
+      "eos_token_id", "decoder_start_token_id", "begin_suppress_tokens", "forced_decoder_ids",
+      "force_words_ids", "constraints", "exponential_decay_length_penalty", "sequence_bias", "stop_strings",
+      "max_time", "dola_layers", "watermarking_config", "cache_implementation",
+      // with do_sample, which is told of
+      "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
+      // how fast, in what memory, and what comes with the result
+      "use_cache", "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",
+      "low_memory", "continuous_batching_config", "output_attentions", "output_hidden_states",
+      "output_scores", "output_logits", "return_dict_in_generate", "transformers_version",
+      // guesses of several tokens, which the model itself accepts
+      "use_mtp", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule",
+      "assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size",
+      "assistant_early_exit", "assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight",
+      "speculation_type"};
+  if (&file != &config.generation) return;
+  for (const auto& entry : file.json().items()) {
+    const std::string& name = entry.key();
+    const bool told_of =
+        std::any_of(neutral.begin(), neutral.end(), [&](const Neutral& n) { return name == n.name; });
+    if (told_of || entry.value().is_null() || name.starts_with('_')) continue;
+    if (std::find(known.begin(), known.end(), name) == known.end()) warn(name, "this is not known");
+  }
+}
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/huggingface/huggingface_weights.hpp"
+
+namespace eigenformer::detail {
+
+/// T5 and mT5 in Hugging Face's transformers (Raffel et al. 2020): biases by distance, RMSNorm, no other
+/// biases, scores and embeddings that are not scaled.
+class HuggingFaceT5 {
+ public:
+  /// Throws IoError for sizes that are impossible or not supported.
+  HuggingFaceT5(const JsonFile& config, const HuggingFaceWeights& weights) : weights_(weights) {
+    Seq2SeqOptions& o = options_;
+    o.source_vocab_size = config.require<index_t>("vocab_size");
+    o.target_vocab_size = o.source_vocab_size;
+    o.d_model = config.require<index_t>("d_model");
+    o.num_heads = config.require<index_t>("num_heads");
+    o.head_dim = config.require<index_t>("d_kv");
+    o.num_encoder_layers = config.require<index_t>("num_layers");
+    o.num_decoder_layers = config.get<index_t>("num_decoder_layers", o.num_encoder_layers);
+    o.dim_feedforward = config.require<index_t>("d_ff");
+    for (const auto& [name, size] :
+         std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.source_vocab_size},
+                                                                {"d_model", o.d_model},
+                                                                {"num_heads", o.num_heads},
+                                                                {"d_kv", o.head_dim},
+                                                                {"d_ff", o.dim_feedforward}}) {
+      require_size(config, name, size);
+    }
+    o.dropout = 0;
+    const auto projection = config.get<std::string>("feed_forward_proj", "relu");
+    o.gated = projection.starts_with("gated-");
+    const std::string activation = o.gated ? projection.substr(6) : projection;
+    if (activation == "relu") {
+      o.activation = Activation::relu;
+    } else if (activation == "gelu") {
+      o.activation = o.gated ? Activation::gelu_tanh : Activation::gelu;
+    } else if (activation == "silu") {
+      o.activation = Activation::silu;
+    } else {
+      throw config.refuse("has the feed_forward_proj '" + projection +
+                          "', expected relu, gelu, silu or gated-gelu");
+    }
+    o.norm_first = true;
+    o.final_norm = true;
+    o.norm = NormKind::rms_norm;
+    o.layer_norm_eps = config.get("layer_norm_epsilon", 1e-6);
+    o.bias = false;
+    o.projection_bias = false;
+    o.tying = weights.contains("lm_head.weight") ? Tying::none : Tying::all;
+    // Of old, being tied was what told T5 from T5 1.1 and mT5, which do not scale.
+    const bool scaled =
+        config.require<std::string>("model_type") == "t5" && config.get("tie_word_embeddings", true);
+    if (config.get("scale_decoder_outputs", scaled))
+      o.logit_scale = 1 / std::sqrt(static_cast<double>(o.d_model));
+    o.scale_embedding = false;
+    o.attention_scale = 1;
+    o.positions = Positions::relative_bias;
+    o.relative_bias.buckets = config.get<index_t>("relative_attention_num_buckets", 32);
+    o.relative_bias.max_distance = config.get<index_t>("relative_attention_max_distance", 128);
+    require_size(config, "relative_attention_num_buckets", o.relative_bias.buckets);
+    if (o.relative_bias.max_distance > (index_t{1} << 20)) {
+      throw config.refuse("has the impossible relative_attention_max_distance " +
+                          std::to_string(o.relative_bias.max_distance));
+    }
+    o.padding_index = -1;  // its decoder starts with the padding symbol, and reads it
+    try {
+      o.validate("import");
+    } catch (const ValueError& error) {
+      throw config.refuse(std::string("holds an impossible model: ") + error.what());
+    }
+    require_layers(config, weights, {o.num_encoder_layers, o.num_decoder_layers});
+  }
+
+  const Seq2SeqOptions& options() const noexcept { return options_; }
+
+  template <class T>
+  Seq2SeqTransformer<T> model() const {
+    const Seq2SeqOptions& o = options_;
+    const Shape table{o.source_vocab_size, o.d_model};
+    WeightImport<T, HuggingFaceWeights> import(weights_);
+    const std::vector<std::string> embeddings = {"shared.weight", "encoder.embed_tokens.weight",
+                                                 "decoder.embed_tokens.weight", "lm_head.weight"};
+    for (const std::string& name : embeddings) import.used(name);
+    import.take("source_embedding.weight", {weights_.first_of({embeddings[0], embeddings[1]})}, table);
+    if (o.tying == Tying::none) {
+      import.take("target_embedding.weight", {weights_.first_of({embeddings[0], embeddings[2]})}, table);
+      import.take("projection.weight", {weights_.first_of({embeddings[3], embeddings[0]})}, table);
+    }
+    stack(import, "encoder", o.num_encoder_layers);
+    stack(import, "decoder", o.num_decoder_layers);
+    import.check();
+    RandomGenerator rng(0);
+    Seq2SeqTransformer<T> model(o, rng);
+    import.load_into(model);
+    return model;
+  }
+
+ private:
+  template <class T>
+  void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack, index_t layers) const {
+    const Seq2SeqOptions& o = options_;
+    const index_t d = o.d_model, ff = o.dim_feedforward;
+    const bool decoder = stack == "decoder";
+    import.take(stack + ".relative_bias.weight",
+                {stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
+                {o.relative_bias.buckets, o.num_heads});
+    import.take(stack + ".norm.weight", {stack + ".final_layer_norm.weight"}, {d});
+    for (index_t i = 0; i < layers; ++i) {
+      const std::string to = stack + ".layers." + std::to_string(i) + ".";
+      const std::string from = stack + ".block." + std::to_string(i) + ".layer.";
+      attention(import, to + "self_attn", from + "0.SelfAttention");
+      import.take(to + "norm1.weight", {from + "0.layer_norm.weight"}, {d});
+      // Of no use, but in some files: a table of the cross-attention, which sees no distances.
+      import.used(from + "1.EncDecAttention.relative_attention_bias.weight");
+      if (decoder) {
+        attention(import, to + "multihead_attn", from + "1.EncDecAttention");
+        import.take(to + "norm2.weight", {from + "1.layer_norm.weight"}, {d});
+      }
+      const std::string last = from + (decoder ? "2" : "1");
+      import.take(to + (decoder ? "norm3" : "norm2") + ".weight", {last + ".layer_norm.weight"}, {d});
+      import.take(to + "linear1.weight", {last + ".DenseReluDense." + (o.gated ? "wi_0" : "wi") + ".weight"},
+                  {ff, d});
+      if (o.gated) import.take(to + "linear3.weight", {last + ".DenseReluDense.wi_1.weight"}, {ff, d});
+      import.take(to + "linear2.weight", {last + ".DenseReluDense.wo.weight"}, {d, ff});
+    }
+  }
+
+  template <class T>
+  void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
+                 const std::string& from) const {
+    const index_t d = options_.d_model, inner = options_.num_heads * options_.head_dim;
+    import.take(to + ".in_proj_weight", {from + ".q.weight", from + ".k.weight", from + ".v.weight"},
+                {3 * inner, d});
+    import.take(to + ".out_proj.weight", {from + ".o.weight"}, {d, inner});
+  }
+
+  const HuggingFaceWeights& weights_;
+  Seq2SeqOptions options_;
+};
+
+}  // namespace eigenformer::detail

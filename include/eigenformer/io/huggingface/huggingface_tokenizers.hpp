@@ -1,0 +1,190 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/huggingface/foreign_tokenizers.hpp"
+#include "eigenformer/io/huggingface/tokenizer_json.hpp"
+
+namespace eigenformer::detail {
+
+/// A Hugging Face folder's vocabulary while it is put together from its files: tokens by id, at most as many
+/// as the embedding has rows.
+class HuggingFaceVocabulary {
+ public:
+  HuggingFaceVocabulary(std::filesystem::path folder, index_t rows)
+      : folder_(std::move(folder)), tokens_(static_cast<std::size_t>(rows)) {}
+
+  /// Reads {"token": id, ...}.
+  void read_map(const std::string& name) {
+    const JsonFile file = JsonFile::open(folder_ / name);
+    for (const auto& [token, id] : file.json().items()) {
+      if (!id.is_number_integer())
+        throw file.refuse("has the id " + id.dump() + " for '" + token + "', expected a number");
+      place(file, token, id.get<std::int64_t>());
+    }
+  }
+
+  /// Takes the tokens of a tokenizer.json's model.
+  void read(const TokenizerJson& json) {
+    const JsonFile file = JsonFile::at(folder_ / "tokenizer.json");
+    for (const auto& [token, id] : json.vocabulary()) place(file, token, id);
+  }
+
+  /// Reads one token a line.
+  void read_lines_of(const std::string& name) {
+    const std::filesystem::path path = folder_ / name;
+    const std::vector<std::string> lines = read_lines(path);
+    put(path, lines, 0);
+  }
+
+  /// Consecutive tokens from an id on.
+  void put(const std::filesystem::path& path, const std::vector<std::string>& tokens, index_t first) {
+    const auto size = static_cast<index_t>(tokens.size());
+    if (first + size > static_cast<index_t>(tokens_.size())) {
+      throw IoError("import", "'" + path.string() + "' does not fit the weights: it gives ids up to " +
+                                  std::to_string(first + size - 1) + ", the embedding has " +
+                                  std::to_string(tokens_.size()) + " rows");
+    }
+    std::copy(tokens.begin(), tokens.end(), tokens_.begin() + first);
+    end_ = std::max(end_, first + size);
+  }
+
+  /// Reads what was added to the vocabulary: languages, sentinels, masks. The files that may say so, the one
+  /// that gives ids first; the last gives only an order.
+  void read_added() {
+    std::error_code ignored;
+    const JsonFile config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
+    if (config.has("added_tokens_decoder") && config.json().at("added_tokens_decoder").is_object()) {
+      for (const auto& [id, token] : config.json().at("added_tokens_decoder").items()) {
+        if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos) {
+          throw config.refuse("has the id '" + id + "' in added_tokens_decoder, expected a number");
+        }
+        add(config, token, std::stoll(id));
+      }
+    }
+    const JsonFile tokenizer = JsonFile::open_if_exists(folder_ / "tokenizer.json");
+    if (tokenizer.has("added_tokens") && tokenizer.json().at("added_tokens").is_array()) {
+      for (const nlohmann::json& token : tokenizer.json().at("added_tokens")) {
+        if (!token.is_object() || !token.contains("id") || !token.at("id").is_number_integer()) {
+          throw tokenizer.refuse("has the added token " + token.dump() + ", expected id and content");
+        }
+        add(tokenizer, token, token.at("id").get<std::int64_t>());
+      }
+    }
+    if (std::filesystem::exists(folder_ / "added_tokens.json", ignored)) {
+      const JsonFile added = JsonFile::open(folder_ / "added_tokens.json");
+      for (const auto& [token, id] : added.json().items()) {
+        if (!id.is_number_integer()) throw added.refuse("has the id " + id.dump() + " for '" + token + "'");
+        add(added, {{"content", token}}, id.get<std::int64_t>());
+      }
+    }
+    const JsonFile map = JsonFile::open_if_exists(folder_ / "special_tokens_map.json");
+    for (const char* field : {"additional_special_tokens", "extra_special_tokens"}) {
+      if (!map.has(field) || !map.json().at(field).is_array()) continue;
+      index_t next = end_;
+      for (const nlohmann::json& token : map.json().at(field)) {
+        const std::string text = content(map, token);
+        if (const auto id = find_token(tokens_, text)) {
+          special_.push_back(*id);
+        } else {
+          add(map, token, next++);
+        }
+      }
+    }
+  }
+
+  const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  const std::filesystem::path& folder() const noexcept { return folder_; }
+
+  /// The id of a token that there must be. Throws IoError.
+  std::int32_t require(const std::string& token) const {
+    if (const auto id = find_token(tokens_, token)) return *id;
+    throw IoError("import", "the vocabulary of '" + folder_.string() + "' has no token '" + token + "'");
+  }
+
+  /// The vocabulary, with these ids as special ones too. Throws IoError for one that has no token: then the
+  /// vocabulary is another model's.
+  ForeignVocabulary finish(const std::string& unknown, const std::vector<std::int32_t>& ids) const {
+    ForeignVocabulary v{tokens_, find_token(tokens_, unknown).value_or(-1), special_};
+    for (const std::int32_t id : ids) {
+      if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() ||
+          tokens_[static_cast<std::size_t>(id)].empty()) {
+        throw IoError("import", "the vocabulary of '" + folder_.string() +
+                                    "' does not fit its config.json, which gives id " + std::to_string(id) +
+                                    " a meaning: there is no such token");
+      }
+      v.special_ids.push_back(id);
+    }
+    for (const char* name : {"<s>", "</s>", "<pad>", "<mask>", "[CLS]", "[SEP]", "[PAD]", "[MASK]"}) {
+      if (const auto id = find_token(tokens_, name)) v.special_ids.push_back(*id);
+    }
+    if (v.unknown_id >= 0) std::erase(v.special_ids, v.unknown_id);
+    return v;
+  }
+
+ private:
+  static std::string content(const JsonFile& file, const nlohmann::json& token) {
+    if (token.is_string()) return token.get<std::string>();
+    if (token.is_object() && token.contains("content") && token.at("content").is_string()) {
+      return token.at("content").get<std::string>();
+    }
+    throw file.refuse("has the added token " + token.dump() + ", expected its content");
+  }
+
+  void add(const JsonFile& file, const nlohmann::json& token, std::int64_t id) {
+    place(file, content(file, token), id);
+    if (!token.is_object() || token.value("special", true)) special_.push_back(static_cast<std::int32_t>(id));
+  }
+
+  void place(const JsonFile& file, const std::string& token, std::int64_t id) {
+    if (id < 0 || id >= static_cast<std::int64_t>(tokens_.size())) {
+      throw file.refuse("does not fit the weights: it gives '" + token + "' the id " + std::to_string(id) +
+                        ", the embedding has " + std::to_string(tokens_.size()) + " rows");
+    }
+    tokens_[static_cast<std::size_t>(id)] = token;
+    end_ = std::max<index_t>(end_, id + 1);
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::string> tokens_;
+  std::vector<std::int32_t> special_;
+  index_t end_ = 0;  // of the ids in use
+};
+
+/// The pieces of a SentencePiece file by the ids that fairseq gave them: <s>, <pad>, </s>, <unk>, then those
+/// of the model but its first three (XLM-R, mBART, NLLB).
+inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path) {
+  std::vector<std::string> pieces = {"<s>", "<pad>", "</s>", "<unk>"};
+  const std::vector<std::string> own = sentencepiece_pieces(path);
+  if (own.size() > 3) pieces.insert(pieces.end(), own.begin() + 3, own.end());
+  return pieces;
+}
+
+/// Byte-level BPE of vocab.json and merges.txt. Throws IoError, ValueError in a program without ICU.
+inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder,
+                                                           ForeignVocabulary v) {
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+  std::vector<std::string> merges = read_lines(folder / "merges.txt");
+  if (!merges.empty() && merges.front().starts_with("#version")) merges.erase(merges.begin());
+  std::erase(merges, "");
+  try {
+    return std::make_shared<ByteBpeTokenizer>(std::move(v), std::move(merges));
+  } catch (const ValueError& error) {
+    throw IoError("import", "'" + (folder / "merges.txt").string() + "': " + error.what());
+  }
+#else
+  (void)v;
+  throw ValueError(
+      "import", "'" + (folder / "merges.txt").string() + "' needs ICU, which this program was built without");
+#endif
+}
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/ctranslate2/import_tools.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"
+
+namespace eigenformer::detail {
+
+/// The weights of a Hugging Face folder: model.safetensors, or the files that model.safetensors.index.json
+/// lists.
+class HuggingFaceWeights {
+ public:
+  /// Throws IoError where there are none that can be read, naming what there is instead, and how the
+  /// transformers' class converts it.
+  static HuggingFaceWeights open(const std::filesystem::path& folder,
+                                 const char* python_class = "AutoModelForSeq2SeqLM") {
+    HuggingFaceWeights weights;
+    std::error_code ignored;
+    const std::filesystem::path single = folder / "model.safetensors",
+                                index = folder / "model.safetensors.index.json";
+    if (std::filesystem::exists(single, ignored)) {
+      weights.path_ = single;
+      weights.add(SafetensorsFile::open(single));
+      return weights;
+    }
+    weights.path_ = index;
+    if (!std::filesystem::exists(index, ignored)) {
+      throw IoError("import", "'" + folder.string() + "' has no model.safetensors" +
+                                  other_weights(folder, python_class));
+    }
+    const JsonFile json = JsonFile::open(index);
+    if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
+      throw json.refuse("has no object 'weight_map'");
+    }
+    std::map<std::string, bool> files;
+    for (const auto& [name, file] : json.json().at("weight_map").items()) {
+      if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
+        throw json.refuse("has the weight_map " + name + ": " + file.dump() + ", expected a file beside it");
+      }
+      files[file.get<std::string>()] = true;
+    }
+    for (const auto& entry : files) weights.add(SafetensorsFile::open(folder / entry.first));
+    return weights;
+  }
+
+  bool contains(const std::string& name) const { return places_.count(name) > 0; }
+  const Shape& shape(const std::string& name) const { return file(name).info(name).shape; }
+  template <class T>
+  Tensor<T> tensor(const std::string& name) const {
+    return file(name).template tensor<T>(name);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& place : places_) found.push_back(place.first);
+    return found;
+  }
+  /// The first of some names that there is; the first of all where there is none.
+  std::string first_of(const std::vector<std::string>& names) const {
+    const auto found =
+        std::find_if(names.begin(), names.end(), [&](const std::string& n) { return contains(n); });
+    return found == names.end() ? names.front() : *found;
+  }
+
+  IoError refuse(const std::string& what) const {
+    return IoError("import", "'" + path_.string() + "' " + what);
+  }
+
+  /// What there is instead of safetensors, and how it is converted, as the end of a message; "" where there
+  /// is nothing.
+  static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class) {
+    struct Format {
+      const char *file, *what, *argument;
+    };
+    for (const auto& [file, what, argument] :
+         {Format{"pytorch_model.bin", "PyTorch weights pickled by Python", ""},
+          Format{"pytorch_model.bin.index.json", "PyTorch weights pickled by Python, in several files", ""},
+          Format{"tf_model.h5", "TensorFlow weights, which transformers before version 5 reads",
+                 ", from_tf=True"},
+          Format{"flax_model.msgpack", "Flax weights, which transformers before version 5 reads",
+                 ", from_flax=True"}}) {
+      std::error_code ignored;
+      if (!std::filesystem::exists(folder / file, ignored)) continue;
+      const std::string name = folder.string();
+      return std::string("; its ") + file + " holds " + what +
+             ", and is not read here. Convert it with: python3 -c \"import transformers; transformers." +
+             python_class + ".from_pretrained('" + name + "'" + argument + ").save_pretrained('" + name +
+             "', safe_serialization=True)\"";
+    }
+    return "";
+  }
+
+ private:
+  void add(SafetensorsFile file) {
+    for (const std::string& name : file.names()) {
+      if (!places_.emplace(name, files_.size()).second) {
+        throw refuse("lists files that hold '" + name + "' twice");
+      }
+    }
+    files_.push_back(std::move(file));
+  }
+  const SafetensorsFile& file(const std::string& name) const {
+    const auto place = places_.find(name);
+    if (place == places_.end()) throw refuse("has no tensor '" + name + "'");
+    return files_[place->second];
+  }
+
+  std::filesystem::path path_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, std::size_t> places_;
+};
+
+/// Throws IoError for more layers than the weights have tensors, before anything is counted up to them.
+inline void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
+                           std::initializer_list<index_t> numbers) {
+  const auto most = static_cast<index_t>(weights.names().size());
+  for (const index_t n : numbers) {
+    if (n > most) {
+      throw config.refuse("asks for " + std::to_string(n) + " layers, the weights are " +
+                          std::to_string(most) + " tensors");
+    }
+  }
+}
+
+/// The activation that a config.json names. Throws IoError for one that is not known.
+inline Activation huggingface_activation(const JsonFile& config, const std::string& field,
+                                         const std::string& missing) {
+  const auto name = config.get<std::string>(field, missing);
+  if (name == "relu") return Activation::relu;
+  if (name == "gelu") return Activation::gelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_tanh;
+  if (name == "silu" || name == "swish") return Activation::silu;
+  if (name == "tanh") return Activation::tanh;
+  if (name == "sigmoid") return Activation::sigmoid;
+  throw config.refuse("has the " + field + " '" + name +
+                      "', expected relu, gelu, gelu_new, silu, swish, tanh or sigmoid");
+}
+
+}  // namespace eigenformer::detail

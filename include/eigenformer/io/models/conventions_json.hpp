@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+template <>
+struct EnumNames<SearchRule> {
+  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2"};
+};
+
+void visit_conventions(auto& c, auto&& visit) {
+  visit("source_text", c.source_text);
+  visit("source_prefix", c.source_prefix);
+  visit("source_suffix", c.source_suffix);
+  visit("begin_id", c.begin_id);
+  visit("target_prefix", c.target_prefix);
+  visit("end_id", c.end_id);
+  visit("forbidden_ids", c.forbidden_ids);
+  visit("search_rule", c.search_rule);
+  visit("length_penalty", c.length_penalty);
+  visit("min_length", c.min_length);
+  visit("beam_size", c.beam_size);
+  visit("max_length", c.max_length);
+  visit("no_repeat_ngram_size", c.no_repeat_ngram_size);
+  visit("early_stopping", c.early_stopping);
+  visit("force_end", c.force_end);
+}
+
+}  // namespace detail
+
+/// Conventions as a JSON object, every field under its name.
+inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
+  nlohmann::json json = nlohmann::json::object();
+  detail::visit_conventions(
+      conventions, [&](const char* name, const auto& field) { json[name] = detail::option_to_json(field); });
+  return json;
+}
+
+/// Conventions from what conventions_to_json() gave; a field that is left out keeps its default. Throws
+/// ValueError for an unknown name, a value of the wrong kind, and an id that is not below its language's
+/// vocabulary size.
+inline TextConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
+                                             index_t target_size) {
+  if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");
+  TextConventions conventions;
+  std::set<std::string> known;
+  detail::visit_conventions(conventions, [&](const char* name, auto& field) {
+    known.insert(name);
+    if (!json.contains(name)) return;
+    const nlohmann::json& value = json.at(name);
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
+      if (!value.is_array())
+        throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected a list");
+      field.clear();
+      for (const nlohmann::json& item : value) detail::option_from_json(name, item, field.emplace_back());
+    } else {
+      detail::option_from_json(name, value, field);
+    }
+  });
+  for (const auto& [name, value] : json.items()) {
+    if (known.count(name) == 0)
+      throw ValueError("options", "'" + name + "' is not one of a text's conventions");
+  }
+  const auto check = [](const char* name, std::int32_t id, index_t size) {
+    if (id >= 0 && id < size) return;
+    throw ValueError("options", std::string(name) + " has the id " + std::to_string(id) +
+                                    ", expected one below the vocabulary's size " + std::to_string(size));
+  };
+  for (const std::int32_t id : conventions.source_prefix) check("source_prefix", id, source_size);
+  for (const std::int32_t id : conventions.source_suffix) check("source_suffix", id, source_size);
+  for (const std::int32_t id : conventions.target_prefix) check("target_prefix", id, target_size);
+  for (const auto& [name, number] :
+       {std::pair{"min_length", conventions.min_length}, std::pair{"beam_size", conventions.beam_size},
+        std::pair{"max_length", conventions.max_length},
+        std::pair{"no_repeat_ngram_size", conventions.no_repeat_ngram_size}}) {
+    if (number < 0)
+      throw ValueError("options",
+                       std::string(name) + " is " + std::to_string(number) + ", must not be negative");
+  }
+  check("begin_id", conventions.begin_id, target_size);
+  check("end_id", conventions.end_id, target_size);
+  return conventions;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "eigenformer/io/ctranslate2/ctranslate2.hpp"
+#include "eigenformer/io/huggingface/huggingface.hpp"
+
+namespace eigenformer {
+
+/// Reads a checkpoint of another library: a CTranslate2 folder, which has a model.bin, or a Hugging Face
+/// folder. Throws as import_ctranslate2 and import_huggingface do.
+template <class T = float>
+TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
+                                      const ImportOptions& options = {}) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
+  if (!std::filesystem::exists(folder, ignored)) {
+    throw IoError("import", "the folder '" + folder.string() + "' does not exist");
+  }
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    throw IoError("import", "'" + folder.string() + "' is not a folder; expected that of a checkpoint");
+  }
+  if (has("model.bin")) return import_ctranslate2<T>(folder, options);
+  if (!has("model.safetensors") && !has("vocab.json")) {
+    for (const char* name : {"shared_vocabulary.json", "shared_vocabulary.txt", "source_vocabulary.json",
+                             "source_vocabulary.txt", "target_vocabulary.json", "target_vocabulary.txt"}) {
+      if (!has(name)) continue;
+      throw IoError("import", "'" + folder.string() + "' has no model.bin, which its " + name +
+                                  " of CTranslate2 belongs to");
+    }
+  }
+  if (has("config.json")) return import_huggingface<T>(folder, options);
+  if (std::filesystem::exists(folder_file(folder, "options.json"), ignored)) {
+    throw IoError("import", "'" + folder.string() +
+                                "' is an eigenformer model already; expected a checkpoint of " +
+                                "CTranslate2 or Hugging Face");
+  }
+  if (const std::string other = detail::HuggingFaceWeights::other_weights(folder, "AutoModelForSeq2SeqLM");
+      !other.empty() && !has("model.safetensors")) {
+    throw IoError("import", "'" + folder.string() +
+                                "' has neither model.safetensors nor the config.json that belongs " +
+                                "to its weights" + other +
+                                ", with config.json and the tokenizer's files beside it");
+  }
+  throw IoError("import",
+                "'" + folder.string() +
+                    "' is no checkpoint: expected CTranslate2's model.bin or Hugging Face's config.json");
+}
+
+}  // namespace eigenformer

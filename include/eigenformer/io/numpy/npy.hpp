@@ -1,0 +1,295 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/io/safetensors/dtype.hpp"
+
+namespace eigenformer {
+
+/// What the header of a NumPy array says. The format: numpy.lib.format, versions 1.0, 2.0 and 3.0.
+struct NpyHeader {
+  Dtype dtype = Dtype::f32;
+  Shape shape;
+  bool fortran_order = false;  ///< the first dimension is the fastest
+  std::size_t begin = 0;       ///< of the data, in bytes from the beginning of the header
+};
+
+namespace detail {
+
+inline constexpr std::string_view npy_magic = "\x93NUMPY";
+
+struct NpyType {
+  const char* descr;
+  Dtype dtype;
+};
+
+inline constexpr std::array<NpyType, 12> npy_types{{{"|b1", Dtype::boolean},
+                                                    {"|u1", Dtype::u8},
+                                                    {"|i1", Dtype::i8},
+                                                    {"<u2", Dtype::u16},
+                                                    {"<i2", Dtype::i16},
+                                                    {"<u4", Dtype::u32},
+                                                    {"<i4", Dtype::i32},
+                                                    {"<u8", Dtype::u64},
+                                                    {"<i8", Dtype::i64},
+                                                    {"<f2", Dtype::f16},
+                                                    {"<f4", Dtype::f32},
+                                                    {"<f8", Dtype::f64}}};
+
+/// Reads a header: 6 bytes of magic, 2 of version, the length of what follows (2 bytes, 4 from version 2 on),
+/// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+class NpyParser {
+ public:
+  NpyParser(std::span<const std::byte> bytes, std::string what) : bytes_(bytes), what_(std::move(what)) {}
+
+  NpyHeader parse() {
+    const std::string_view all(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+    if (all.substr(0, 6) != npy_magic || all.size() < 10)
+      fail("it does not begin as a NumPy array; it is truncated or another format");
+    const int version = static_cast<unsigned char>(all[6]);
+    if (version < 1 || version > 3)
+      fail("it has format version " + std::to_string(version) + ", expected 1 to 3");
+    const std::size_t width = version == 1 ? 2 : 4;
+    std::size_t length = 0;
+    if (all.size() < 8 + width) fail("its header is truncated");
+    std::memcpy(&length, all.data() + 8, width);
+    if (length > all.size() - 8 - width) {
+      fail("its header of " + std::to_string(length) + " bytes ends outside its " +
+           std::to_string(all.size()) + " bytes");
+    }
+    text_ = all.substr(8 + width, length);
+    NpyHeader header;
+    header.begin = 8 + width + length;
+    read_dictionary(header);
+    std::uint64_t expected = dtype_size(header.dtype);
+    for (const index_t n : header.shape) expected *= static_cast<std::uint64_t>(n);
+    const std::uint64_t available = all.size() - header.begin;
+    if (expected != available) {
+      fail("its data take " + std::to_string(available) + " bytes, but " + dtype_name(header.dtype) +
+           " of shape " + header.shape.str() + " takes " + std::to_string(expected));
+    }
+    return header;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    throw IoError("npy", "cannot read " + what_ + ": " + message);
+  }
+
+  void skip_space() {
+    while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
+  }
+  bool take(char c) {
+    skip_space();
+    if (text_.empty() || text_[0] != c) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c))
+      fail(std::string("its header lacks a '") + c + "' before '" + std::string(text_.substr(0, 20)) + "'");
+  }
+  bool take(std::string_view word) {
+    skip_space();
+    if (text_.substr(0, word.size()) != word) return false;
+    text_.remove_prefix(word.size());
+    return true;
+  }
+
+  std::string read_string() {
+    skip_space();
+    const char quote = text_.empty() ? '\0' : text_[0];
+    const std::size_t end = quote == '\'' || quote == '"' ? text_.find(quote, 1) : std::string_view::npos;
+    if (end == std::string_view::npos)
+      fail("its header lacks a string before '" + std::string(text_.substr(0, 20)) + "'");
+    std::string found(text_.substr(1, end - 1));
+    text_.remove_prefix(end + 1);
+    return found;
+  }
+
+  void read_dictionary(NpyHeader& header) {
+    bool has_type = false, has_order = false, has_shape = false;
+    expect('{');
+    while (!take('}')) {
+      const std::string key = read_string();
+      expect(':');
+      if (key == "descr" && !has_type) {
+        header.dtype = read_type();
+        has_type = true;
+      } else if (key == "fortran_order" && !has_order) {
+        header.fortran_order = take("True");
+        if (!header.fortran_order && !take("False")) fail("fortran_order must be True or False");
+        has_order = true;
+      } else if (key == "shape" && !has_shape) {
+        header.shape = read_shape();
+        has_shape = true;
+      } else {
+        fail("its header has '" + key + "' twice or where it means nothing");
+      }
+      if (take(',')) continue;
+      expect('}');
+      break;
+    }
+    skip_space();
+    if (!text_.empty()) fail("its header goes on after its dictionary");
+    if (!has_type || !has_order || !has_shape) fail("its header must have descr, fortran_order and shape");
+  }
+
+  Dtype read_type() {
+    skip_space();
+    if (text_.substr(0, 1) == "[") fail("it is a structured array, which is not supported");
+    const std::string descr = read_string();
+    std::string known;
+    for (const NpyType& type : npy_types) {
+      if (descr == type.descr) return type.dtype;
+      append_known(known, type.descr);
+    }
+    fail("it has dtype '" + descr + "', expected one of " + known);
+  }
+  static void append_known(std::string& list, const char* item) {
+    list += (list.empty() ? "" : ", ") + std::string(item);
+  }
+
+  // A product of dimensions that does not fit is refused; zeros among them do not excuse it.
+  Shape read_shape() {
+    std::vector<index_t> dims;
+    index_t product = 1;
+    expect('(');
+    while (!take(')')) {
+      skip_space();
+      index_t n = 0;
+      std::size_t digits = 0;
+      for (; digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9'; ++digits) {
+        if (n > Shape::max_numel / 10) fail("a dimension of its shape is too large");
+        n = 10 * n + (text_[digits] - '0');
+      }
+      if (digits == 0) fail("its shape must be a tuple of non-negative integers");
+      text_.remove_prefix(digits);
+      if (n > 0 && product > Shape::max_numel / n) fail("its shape has more elements than any memory holds");
+      product *= n > 0 ? n : 1;
+      dims.push_back(n);
+      if (static_cast<index_t>(dims.size()) > Shape::max_rank) {
+        fail("it has more than " + std::to_string(Shape::max_rank) + " dimensions");
+      }
+      if (take(',')) continue;
+      expect(')');
+      break;
+    }
+    return Shape(std::span<const index_t>(dims));
+  }
+
+  std::span<const std::byte> bytes_;
+  std::string what_;
+  std::string_view text_;
+};
+
+/// The header of an array in row-major order whose data begin at a multiple of 64 bytes.
+inline std::string npy_header(Dtype dtype, const Shape& shape) {
+  const char* descr = nullptr;
+  for (const NpyType& type : npy_types) {
+    if (type.dtype == dtype) descr = type.descr;
+  }
+  if (descr == nullptr)
+    throw ValueError("npy", std::string("NumPy has no type for ") + dtype_name(dtype) + "; convert to float");
+  std::string text =
+      std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape.str() + ", }";
+  text.append(63 - (10 + text.size()) % 64, ' ');
+  text += '\n';
+  const auto length = static_cast<std::uint16_t>(text.size());
+  std::string header(npy_magic);
+  header += '\1';
+  header += '\0';
+  header += static_cast<char>(length & 0xffU);
+  header += static_cast<char>(length >> 8U);
+  return header + text;
+}
+
+template <class T>
+void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
+  if (!tensor.defined() && tensor.numel() > 0) {
+    throw ValueError(op, "the memory of tensor '" + name + "' was given back; it cannot be saved");
+  }
+}
+
+// The elements of an array whose first dimension is the fastest, in row-major order.
+template <class T>
+Tensor<T> from_fortran_order(const Tensor<T>& columns) {
+  const Shape& shape = columns.shape();
+  Tensor<T> out(shape);
+  std::array<index_t, static_cast<std::size_t>(Shape::max_rank)> index{}, stride{};
+  index_t step = 1;
+  for (index_t i = 0; i < shape.rank(); ++i) {
+    stride[static_cast<std::size_t>(i)] = step;
+    step *= shape[i];
+  }
+  index_t from = 0;
+  for (index_t i = 0; i < out.numel(); ++i) {
+    out.data()[i] = columns.data()[from];
+    for (index_t axis = shape.rank(); axis-- > 0;) {
+      const auto a = static_cast<std::size_t>(axis);
+      from += stride[a];
+      if (++index[a] < shape[axis]) break;
+      from -= stride[a] * shape[axis];
+      index[a] = 0;
+    }
+  }
+  return out;
+}
+
+/// The array in `bytes`, header and data, as SafetensorsFile::tensor() gives it. `what` is for messages.
+template <class T>
+Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::shared_ptr<void> keep_alive,
+                     const std::string& what) {
+  const auto refuse = [&](const std::string& message) { throw IoError("npy", what + " " + message); };
+  const Tensor<T> found = tensor_of_bytes<T>(header.dtype, bytes.subspan(header.begin), header.shape,
+                                             std::move(keep_alive), refuse);
+  return header.fortran_order && header.shape.rank() > 1 ? from_fortran_order(found) : found;
+}
+
+}  // namespace detail
+
+/// Reads and checks the header of a NumPy array held in memory, header and data; `what` names it in messages.
+/// Throws IoError that says what is wrong.
+inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& what) {
+  return detail::NpyParser(bytes, what).parse();
+}
+
+/// Reads a .npy file. Without a copy where the element type is T and the order is row-major: the tensor then
+/// is the mapped file, copy-on-write. Otherwise the values are converted: floating-point types into each
+/// other (rounding), integers into wider or narrower integers. Throws IoError that names the file and what is
+/// wrong with it.
+///
+///     auto x = ef::load_npy<float>("x.npy");
+template <class T>
+[[nodiscard]] Tensor<T> load_npy(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  const std::string what = "'" + path.string() + "'";
+  const NpyHeader header = parse_npy_header(file->bytes(), what);
+  return detail::npy_tensor<T>(file->bytes(), header, file, what);
+}
+
+/// Writes a tensor as a .npy file, atomically. NumPy has no bfloat16. Throws ValueError for it and for a
+/// tensor whose memory was given back, and IoError; an existing file is then unchanged.
+template <class T>
+void save_npy(const std::filesystem::path& path, const Tensor<T>& tensor) {
+  detail::require_memory_to_save("npy", path.string(), tensor);
+  const std::string header = detail::npy_header(dtype_of<T>(), tensor.shape());
+  AtomicFile file(path);
+  file.write(header);
+  file.write(std::as_bytes(tensor.span()));
+  file.commit();
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,361 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#ifdef EIGENFORMER_WITH_ZLIB
+#include <zlib.h>
+#endif
+
+#include "eigenformer/io/files/atomic_file.hpp"
+
+/// Zip archives as NumPy and PyTorch use them: files one after the other, each stored or deflated, with a
+/// directory at the end. The format: PKWARE, APPNOTE.TXT 6.3.9; sizes above 4 GiB by its zip64 records.
+namespace eigenformer::detail {
+
+inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = [] {
+  std::array<std::array<std::uint32_t, 256>, 8> tables{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = c % 2 == 1 ? c >> 1U ^ 0xedb88320U : c >> 1U;
+    tables[0][i] = c;
+  }
+  for (std::size_t t = 1; t < 8; ++t) {
+    for (std::size_t i = 0; i < 256; ++i)
+      tables[t][i] = tables[t - 1][i] >> 8U ^ tables[0][tables[t - 1][i] & 0xffU];
+  }
+  return tables;
+}();
+
+/// The checksum of zip archives, eight bytes at a time.
+inline std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept {
+  std::uint32_t c = ~before;
+  const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
+  std::size_t n = bytes.size();
+  const auto& t = crc32_tables;
+  for (; n >= 8; p += 8, n -= 8) {
+    std::uint32_t low = 0, high = 0;
+    std::memcpy(&low, p, 4);
+    std::memcpy(&high, p + 4, 4);
+    low ^= c;
+    c = t[7][low & 0xffU] ^ t[6][low >> 8U & 0xffU] ^ t[5][low >> 16U & 0xffU] ^ t[4][low >> 24U] ^
+        t[3][high & 0xffU] ^ t[2][high >> 8U & 0xffU] ^ t[1][high >> 16U & 0xffU] ^ t[0][high >> 24U];
+  }
+  for (; n > 0; ++p, --n) c = c >> 8U ^ t[0][(c ^ *p) & 0xffU];
+  return ~c;
+}
+
+/// One file of an archive.
+struct ZipEntry {
+  std::string name;
+  bool deflated = false;
+  std::uint64_t begin = 0;  ///< of its bytes as stored, from the start of the archive
+  std::uint64_t stored = 0;
+  std::uint64_t size = 0;  ///< once inflated
+  std::uint32_t crc = 0;
+};
+
+/// Reads and checks the directory of an archive. Throws IoError that names the archive and what is wrong.
+class ZipParser {
+ public:
+  ZipParser(std::span<const std::byte> bytes, std::string path) : bytes_(bytes), path_(std::move(path)) {}
+
+  std::vector<ZipEntry> parse() {
+    find_directory();
+    std::vector<ZipEntry> entries;
+    std::set<std::string> names;
+    std::uint64_t at = directory_;
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      entries.push_back(read_entry(at));
+      if (!names.insert(entries.back().name).second)
+        fail("it has the file '" + entries.back().name + "' twice");
+    }
+    if (at != directory_ + directory_bytes_) fail("its directory has another length than it says");
+    return entries;
+  }
+
+ private:
+  static constexpr std::uint64_t end_size = 22, zip64_locator_size = 20, zip64_end_size = 56,
+                                 central_size = 46, local_size = 30;
+
+  [[noreturn]] void fail(const std::string& message) const {
+    throw IoError("zip", "cannot read '" + path_ + "': " + message);
+  }
+
+  // The number of type T at a place, which must be inside.
+  template <class T>
+  T number(std::uint64_t at) const {
+    T value;
+    require(at, sizeof(T));
+    std::memcpy(&value, bytes_.data() + at, sizeof(T));
+    return value;
+  }
+  void require(std::uint64_t at, std::uint64_t n) const {
+    if (at > bytes_.size() || n > bytes_.size() - at) {
+      fail("a record at byte " + std::to_string(at) + " ends outside its " + std::to_string(bytes_.size()) +
+           " bytes; it is truncated");
+    }
+  }
+
+  // The record at the end, behind which only a comment may be.
+  void find_directory() {
+    const std::uint64_t size = bytes_.size();
+    std::uint64_t end = size;
+    for (std::uint64_t comment = 0; comment <= 0xffffU && comment + end_size <= size; ++comment) {
+      const std::uint64_t at = size - end_size - comment;
+      if (number<std::uint32_t>(at) == 0x06054b50U && number<std::uint16_t>(at + 20) == comment) {
+        end = at;
+        break;
+      }
+    }
+    if (end == size) fail("it has no zip directory; it is truncated or another format");
+    count_ = number<std::uint16_t>(end + 10);
+    directory_bytes_ = number<std::uint32_t>(end + 12);
+    directory_ = number<std::uint32_t>(end + 16);
+    if (number<std::uint16_t>(end + 4) != 0 && number<std::uint16_t>(end + 4) != 0xffffU)
+      fail("it is one of several volumes");
+    const bool large = count_ == 0xffffU || directory_bytes_ == 0xffffffffU || directory_ == 0xffffffffU;
+    if (large && end >= zip64_locator_size &&
+        number<std::uint32_t>(end - zip64_locator_size) == 0x07064b50U) {
+      const auto at = number<std::uint64_t>(end - zip64_locator_size + 8);
+      require(at, zip64_end_size);
+      if (number<std::uint32_t>(at) != 0x06064b50U) fail("its zip64 directory is not where it should be");
+      count_ = number<std::uint64_t>(at + 32);
+      directory_bytes_ = number<std::uint64_t>(at + 40);
+      directory_ = number<std::uint64_t>(at + 48);
+    }
+    require(directory_, directory_bytes_);
+    if (count_ > directory_bytes_ / central_size)
+      fail("its directory is too short for " + std::to_string(count_) + " files");
+  }
+
+  ZipEntry read_entry(std::uint64_t& at) const {
+    require(at, central_size);
+    if (number<std::uint32_t>(at) != 0x02014b50U)
+      fail("its directory is damaged at byte " + std::to_string(at));
+    ZipEntry entry;
+    const auto flags = number<std::uint16_t>(at + 8);
+    const auto method = number<std::uint16_t>(at + 10);
+    entry.crc = number<std::uint32_t>(at + 16);
+    entry.stored = number<std::uint32_t>(at + 20);
+    entry.size = number<std::uint32_t>(at + 24);
+    const std::uint64_t name = number<std::uint16_t>(at + 28), extra = number<std::uint16_t>(at + 30),
+                        comment = number<std::uint16_t>(at + 32);
+    std::uint64_t local = number<std::uint32_t>(at + 42);
+    require(at + central_size, name + extra + comment);
+    entry.name.assign(reinterpret_cast<const char*>(bytes_.data() + at + central_size),
+                      static_cast<std::size_t>(name));
+    read_zip64(at + central_size + name, extra, entry, local);
+    if (flags % 2 == 1) fail("'" + entry.name + "' is encrypted");
+    if (method != 0 && method != 8) {
+      fail("'" + entry.name + "' is compressed by method " + std::to_string(method) +
+           ", expected 0 (stored) or 8 (deflated)");
+    }
+    entry.deflated = method == 8;
+    require(local, local_size);
+    if (number<std::uint32_t>(local) != 0x04034b50U)
+      fail("'" + entry.name + "' is not at byte " + std::to_string(local) + ", where it should be");
+    entry.begin = local + local_size + number<std::uint16_t>(local + 26) + number<std::uint16_t>(local + 28);
+    require(entry.begin, entry.stored);
+    if (!entry.deflated && entry.stored != entry.size)
+      fail("'" + entry.name + "' is stored, but has two sizes");
+    // Deflate makes at most 1032 bytes of one: what claims more would only take memory.
+    if (entry.deflated && entry.size / 1040 > entry.stored)
+      fail("'" + entry.name + "' cannot have the size that it claims");
+    at += central_size + name + extra + comment;
+    return entry;
+  }
+
+  // The fields that did not fit 32 bits, in their order.
+  void read_zip64(std::uint64_t at, std::uint64_t length, ZipEntry& entry, std::uint64_t& local) const {
+    for (const std::uint64_t end = at + length; end - at >= 4;) {
+      const auto id = number<std::uint16_t>(at);
+      const std::uint64_t n = number<std::uint16_t>(at + 2);
+      if (n > end - at - 4) fail("'" + entry.name + "' has a damaged extra field");
+      if (id == 1) {
+        std::uint64_t field = at + 4;
+        for (std::uint64_t* value : {&entry.size, &entry.stored, &local}) {
+          if (*value != 0xffffffffU) continue;
+          if (field + 8 > at + 4 + n) fail("'" + entry.name + "' lacks its zip64 sizes");
+          *value = number<std::uint64_t>(field);
+          field += 8;
+        }
+      }
+      at += 4 + n;
+    }
+  }
+
+  std::span<const std::byte> bytes_;
+  std::string path_;
+  std::uint64_t directory_ = 0, directory_bytes_ = 0, count_ = 0;
+};
+
+/// Inflates raw deflate data into a buffer that it must fill exactly. Returns whether it did.
+inline bool inflate_into([[maybe_unused]] std::span<const std::byte> from,
+                         [[maybe_unused]] std::span<std::byte> to) {
+#ifdef EIGENFORMER_WITH_ZLIB
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
+  constexpr std::size_t at_most = std::size_t{1} << 30;
+  // zlib takes a pointer that is not const, and does not write to it.
+  auto* in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
+  auto* out = reinterpret_cast<Bytef*>(to.data());
+  std::size_t in_left = from.size(), out_left = to.size();
+  std::array<Bytef, 1> overflow{};
+  int status = Z_OK;
+  while (status == Z_OK) {
+    const std::size_t give = std::min(in_left, at_most), room = std::min(out_left, at_most);
+    stream.next_in = in;
+    stream.avail_in = static_cast<uInt>(give);
+    stream.next_out = room > 0 ? out : overflow.data();
+    stream.avail_out = room > 0 ? static_cast<uInt>(room) : 1;
+    status = inflate(&stream, Z_NO_FLUSH);
+    in += give - stream.avail_in;
+    in_left -= give - stream.avail_in;
+    if (room == 0) {
+      if (stream.avail_out == 0) status = Z_DATA_ERROR;
+    } else {
+      out += room - stream.avail_out;
+      out_left -= room - stream.avail_out;
+    }
+  }
+  inflateEnd(&stream);
+  return status == Z_STREAM_END && out_left == 0;
+#else
+  return false;
+#endif
+}
+
+#ifdef EIGENFORMER_WITH_ZLIB
+inline constexpr bool can_inflate = true;
+#else
+inline constexpr bool can_inflate = false;
+#endif
+
+/// Writes an archive of stored files, each beginning at a multiple of 64 bytes, so that it can be used where
+/// it is. Throws IoError; an existing file is then unchanged.
+class ZipWriter {
+ public:
+  /// Sizes and offsets from `limit` on are written as zip64.
+  explicit ZipWriter(const std::filesystem::path& path, std::uint64_t limit = 0xffffffffU)
+      : file_(path), limit_(limit) {}
+
+  /// Adds a file of `head` followed by `body`.
+  void add(const std::string& name, std::string_view head, std::span<const std::byte> body) {
+    const std::uint64_t size = head.size() + body.size(), local = file_.bytes_written();
+    const std::uint32_t crc =
+        crc32_of(body, crc32_of(std::as_bytes(std::span<const char>(head.data(), head.size()))));
+    const bool large = size >= limit_;
+    std::string sizes;
+    if (large) {
+      put(sizes, std::uint16_t{1});
+      put(sizes, std::uint16_t{16});
+      put(sizes, size);
+      put(sizes, size);
+    }
+    // An extra field of zeros (its id is that of zipalign) fills up to the alignment.
+    const std::uint64_t begin = local + 30 + name.size() + sizes.size();
+    const std::uint64_t padding = begin % 64 == 0 ? 0 : 4 + (64 - (begin + 4) % 64) % 64;
+    if (padding > 0) {
+      put(sizes, std::uint16_t{0xd935});
+      put(sizes, static_cast<std::uint16_t>(padding - 4));
+      sizes.append(static_cast<std::size_t>(padding - 4), '\0');
+    }
+    const auto small_size = large ? 0xffffffffU : static_cast<std::uint32_t>(size);
+    std::string fields;
+    put(fields, static_cast<std::uint16_t>(large ? 45 : 20));
+    put(fields, std::uint16_t{0x0800});  // names are UTF-8
+    put(fields, std::uint16_t{0});
+    put(fields, std::uint32_t{0x00210000});  // 1980-01-01 00:00: equal contents give equal files
+    put(fields, crc);
+    put(fields, small_size);
+    put(fields, small_size);
+    put(fields, static_cast<std::uint16_t>(name.size()));
+    std::string header("PK\3\4");
+    header += fields;
+    put(header, static_cast<std::uint16_t>(sizes.size()));
+    file_.write(header + name + sizes);
+    file_.write(head);
+    file_.write(body);
+    add_to_directory(name, fields, size, local);
+    ++count_;
+  }
+
+  /// Writes the directory and gives the file its name.
+  void commit() {
+    const std::uint64_t begin = file_.bytes_written(), length = directory_.size();
+    const bool large =
+        count_ >= std::min<std::uint64_t>(limit_, 0xffffU) || begin >= limit_ || length >= limit_;
+    std::string end;
+    if (large) {
+      end += "PK\6\6";
+      put(end, std::uint64_t{44});
+      put(end, std::uint16_t{45});
+      put(end, std::uint16_t{45});
+      put(end, std::uint64_t{0});
+      for (const std::uint64_t value : {count_, count_, length, begin}) put(end, value);
+      end += "PK\6\7";
+      put(end, std::uint32_t{0});
+      put(end, begin + length);
+      put(end, std::uint32_t{1});
+    }
+    end += "PK\5\6";
+    put(end, std::uint32_t{0});
+    for (int i = 0; i < 2; ++i) put(end, static_cast<std::uint16_t>(large ? 0xffffU : count_));
+    put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : length));
+    put(end, static_cast<std::uint32_t>(large ? 0xffffffffU : begin));
+    put(end, std::uint16_t{0});
+    file_.write(directory_);
+    file_.write(end);
+    file_.commit();
+  }
+
+ private:
+  template <class T>
+  static void put(std::string& text, T value) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    text.append(bytes, sizeof(T));
+  }
+
+  void add_to_directory(const std::string& name, const std::string& fields, std::uint64_t size,
+                        std::uint64_t local) {
+    std::string extra;
+    const bool large = size >= limit_, far = local >= limit_;
+    if (large || far) {
+      put(extra, std::uint16_t{1});
+      put(extra, static_cast<std::uint16_t>((large ? 16 : 0) + (far ? 8 : 0)));
+      if (large) put(extra, size);
+      if (large) put(extra, size);
+      if (far) put(extra, local);
+    }
+    directory_ += "PK\1\2";
+    put(directory_, static_cast<std::uint16_t>(45));
+    directory_ += fields;
+    put(directory_, static_cast<std::uint16_t>(extra.size()));
+    put(directory_, std::uint16_t{0});
+    put(directory_, std::uint16_t{0});
+    put(directory_, std::uint16_t{0});
+    put(directory_, std::uint32_t{0});
+    put(directory_, static_cast<std::uint32_t>(far ? 0xffffffffU : local));
+    directory_ += name + extra;
+  }
+
+  AtomicFile file_;
+  std::uint64_t limit_;
+  std::string directory_;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/nn/module/module.hpp"
+
+namespace eigenformer {
+
+/// The tensors of a file as a state dict, sorted by name, further names of shared tensors last, converted to
+/// T; unconverted ones share the mapped file. Throws IoError for a tensor that is not floating-point.
+template <class T>
+std::vector<StateEntry<T>> read_state_dict(const SafetensorsFile& file) {
+  std::vector<StateEntry<T>> entries;
+  for (const std::string& name : file.names()) entries.push_back({name, file.tensor<T>(name), {}});
+  for (const auto& [name, stored] : file.aliases()) entries.push_back({name, file.tensor<T>(stored), stored});
+  return entries;
+}
+
+namespace detail {
+
+/// Loads a module from `source`, which offers `given` and is asked for tensors by name: is_mapped<T>(),
+/// tensor<T>() and read_into(). `path` is for messages.
+template <class M, class Source>
+LoadReport load_given(M& module, const Source& source, const std::vector<GivenTensor>& given,
+                      const std::filesystem::path& path, const LoadOptions& options) {
+  using T = typename M::value_type;
+  std::map<std::string, Tensor<T>*> targets;
+  for_each_field(module, [&](const std::string& name, auto& member) {
+    if constexpr (is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+      if (member.defined()) targets.emplace(name, &member.value());
+    } else {
+      targets.emplace(name, &member.value);
+    }
+  });
+  try {
+    return match_state_dict(state_dict(module), given, options,
+                            [&](const StateEntry<T>& entry, std::size_t i) {
+                              Tensor<T>& target = *targets.at(entry.name);
+                              const std::string& name = given[i].name;
+                              if (!target.defined() || (options.map && source.template is_mapped<T>(name))) {
+                                target = source.template tensor<T>(name);
+                              } else {
+                                source.read_into(name, target);
+                              }
+                            });
+  } catch (const ValueError& error) {
+    const std::string what = std::string(error.what()).substr(error.op().size() + 3);
+    throw IoError("load_state_dict", "'" + path.string() + "' does not fit the module: " + what);
+  }
+}
+
+inline std::string unfit_for_parameters(Dtype dtype) {
+  return is_floating_point(dtype) ? std::string()
+                                  : std::string("is ") + dtype_name(dtype) + ", must be floating-point";
+}
+
+}  // namespace detail
+
+/// Loads a module from a file with PyTorch's names and shapes: what
+/// safetensors.torch.save_file(module.state_dict()) wrote, or save_model. Float types are converted; where
+/// the file's is the module's own, parameters become the mapped memory (see LoadOptions). A tied parameter
+/// may be stored under any of its names. Returns what had no counterpart, which can only be something when
+/// options.strict is false. Throws IoError that names the file and *all* missing, unexpected and misshaped
+/// tensors; the module is then unchanged.
+///
+///     auto file = ef::SafetensorsFile::open("encoder.safetensors");
+///     ef::load_state_dict(encoder, file, {.strict = false, .rename = [](const std::string& n) { return
+///     n.substr(8); }});
+template <class M>
+LoadReport load_state_dict(M& module, const SafetensorsFile& file, const LoadOptions& options = {}) {
+  std::vector<detail::GivenTensor> given;
+  for (const std::string& name : file.names()) {
+    const TensorInfo& info = file.info(name);
+    given.push_back({name, info.shape, detail::unfit_for_parameters(info.dtype)});
+  }
+  for (const auto& [name, stored] : file.aliases()) {
+    const TensorInfo& info = file.info(stored);
+    given.push_back({name, info.shape, detail::unfit_for_parameters(info.dtype), true});
+  }
+  // A mapping of its own: two modules loaded from one file must not share what they learn.
+  return detail::load_given(module, options.map ? file.again() : file, given, file.path(), options);
+}
+
+/// Writes a module's state dict, with PyTorch's names and shapes, to a safetensors file, atomically. A tied
+/// parameter is stored once, under its first name. Throws IoError; an existing file is then unchanged.
+template <class M>
+void save_model(const std::filesystem::path& path, const M& model,
+                const std::map<std::string, std::string>& metadata = {}) {
+  SafetensorsWriter writer;
+  // What other readers of the format ask for before they accept PyTorch's names.
+  writer.set_metadata("format", "pt");
+  for (const auto& [key, value] : metadata) writer.set_metadata(key, value);
+  for (const auto& entry : state_dict(model)) {
+    if (entry.alias_of.empty()) writer.add(entry.name, entry.value);
+  }
+  writer.save(path);
+}
+
+/// Opens a safetensors file and loads it into a module, as load_state_dict() does. Returns the file's
+/// metadata. Throws IoError that names the file and *all* missing, unexpected and misshaped tensors; the
+/// module is then unchanged.
+template <class M>
+std::map<std::string, std::string> load_model(const std::filesystem::path& path, M& model,
+                                              const LoadOptions& options = {}) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  load_state_dict(model, file, options);
+  return file.metadata();
+}
+
+/// What training needs besides the weights to go on as if it had not stopped: an optimizer's moments as named
+/// tensors; step counters, generator states and the like as JSON.
+template <class T>
+struct TrainingState {
+  std::vector<std::pair<std::string, Tensor<T>>> tensors;
+  nlohmann::json values = nlohmann::json::object();
+};
+
+/// Writes a training state to one safetensors file, atomically; numbers come back with the same bits.
+/// Throws ValueError for a name used twice, and IoError; an existing file is then unchanged.
+template <class T>
+void save_training_state(const std::filesystem::path& path, const TrainingState<T>& state) {
+  save_safetensors(path, state.tensors, {{"training_state", state.values.dump()}});
+}
+
+/// Reads what save_training_state wrote; the tensors, sorted by name, share the mapped file, copy-on-write.
+/// Throws IoError for any other file.
+template <class T>
+TrainingState<T> load_training_state(const std::filesystem::path& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const auto text = file.metadata().find("training_state");
+  if (text == file.metadata().end()) {
+    throw IoError("load_training_state", "'" + path.string() + "' holds no training state");
+  }
+  TrainingState<T> state;
+  try {
+    state.values = nlohmann::json::parse(text->second);
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError("load_training_state",
+                  "'" + path.string() + "' holds a damaged training state: " + error.what());
+  }
+  for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
+  return state;
+}
+
+/// A random generator's state as JSON, for TrainingState::values.
+inline void to_json(nlohmann::json& json, const RandomGenerator::State& state) {
+  json = {{"seed", state.seed}, {"position", state.position}};
+}
+
+/// Reads a random generator's state. Throws IoError when the JSON holds none.
+inline void from_json(const nlohmann::json& json, RandomGenerator::State& state) {
+  const auto number = [&](const char* key) {
+    if (!json.is_object() || !json.contains(key) || !json.at(key).is_number_unsigned()) {
+      throw IoError("load_training_state", std::string("a generator's state lacks the number '") + key + "'");
+    }
+    return json.at(key).get<std::uint64_t>();
+  };
+  state.seed = number("seed");
+  state.position = number("position");
+}
+
+}  // namespace eigenformer

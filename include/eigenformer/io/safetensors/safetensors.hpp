@@ -1,0 +1,268 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/io/safetensors/safetensors_format.hpp"
+
+namespace eigenformer {
+
+/// A safetensors file, mapped into memory and checked. Tensors may outlive the object: they keep the mapping.
+///
+/// ```cpp
+/// const auto file = SafetensorsFile::open("model.safetensors");
+/// for (const std::string& name : file.names()) use(name, file.tensor<float>(name));
+/// ```
+class SafetensorsFile {
+  // What throws when a tensor cannot be had as asked for.
+  struct Refuse {
+    const SafetensorsFile& file;
+    const std::string& name;
+    [[noreturn]] void operator()(const std::string& message) const {
+      throw IoError("safetensors", "tensor '" + name + "' of '" + file.path_.string() + "' " + message);
+    }
+  };
+
+ public:
+  /// Opens and checks a file. Throws IoError naming the file, the tensor and what was expected.
+  static SafetensorsFile open(const std::filesystem::path& path) {
+    SafetensorsFile file;
+    file.path_ = path;
+    file.map_ = MappedFile::open(path);
+    file.header_ = parse_safetensors_header(file.map_->bytes(), path.string());
+    for (std::size_t i = 0; i < file.header_.tensors.size(); ++i)
+      file.index_[file.header_.tensors[i].name] = i;
+    for (const auto& [key, value] : file.header_.metadata) {
+      if (file.index_.count(value) > 0 && file.index_.count(key) == 0) file.aliases_.emplace(key, value);
+    }
+    return file;
+  }
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// All tensors in the order of their data in the file.
+  const std::vector<TensorInfo>& infos() const noexcept { return header_.tensors; }
+
+  /// The names of all tensors, sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& [name, position] : index_) out.push_back(name);
+    return out;
+  }
+
+  /// The further names of tensors that are stored once: the name, and the one it is stored under. They are
+  /// metadata, as Python's safetensors.torch.save_model writes them. info(), tensor() and the like take
+  /// either name.
+  const std::map<std::string, std::string>& aliases() const noexcept { return aliases_; }
+
+  /// Whether there is a tensor of this name, or one that is also called so.
+  bool contains(const std::string& name) const { return index_.count(name) > 0 || aliases_.count(name) > 0; }
+
+  /// Element type, shape and place of a tensor. Throws IoError when there is none of this name.
+  const TensorInfo& info(const std::string& name) const {
+    const auto alias = aliases_.find(name);
+    const auto found = index_.find(alias == aliases_.end() ? name : alias->second);
+    if (found == index_.end()) {
+      throw IoError("safetensors", "'" + path_.string() + "' has no tensor '" + name + "'");
+    }
+    return header_.tensors[found->second];
+  }
+
+  const std::map<std::string, std::string>& metadata() const noexcept { return header_.metadata; }
+
+  /// The bytes of a tensor as they are in the file.
+  std::span<const std::byte> bytes(const std::string& name) const { return view(info(name)); }
+
+  /// A tensor of the file. Without a copy where the element type is T and the data are aligned for it: such a
+  /// tensor shares the mapping, and writing to it changes memory only. Otherwise the values are converted:
+  /// floating-point types into each other (rounding), integers into wider or narrower integers. Throws
+  /// IoError when there is no such tensor, it is of another kind, or a value does not fit T.
+  template <class T>
+  Tensor<T> tensor(const std::string& name) const {
+    const TensorInfo& found = info(name);
+    return detail::tensor_of_bytes<T>(found.dtype, view(found), found.shape, map_, Refuse{*this, found.name});
+  }
+
+  /// Whether tensor<T>() shares the mapping, for it needs no conversion.
+  template <class T>
+  bool is_mapped(const std::string& name) const {
+    const TensorInfo& found = info(name);
+    return detail::needs_no_conversion<T>(found.dtype, view(found));
+  }
+
+  /// The same file in a mapping of its own: what is written to its tensors does not change those of this
+  /// object.
+  SafetensorsFile again() const {
+    SafetensorsFile file = *this;
+    file.map_ = map_->again();
+    return file;
+  }
+
+  /// Copies a tensor of the file, converted as tensor() does, into one that exists. Throws IoError also when
+  /// the shapes differ.
+  template <class T>
+  void read_into(const std::string& name, Tensor<T>& destination) const {
+    const TensorInfo& found = info(name);
+    if (found.shape != destination.shape()) {
+      throw IoError("safetensors", "tensor '" + name + "' of '" + path_.string() + "' has shape " +
+                                       found.shape.str() + ", expected " + destination.shape().str());
+    }
+    detail::convert_elements(found.dtype, view(found), destination.data(), Refuse{*this, found.name});
+  }
+
+ private:
+  std::span<std::byte> view(const TensorInfo& found) const {
+    return map_->bytes().subspan(static_cast<std::size_t>(found.begin),
+                                 static_cast<std::size_t>(found.bytes));
+  }
+
+  std::filesystem::path path_;
+  std::shared_ptr<MappedFile> map_;
+  SafetensorsHeader header_;
+  std::map<std::string, std::size_t> index_;
+  std::map<std::string, std::string> aliases_;
+};
+
+/// Collects named tensors of any element types and writes them to one file.
+///
+/// The tensors are held, not copied. The data begin 64 bytes aligned, larger element types first, so that
+/// everything can be mapped; equal contents give equal files, byte by byte. Of tensors that share their
+/// memory (tied weights) the first is stored, and metadata say which name means which, as Python's
+/// safetensors.torch does it.
+///
+/// ```cpp
+/// SafetensorsWriter writer;
+/// writer.add("weight", weight).add("mask", mask).set_metadata("format", "pt");
+/// writer.save("out.safetensors");
+/// ```
+class SafetensorsWriter {
+ public:
+  /// Adds a tensor. Throws ValueError for a name used twice, "__metadata__", or one that is not UTF-8, and
+  /// for a tensor whose memory was given back.
+  template <class T>
+  SafetensorsWriter& add(const std::string& name, const Tensor<T>& tensor) {
+    const std::string quoted = quote(name);
+    if (name == "__metadata__") throw ValueError("safetensors", "a tensor cannot be named '__metadata__'");
+    if (!tensor.defined() && tensor.numel() > 0) {
+      throw ValueError("safetensors",
+                       "the memory of tensor '" + name + "' was given back; it cannot be saved");
+    }
+    if (!names_.insert(name).second) throw ValueError("safetensors", "the name '" + name + "' is used twice");
+    for (const Entry& entry : entries_) {
+      if (tensor.numel() > 0 && static_cast<const void*>(entry.bytes.data()) == tensor.data() &&
+          entry.dtype == dtype_of<T>() && entry.shape == tensor.shape()) {
+        aliases_.emplace(quoted, quote(entry.name));
+        return *this;
+      }
+    }
+    std::string shape;
+    for (const index_t n : tensor.shape()) shape += (shape.empty() ? "" : ",") + std::to_string(n);
+    entries_.push_back(
+        {name, quoted + ":{\"dtype\":\"" + dtype_name(dtype_of<T>()) + "\",\"shape\":[" + shape + "]",
+         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor), dtype_of<T>(), tensor.shape()});
+    return *this;
+  }
+
+  /// Sets a metadata text. Throws ValueError for what is not UTF-8.
+  SafetensorsWriter& set_metadata(const std::string& key, const std::string& value) {
+    metadata_[quote(key)] = quote(value);
+    return *this;
+  }
+
+  /// Writes everything to `path`, atomically (see AtomicFile). Throws ValueError when a metadata key is the
+  /// further name of a tensor, and IoError; an existing file is then unchanged.
+  void save(const std::filesystem::path& path) const {
+    std::vector<const Entry*> order;
+    for (const Entry& entry : entries_) order.push_back(&entry);
+    std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+      return dtype_size(a->dtype) > dtype_size(b->dtype);
+    });
+    const std::string text = header(order);
+    if (text.size() > SafetensorsHeader::max_length) {
+      throw IoError("safetensors", "the names and metadata take " + std::to_string(text.size()) +
+                                       " bytes, at most " + std::to_string(SafetensorsHeader::max_length) +
+                                       " are allowed");
+    }
+    AtomicFile file(path);
+    const std::uint64_t length = text.size();
+    file.write(std::as_bytes(std::span<const std::uint64_t>(&length, 1)));
+    file.write(text);
+    for (const Entry* entry : order) file.write(entry->bytes);
+    file.commit();
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    std::string json;  // up to the offsets, which depend on the order of the data
+    std::span<const std::byte> bytes;
+    std::shared_ptr<void> tensor;
+    Dtype dtype;
+    Shape shape;
+  };
+
+  static std::string quote(const std::string& text) {
+    try {
+      return nlohmann::json(text).dump();
+    } catch (const nlohmann::json::exception&) {
+      throw ValueError("safetensors", "names and metadata must be valid UTF-8");
+    }
+  }
+
+  std::string header(const std::vector<const Entry*>& order) const {
+    std::string text = "{";
+    auto metadata = metadata_;
+    for (const auto& [key, value] : aliases_) {
+      if (!metadata.emplace(key, value).second) {
+        throw ValueError("safetensors",
+                         "the metadata key " + key + " is the name of a tensor that is stored as " + value);
+      }
+    }
+    if (!metadata.empty()) {
+      std::string pairs;
+      for (const auto& [key, value] : metadata) pairs += (pairs.empty() ? "" : ",") + key + ":" + value;
+      text += "\"__metadata__\":{" + pairs + "}";
+    }
+    std::uint64_t offset = 0;
+    for (const Entry* entry : order) {
+      if (text.size() > 1) text += ',';
+      const std::uint64_t end = offset + entry->bytes.size();
+      text += entry->json + ",\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]}";
+      offset = end;
+    }
+    text += '}';
+    text.append((64 - (8 + text.size()) % 64) % 64, ' ');
+    return text;
+  }
+
+  std::vector<Entry> entries_;
+  std::set<std::string> names_;
+  std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::string> aliases_;
+};
+
+/// Writes named tensors of one element type to a safetensors file, atomically. Throws ValueError for a bad
+/// name and IoError; an existing file is then unchanged.
+template <class T>
+void save_safetensors(const std::filesystem::path& path,
+                      const std::vector<std::pair<std::string, Tensor<T>>>& tensors,
+                      const std::map<std::string, std::string>& metadata = {}) {
+  SafetensorsWriter writer;
+  for (const auto& [name, tensor] : tensors) writer.add(name, tensor);
+  for (const auto& [key, value] : metadata) writer.set_metadata(key, value);
+  writer.save(path);
+}
+
+}  // namespace eigenformer

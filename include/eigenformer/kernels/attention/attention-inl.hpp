@@ -1,0 +1,225 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/attention/attention.hpp"
+#include "eigenformer/kernels/attention/attention_backward.hpp"
+#include "eigenformer/kernels/attention/attention_tiles.hpp"
+
+namespace eigenformer::kernels {
+
+namespace detail {
+
+/// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum)
+/// V.
+template <class T>
+void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
+                             index_t count, T* out, index_t out_stride, T* log_sum_exp,
+                             const AttentionDistanceWeights<T>& by_distance) {
+  using Tiles = AttentionTiles<T>;
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
+  const index_t panels = attention_panels(p.value_dim);
+  Tiles t(p, panels * (Tiles::key_panel + Tiles::query_panel) + 3 * attention_block);
+  T* const values = t.take(panels * Tiles::key_panel);
+  T* const sums = t.take(panels * Tiles::query_panel);
+  T* const maximum = t.take(attention_block);
+  T* const denominator = t.take(attention_block);
+  T* const correction = t.take(attention_block);
+  std::fill_n(maximum, attention_padded(count), lowest);
+  std::fill_n(denominator, attention_padded(count), T(0));
+  bool started[attention_block / attention_rows] = {};
+  t.pack_queries(at, first, count);
+  // This block's sums of weights by distance, a row for each query.
+  const index_t distances = 2 * by_distance.reach + 1, sums_stride = by_distance.row(p.heads);
+  T* const by_row =
+      by_distance.sums == nullptr
+          ? nullptr
+          : by_distance.sums + (p.queries->offsets()[at.b] + first) * sums_stride + at.h * distances;
+  for (index_t i = 0; i < count && by_row != nullptr; ++i)
+    std::fill_n(by_row + i * sums_stride, distances, T(0));
+  t.keys_in_place = count == 1;
+  const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
+  for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
+    const index_t n = std::min(Tiles::width, range.end - key);
+    if (!t.admits(at, first, count, key, n)) continue;
+    if (!t.keys_in_place) t.pack_keys_transposed(at, key, n);
+    const bool finite = count == 1 || t.pack_values(at, key, n, values);
+    for (index_t row = 0; row < count; row += attention_rows) {
+      const index_t m = std::min(attention_rows, count - row);
+      if (!t.score(at, row, first + row, m, key, n)) continue;
+      dispatch_wide<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
+      if (const T* multipliers = t.drop(at, first + row, m, key, n); multipliers != nullptr) {
+        dispatch_wide<AttentionMultiply<T>>(t.scores, multipliers, m, n);
+      }
+      if (by_row != nullptr) {
+        T* to = by_row + row * sums_stride;
+        dispatch<AttentionScaleRows<T>>(to, m, distances, sums_stride,
+                                        static_cast<const T*>(correction + row));
+        dispatch<AttentionDistanceSums<T>>(static_cast<const T*>(t.scores), m, n, to, sums_stride,
+                                           by_distance.reach, t.distance(at, first + row, key));
+      }
+      bool& seen = started[row / attention_rows];
+      const ProductMode mode = seen ? ProductMode::rescale : ProductMode::overwrite;
+      if (count == 1) {
+        t.weigh_values_once(at, key, n, sums, correction[0], mode);
+      } else {
+        t.weigh(t.scores, m, n, values, finite, p.value_dim, sums + row * Tiles::width, Tiles::query_panel,
+                correction + row, mode);
+      }
+      seen = true;
+    }
+  }
+  const index_t row = p.queries->offsets()[at.b] + first;
+  for (index_t i = 0; i < count; ++i) {
+    const bool nothing = denominator[i] == T(0);
+    if (!started[i / attention_rows]) {
+      for (index_t c = 0; c < panels; ++c)
+        std::fill_n(sums + c * Tiles::query_panel + i * Tiles::width, Tiles::width, T(0));
+    }
+    if (log_sum_exp != nullptr) {
+      log_sum_exp[at.h * p.queries->rows() + row + i] =
+          nothing ? lowest : maximum[i] + std::log(denominator[i]);
+    }
+    correction[i] = nothing ? T(0) : T(1) / denominator[i];
+  }
+  if (by_row != nullptr)
+    dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, static_cast<const T*>(correction));
+  dispatch_wide<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
+                                   static_cast<const T*>(correction), T(1),
+                                   out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
+}
+
+/// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
+template <class T>
+void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
+                             index_t count, const T* log_sum_exp, T* weights) {
+  using Tiles = AttentionTiles<T>;
+  Tiles t(p, attention_block);
+  T* const shift = t.take(attention_block);
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const T* given = log_sum_exp + at.h * p.queries->rows() + p.queries->offsets()[at.b] + first;
+  for (index_t i = 0; i < count; ++i) shift[i] = given[i] == -infinity ? infinity : given[i];
+  t.pack_queries(at, first, count);
+  const AttentionRange range = attention_key_range(p, at.b, at.kb, first, count);
+  const index_t ld = p.keys->max_length();
+  for (index_t key = range.begin / Tiles::width * Tiles::width; key < range.end; key += Tiles::width) {
+    const index_t n = std::min(Tiles::width, range.end - key);
+    if (!t.admits(at, first, count, key, n)) continue;
+    t.pack_keys_transposed(at, key, n);
+    for (index_t row = 0; row < count; row += attention_rows) {
+      const index_t m = std::min(attention_rows, count - row);
+      if (!t.score(at, row, first + row, m, key, n)) continue;
+      T* to = weights + attention_weight_index(p, at, first + row, key);
+      dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n,
+                                         static_cast<const T*>(shift + row), to, ld);
+    }
+  }
+}
+
+/// The problem of which a call's sums of weights by distance are: with the reach of its bias, if it has one.
+template <class T>
+AttentionDistanceWeights<T> checked_distance_weights(const AttentionProblem<T>& p,
+                                                     AttentionDistanceWeights<T> given) {
+  if (p.distances.bias != nullptr) given.reach = p.distances.reach;
+  if ((given.sums != nullptr || given.gradient != nullptr) && given.reach < 1) {
+    throw ValueError("attention", "reach of the weights by distance is " + std::to_string(given.reach) +
+                                      ", must be at least 1");
+  }
+  return given;
+}
+
+template <class T>
+void check_attention_backward(const AttentionProblem<T>& p) {
+  check_attention(p);
+  if (p.key_rows != nullptr)
+    throw ValueError("attention", "key_rows is for the forward pass, there is no backward of it");
+}
+
+}  // namespace detail
+
+template <class T>
+void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_stride, T* log_sum_exp,
+                       const AttentionDistanceWeights<T>& by_distance) {
+  detail::check_attention(problem);
+  detail::count_attention(problem, problem.head_dim + problem.value_dim);
+  const AttentionDistanceWeights<T> wanted = detail::checked_distance_weights(problem, by_distance);
+  if (wanted.sums != nullptr) {
+    const index_t row = wanted.row(problem.heads);
+    detail::zero_padding(*problem.queries, wanted.sums, row, row);
+  }
+  detail::zero_padding(*problem.queries, out, out_stride, problem.heads * problem.value_dim);
+  if (log_sum_exp != nullptr && problem.queries->tokens() < problem.queries->rows()) {
+    std::fill_n(log_sum_exp, problem.heads * problem.queries->rows(), -std::numeric_limits<T>::infinity());
+  }
+  const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
+  const index_t grain = detail::attention_task_grain(problem, blocks.count());
+  parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const detail::AttentionBlocks::Block block = blocks[i];
+      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
+                                      block.head};
+      detail::attention_forward_block(problem, at, block.first, block.count, out, out_stride, log_sum_exp,
+                                      wanted);
+    }
+  });
+}
+
+template <class T>
+void attention_backward(const AttentionProblem<T>& problem, const T* out, index_t out_stride, const T* dout,
+                        index_t dout_stride, const T* log_sum_exp, const AttentionGradients<T>& gradients,
+                        const AttentionDistanceWeights<T>& by_distance) {
+  detail::check_attention_backward(problem);
+  // S again, dP, and the three gradients.
+  detail::count_attention(problem, 3 * problem.head_dim + 2 * problem.value_dim);
+  const detail::AttentionBackwardCall<T> call{
+      out,         out_stride,  dout,
+      dout_stride, log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
+  detail::attention_backward_all<detail::OutputGradientTiles<T>>(problem, call, gradients);
+}
+
+template <class T>
+void attention_weights(const AttentionProblem<T>& problem, const T* log_sum_exp, T* weights) {
+  detail::check_attention(problem);
+  const index_t rows = problem.queries->batch() * problem.heads * problem.queries->max_length();
+  std::fill_n(weights, rows * problem.keys->max_length(), T(0));
+  const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
+  const index_t grain = detail::attention_task_grain(problem, blocks.count());
+  parallel_for(blocks.count(), grain, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const detail::AttentionBlocks::Block block = blocks[i];
+      const detail::AttentionPlace at{block.sequence, detail::attention_keys_of(problem, block.sequence),
+                                      block.head};
+      detail::attention_weights_block(problem, at, block.first, block.count, log_sum_exp, weights);
+    }
+  });
+}
+
+template <class T>
+void attention_weights_backward(const AttentionProblem<T>& problem, const T* weights, const T* dweights,
+                                const AttentionGradients<T>& gradients) {
+  detail::check_attention_backward(problem);
+  AttentionGradients<T> wanted = gradients;
+  wanted.dv = nullptr;
+  const typename detail::WeightGradientTiles<T>::Call call{weights, dweights};
+  detail::attention_backward_all<detail::WeightGradientTiles<T>>(problem, call, wanted);
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_ATTENTION(T)                                                         \
+  template void attention_forward(const AttentionProblem<T>&, T*, index_t, T*,                       \
+                                  const AttentionDistanceWeights<T>&);                               \
+  template void attention_backward(const AttentionProblem<T>&, const T*, index_t, const T*, index_t, \
+                                   const T*, const AttentionGradients<T>&,                           \
+                                   const AttentionDistanceWeights<T>&);                              \
+  template void attention_weights(const AttentionProblem<T>&, const T*, T*);                         \
+  template void attention_weights_backward(const AttentionProblem<T>&, const T*, const T*,           \
+                                           const AttentionGradients<T>&);
+EIGENFORMER_INSTANTIATE_ATTENTION(float)
+EIGENFORMER_INSTANTIATE_ATTENTION(double)
+#undef EIGENFORMER_INSTANTIATE_ATTENTION
+#endif
+
+}  // namespace eigenformer::kernels

@@ -1,0 +1,217 @@
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/attention/attention_problem.hpp"
+
+// What a pass of attention works on: the checks, which rows can meet which, and the work divided into blocks.
+
+namespace eigenformer::kernels::detail {
+
+/// Keys of a tile of scores, and the row stride of a tile's buffers: a wider matrix is held as panels of 64
+/// columns.
+inline constexpr index_t attention_width = 64;
+/// Queries of a tile of scores.
+inline constexpr index_t attention_rows = 32;
+/// Queries that share one packing of the keys.
+inline constexpr index_t attention_block = 128;
+/// Multiply-adds that are worth a task of their own.
+inline constexpr index_t attention_grain = index_t{1} << 17;
+
+/// Rows that n queries take in a buffer: products write whole groups of four.
+inline index_t attention_padded(index_t n) { return (n + 3) / 4 * 4; }
+
+/// A half-open range of rows of one sequence.
+struct AttentionRange {
+  index_t begin = 0;
+  index_t end = 0;
+};
+
+template <class T>
+index_t attention_keys_of(const AttentionProblem<T>& p, index_t b) {
+  return p.key_sequence != nullptr ? p.key_sequence[b] : b;
+}
+
+template <class T>
+void check_attention(const AttentionProblem<T>& p) {
+  const auto refuse = [](const std::string& message) { throw ValueError("attention", message); };
+  if (p.queries == nullptr || p.keys == nullptr) refuse("the layouts of queries and keys must be given");
+  if (p.heads < 1) refuse("heads is " + std::to_string(p.heads) + ", must be at least 1");
+  if (p.head_dim < 1) refuse("head_dim is " + std::to_string(p.head_dim) + ", must be at least 1");
+  if (p.value_dim < 1) refuse("value_dim is " + std::to_string(p.value_dim) + ", must be at least 1");
+  if (!(p.dropout_rate >= 0 && p.dropout_rate < 1)) {
+    refuse("dropout rate is " + std::to_string(p.dropout_rate) + ", must be in [0, 1)");
+  }
+  if (p.key_value_heads < 0 || p.heads % p.kv_heads() != 0) {
+    refuse("heads is " + std::to_string(p.heads) + ", must be divisible by key_value_heads, which is " +
+           std::to_string(p.key_value_heads));
+  }
+  if (p.distances.bias != nullptr && p.distances.reach < 1) {
+    refuse("reach of the bias is " + std::to_string(p.distances.reach) + ", must be at least 1");
+  }
+  const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
+  if (p.key_sequence == nullptr) {
+    if (batch != key_batch) {
+      refuse("queries are " + std::to_string(batch) + " sequences and keys are " + std::to_string(key_batch) +
+             ", these must be equal unless key_sequence says which belong together");
+    }
+  } else {
+    for (index_t b = 0; b < batch; ++b) {
+      if (p.key_sequence[b] < 0 || p.key_sequence[b] >= key_batch) {
+        refuse("key_sequence[" + std::to_string(b) + "] is " + std::to_string(p.key_sequence[b]) +
+               ", there are " + std::to_string(key_batch) + " sequences of keys");
+      }
+    }
+  }
+  if (p.mask != nullptr) {
+    p.mask->check(batch, p.heads, p.queries->max_length(), key_batch, p.keys->max_length());
+  }
+}
+
+/// The keys of sequence kb that at least one of the queries [first, first + count) of sequence b reaches, as
+/// far as causal and window masks say.
+template <class T>
+AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first,
+                                   index_t count) {
+  AttentionRange range{0, p.keys->lengths()[kb]};
+  if (p.mask == nullptr) return range;
+  const index_t query = p.queries->positions()[b] + first, key = p.keys->positions()[kb];
+  if (p.mask->left() != AttentionMask::unlimited)
+    range.begin = std::max<index_t>(0, query - p.mask->left() - key);
+  if (p.mask->right() < key + range.end)
+    range.end = std::min(range.end, query + count + p.mask->right() - key);
+  return range;
+}
+
+/// Counts `products` multiply-adds for each pair of query and key of each head that causal and window masks
+/// admit; pairs that other masks forbid count, too.
+template <class T>
+void count_attention(const AttentionProblem<T>& p, index_t products) {
+  index_t pairs = 0;
+  for (index_t b = 0; b < p.queries->batch(); ++b) {
+    for (index_t i = 0; i < p.queries->lengths()[b]; ++i) {
+      const AttentionRange keys = attention_key_range(p, b, attention_keys_of(p, b), i, 1);
+      pairs += std::max<index_t>(0, keys.end - keys.begin);
+    }
+  }
+  eigenformer::detail::count_product(pairs, p.heads, products);
+}
+
+/// The queries of sequence b that reach at least one of the keys [first, first + count) of sequence kb,
+/// widened to whole tiles (products write up to 3 rows beyond a tile that is not full, which must not be rows
+/// of another).
+template <class T>
+AttentionRange attention_query_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first,
+                                     index_t count) {
+  AttentionRange range{0, p.queries->lengths()[b]};
+  if (p.mask == nullptr) return range;
+  const index_t query = p.queries->positions()[b], key = p.keys->positions()[kb] + first;
+  if (p.mask->right() != AttentionMask::unlimited)
+    range.begin = std::max<index_t>(0, key - p.mask->right() - query);
+  range.begin = range.begin / attention_rows * attention_rows;
+  if (p.mask->left() < query + range.end) {
+    const index_t end = std::max<index_t>(0, key + count + p.mask->left() - query);
+    range.end = std::min(range.end, (end + attention_rows - 1) / attention_rows * attention_rows);
+  }
+  return range;
+}
+
+/// Blocks of up to 128 rows of one head, numbered through all sequences and heads: the units of work of a
+/// pass.
+class AttentionBlocks {
+ public:
+  struct Block {
+    index_t sequence = 0;
+    index_t head = 0;
+    index_t first = 0;
+    index_t count = 0;
+  };
+
+  AttentionBlocks(const SequenceLayout& layout, index_t heads) : layout_(layout), begins_(numbers()) {
+    begins_.clear();
+    index_t blocks = 0;
+    for (const index_t length : layout.lengths()) {
+      begins_.push_back(blocks);
+      blocks += of(length) * heads;
+    }
+    begins_.push_back(blocks);
+  }
+
+  index_t count() const { return begins_.back(); }
+
+  Block operator[](index_t number) const {
+    const auto after = std::upper_bound(begins_.begin(), begins_.end(), number);
+    const index_t sequence = static_cast<index_t>(after - begins_.begin()) - 1;
+    const index_t length = layout_.lengths()[sequence];
+    const index_t at = number - begins_[sequence];
+    const index_t first = at % of(length) * attention_block;
+    return {sequence, at / of(length), first, std::min(attention_block, length - first)};
+  }
+
+ private:
+  static index_t of(index_t length) { return (length + attention_block - 1) / attention_block; }
+
+  // Kept by the calling thread, so that a call allocates nothing.
+  static std::vector<index_t>& numbers() {
+    thread_local std::vector<index_t> begins;
+    return begins;
+  }
+
+  const SequenceLayout& layout_;
+  std::vector<index_t>& begins_;
+};
+
+/// For each sequence of keys, the sequences of queries that look at it, in rising order.
+class AttentionGroups {
+ public:
+  template <class T>
+  explicit AttentionGroups(const AttentionProblem<T>& p) : begins_(buffer(0)), members_(buffer(1)) {
+    const index_t batch = p.queries->batch();
+    begins_.assign(static_cast<std::size_t>(p.keys->batch()) + 1, 0);
+    members_.resize(static_cast<std::size_t>(batch));
+    for (index_t b = 0; b < batch; ++b) ++begins_[attention_keys_of(p, b)];
+    index_t end = 0;
+    for (index_t& begin : begins_) begin = end += begin;
+    for (index_t b = batch - 1; b >= 0; --b) members_[--begins_[attention_keys_of(p, b)]] = b;
+  }
+
+  std::span<const index_t> operator[](index_t kb) const {
+    return {members_.data() + begins_[kb], static_cast<std::size_t>(begins_[kb + 1] - begins_[kb])};
+  }
+
+ private:
+  static std::vector<index_t>& buffer(int which) {
+    thread_local std::vector<index_t> buffers[2];
+    return buffers[which];
+  }
+
+  std::vector<index_t>& begins_;
+  std::vector<index_t>& members_;
+};
+
+/// How many units of work, of which each thread should take at least so many, an attention is divided into.
+template <class T>
+index_t attention_task_grain(const AttentionProblem<T>& p, index_t units) {
+  const index_t pairs = p.queries->tokens() * (p.keys->tokens() / std::max<index_t>(1, p.keys->batch()) + 1);
+  const index_t work = pairs * p.heads * (p.head_dim + p.value_dim);
+  return std::max<index_t>(1, attention_grain / std::max<index_t>(1, work / std::max<index_t>(1, units)));
+}
+
+/// Sets the rows of padding in a matrix of a layout's rows to zero, in its first `columns` columns.
+template <class T>
+void zero_padding(const SequenceLayout& layout, T* matrix, index_t stride, index_t columns) {
+  if (layout.tokens() == layout.rows()) return;
+  for (index_t row = 0; row < layout.offsets()[0]; ++row) std::fill_n(matrix + row * stride, columns, T(0));
+  for (index_t b = 0; b < layout.batch(); ++b) {
+    for (index_t row = layout.offsets()[b] + layout.lengths()[b]; row < layout.offsets()[b + 1]; ++row) {
+      std::fill_n(matrix + row * stride, columns, T(0));
+    }
+  }
+}
+
+}  // namespace eigenformer::kernels::detail

@@ -1,0 +1,340 @@
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/attention/attention_blocks.hpp"
+#include "eigenformer/kernels/simd/simd_vector.hpp"
+
+// The matrix work of attention on one tile of scores: packing, products and storing, each a hot loop compiled
+// for every instruction set. A row's arithmetic is the same whatever rows stand beside it.
+
+namespace eigenformer::kernels::detail {
+
+/// Number of panels of a matrix with n columns.
+inline index_t attention_panels(index_t n) { return (n + attention_width - 1) / attention_width; }
+
+/// c (m, n) = A b, or row_scale[i] * c + A b, or c + A b (Mode). A is (m, k), given as a, or as its
+/// transpose; b (k, n).
+///
+/// Up to 3 rows after the m-th and the columns up to a whole vector are written too. An element is a chain of
+/// multiply-adds over k in one lane, whatever m and n are.
+enum class ProductMode { overwrite, accumulate, rescale };
+
+template <class T, bool Transposed>
+struct AttentionProduct {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* a, const T* b, T* c, index_t m, index_t n, index_t k,
+                                            const T* row_scale, ProductMode mode) {
+    constexpr int tall = Bytes == 64 ? 8 : 4;
+    constexpr index_t step = Transposed ? 1 : attention_width;
+    index_t i = 0;
+    for (; i + tall <= m; i += tall)
+      row_block<Bytes, tall, 2>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
+    if constexpr (tall > 4) {
+      for (; i + 1 < m; i += 4)
+        row_block<Bytes, 4, 2>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
+    }
+    for (; i < m; ++i)
+      row_block<Bytes, 1, 4>(a + i * step, b, c + i * attention_width, n, k, from(row_scale, i), mode);
+  }
+
+ private:
+  // There are scales in one mode only.
+  EIGENFORMER_ALWAYS_INLINE static const T* from(const T* scale, index_t i) {
+    return scale == nullptr ? scale : scale + i;
+  }
+
+  template <int Bytes, int Rows, int Vectors>
+  EIGENFORMER_ALWAYS_INLINE static void row_block(const T* a, const T* b, T* c, index_t n, index_t k,
+                                                  const T* row_scale, ProductMode mode) {
+    constexpr index_t lanes = Simd<T, Bytes>::lanes;
+    index_t j = 0;
+    for (; j + (Vectors - 1) * lanes < n; j += Vectors * lanes) {
+      block<Bytes, Rows, Vectors>(a, b + j, c + j, k, row_scale, mode,
+                                  std::make_integer_sequence<int, Rows * Vectors>{},
+                                  std::make_integer_sequence<int, Vectors>{});
+    }
+    for (; j < n; j += lanes) {
+      block<Bytes, Rows, 1>(a, b + j, c + j, k, row_scale, mode, std::make_integer_sequence<int, Rows>{},
+                            std::make_integer_sequence<int, 1>{});
+    }
+  }
+
+  // Indices are template constants, so that the accumulators live in registers at any optimisation level.
+  template <int Bytes, int Rows, int Vectors, int... E, int... J>
+  EIGENFORMER_ALWAYS_INLINE static void block(const T* a, const T* b, T* c, index_t k, const T* row_scale,
+                                              ProductMode mode, std::integer_sequence<int, E...>,
+                                              std::integer_sequence<int, J...>) {
+    using S = Simd<T, Bytes>;
+    constexpr index_t next_row = Transposed ? 1 : attention_width;
+    constexpr index_t next_k = Transposed ? attention_width : 1;
+    typename S::V x[Rows * Vectors];
+    if (mode == ProductMode::overwrite) {
+      ((x[E] = typename S::V{}), ...);
+    } else {
+      ((x[E] = S::at(c + (E / Vectors) * attention_width + (E % Vectors) * S::lanes).v), ...);
+      if (mode == ProductMode::rescale) ((x[E] *= row_scale[E / Vectors]), ...);
+    }
+    for (index_t p = 0; p < k; ++p) {
+      typename S::V y[Vectors];
+      ((y[J] = S::at(b + J * S::lanes).v), ...);
+      ((x[E] += a[(E / Vectors) * next_row] * y[E % Vectors]), ...);
+      a += next_k;
+      b += attention_width;
+    }
+    ((S::at(c + (E / Vectors) * attention_width + (E % Vectors) * S::lanes).v = x[E]), ...);
+  }
+};
+
+/// Packs n rows of `columns` elements into panels (each panel `panel` elements after the one before), times
+/// scale; columns up to a whole vector become zero. Clears *finite when an element is infinite or NaN. Row r
+/// is at src + r * stride, or at src + rows[r] * stride.
+template <class T>
+struct AttentionPack {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t stride, const index_t* rows, index_t n,
+                                            index_t columns, T scale, T* dst, index_t panel, bool* finite) {
+    using S = Simd<T, Bytes>;
+    typename S::V check{};
+    for (index_t r = 0; r < n; ++r) {
+      const T* from = src + (rows != nullptr ? rows[r] : r) * stride;
+      for (index_t c = 0; c < columns; c += S::lanes) {
+        typename S::V x;
+        S::load(x, from + c, columns - c);
+        check += x * T(0);
+        S::at(dst + (c / attention_width) * panel + r * attention_width + c % attention_width).v = x * scale;
+      }
+    }
+    if (S::sum(check) != T(0)) *finite = false;
+  }
+};
+
+/// The interleaving of two vectors of four that transposes four by four.
+template <class T>
+struct Transpose4 {
+  using S = Simd<T, 4 * static_cast<int>(sizeof(T))>;
+  using V = typename S::V;
+
+  EIGENFORMER_ALWAYS_INLINE static void run(V& a, V& b, V& c, V& d) {
+#if defined(__clang__)
+    const V ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+            ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const V cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+            cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    a = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+    b = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+    c = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+    d = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
+#else
+    using I = typename S::I;
+    const V ab_low = __builtin_shuffle(a, b, I{0, 4, 1, 5}), ab_high = __builtin_shuffle(a, b, I{2, 6, 3, 7});
+    const V cd_low = __builtin_shuffle(c, d, I{0, 4, 1, 5}), cd_high = __builtin_shuffle(c, d, I{2, 6, 3, 7});
+    a = __builtin_shuffle(ab_low, cd_low, I{0, 1, 4, 5});
+    b = __builtin_shuffle(ab_low, cd_low, I{2, 3, 6, 7});
+    c = __builtin_shuffle(ab_high, cd_high, I{0, 1, 4, 5});
+    d = __builtin_shuffle(ab_high, cd_high, I{2, 3, 6, 7});
+#endif
+  }
+};
+
+/// dst (columns, n) = the transpose of n rows of `columns` elements; columns n up to a whole vector become
+/// zero. Rows as in AttentionPack.
+template <class T>
+struct AttentionPackTransposed {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t stride, const index_t* rows, index_t n,
+                                            index_t columns, T* dst) {
+    constexpr index_t lanes = Simd<T, Bytes>::lanes;
+    const index_t padded = (n + lanes - 1) / lanes * lanes;
+    for (index_t r = 0; r < padded; r += 4) {
+      const index_t there = std::clamp(n - r, index_t{0}, index_t{4});
+      const T* p[4];
+      for (index_t l = 0; l < 4; ++l) {
+        const index_t row = std::min(r + l, n - 1);
+        p[l] = src + (rows != nullptr ? rows[row] : row) * stride;
+      }
+      if (there == 4) {
+        four(p[0], p[1], p[2], p[3], true, true, true, true, columns, dst + r);
+      } else {
+        four(p[0], p[1], p[2], p[3], there > 0, there > 1, there > 2, false, columns, dst + r);
+      }
+    }
+  }
+
+ private:
+  /// Four rows become four columns; those that are not there become zero.
+  EIGENFORMER_ALWAYS_INLINE static void four(const T* p0, const T* p1, const T* p2, const T* p3, bool has0,
+                                             bool has1, bool has2, bool has3, index_t columns, T* dst) {
+    using S4 = typename Transpose4<T>::S;
+    index_t c = 0;
+    for (; c + 4 <= columns; c += 4, dst += 4 * attention_width) {
+      typename S4::V a{}, b{}, d{}, e{};
+      if (has0) a = S4::at(p0 + c).v;
+      if (has1) b = S4::at(p1 + c).v;
+      if (has2) d = S4::at(p2 + c).v;
+      if (has3) e = S4::at(p3 + c).v;
+      Transpose4<T>::run(a, b, d, e);
+      S4::at(dst).v = a;
+      S4::at(dst + attention_width).v = b;
+      S4::at(dst + 2 * attention_width).v = d;
+      S4::at(dst + 3 * attention_width).v = e;
+    }
+    for (; c < columns; ++c, dst += attention_width) {
+      dst[0] = has0 ? p0[c] : T(0);
+      dst[1] = has1 ? p1[c] : T(0);
+      dst[2] = has2 ? p2[c] : T(0);
+      dst[3] = has3 ? p3[c] : T(0);
+    }
+  }
+};
+
+/// out[j] = the dot product of one query (columns) and key j of n; keys as rows in AttentionPack, read where
+/// they lie: for a single query transposing them would cost several times the product. The elements after the
+/// n-th, up to a whole vector, become zero. Sums by lanes, so its last bits are not those of
+/// AttentionProduct.
+template <class T>
+struct AttentionRowScores {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* query, index_t n, const T* keys, index_t stride,
+                                            const index_t* rows, index_t columns, T* out, bool more) {
+    using S = Simd<T, Bytes>;
+    using V = typename S::V;
+    const index_t padded = (n + S::lanes - 1) / S::lanes * S::lanes;
+    for (index_t j = 0; j < padded; j += 4) {
+      const T* p[4];
+      for (index_t l = 0; l < 4; ++l) {
+        const index_t row = std::min(j + l, n - 1);
+        p[l] = keys + (rows != nullptr ? rows[row] : row) * stride;
+      }
+      V a{}, b{}, c{}, d{};
+      for (index_t i = 0; i < columns; i += S::lanes) {
+        V q, x;
+        S::load(q, query + i, columns - i);
+        S::load(x, p[0] + i, columns - i);
+        a += q * x;
+        S::load(x, p[1] + i, columns - i);
+        b += q * x;
+        S::load(x, p[2] + i, columns - i);
+        c += q * x;
+        S::load(x, p[3] + i, columns - i);
+        d += q * x;
+      }
+      using Four = typename Transpose4<T>::S;
+      typename Four::V total;
+      fold<S>(a, b, c, d, total);
+      if (more) total += Four::at(out + j).v;
+      for (index_t l = n - j; l < 4; ++l) {
+        if (l >= 0) total[l] = T(0);
+      }
+      Four::at(out + j).v = total;
+    }
+  }
+
+ private:
+  /// The sums of four vectors' lanes.
+  template <class S>
+  EIGENFORMER_ALWAYS_INLINE static void fold(const typename S::V& a, const typename S::V& b,
+                                             const typename S::V& c, const typename S::V& d,
+                                             typename Transpose4<T>::V& total) {
+    using Four = typename Transpose4<T>::S;
+    using V4 = typename Four::V;
+    if constexpr (S::lanes >= 4) {
+      alignas(64) T lanes[4 * S::lanes];
+      S::at(lanes).v = a;
+      S::at(lanes + S::lanes).v = b;
+      S::at(lanes + 2 * S::lanes).v = c;
+      S::at(lanes + 3 * S::lanes).v = d;
+      V4 x[4];
+      for (int r = 0; r < 4; ++r) {
+        x[r] = Four::at(lanes + r * S::lanes).v;
+        for (int i = 4; i < S::lanes; i += 4) x[r] += Four::at(lanes + r * S::lanes + i).v;
+      }
+      Transpose4<T>::run(x[0], x[1], x[2], x[3]);
+      total = (x[0] + x[2]) + (x[1] + x[3]);
+    } else {
+      total = V4{S::sum(a), S::sum(b), S::sum(c), S::sum(d)};
+    }
+  }
+};
+
+/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read where it lies (rows as
+/// in AttentionPack): for a single query packing would cost more than the product. The same chain as
+/// AttentionProduct's; where a weight is zero, what the row of B holds does not matter.
+template <class T>
+struct AttentionRowProduct {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* weights, index_t n, const T* b, index_t stride,
+                                            const index_t* rows, index_t columns, T* c, T scale,
+                                            ProductMode mode) {
+    using S = Simd<T, Bytes>;
+    for (index_t done = 0; done < columns; done += 2 * S::lanes) {
+      const index_t left = columns - done, second = left - S::lanes;
+      typename S::V x{}, y{};
+      if (mode == ProductMode::rescale) {
+        x = S::at(c + done).v * scale;
+        if (second > 0) y = S::at(c + done + S::lanes).v * scale;
+      }
+      for (index_t j = 0; j < n; ++j) {
+        const T w = weights[j];
+        if (w == T(0)) continue;
+        const T* row = b + (rows != nullptr ? rows[j] : j) * stride + done;
+        typename S::V u, v{};
+        S::load(u, row, left);
+        if (second > 0) S::load(v, row + S::lanes, second);
+        x += w * u;
+        y += w * v;
+      }
+      S::at(c + done).v = x;
+      if (second > 0) S::at(c + done + S::lanes).v = y;
+    }
+  }
+};
+
+/// dst (m, n) = beta * dst + row_scale[i] * scale * panels, from panels `panel` elements apart to rows
+/// `stride` apart; row_scale may be null, beta 0 does not read dst.
+template <class T>
+struct AttentionStore {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* src, index_t panel, index_t m, index_t n,
+                                            const T* row_scale, T scale, T* dst, index_t stride, T beta) {
+    using S = Simd<T, Bytes>;
+    for (index_t i = 0; i < m; ++i) {
+      const T factor = row_scale != nullptr ? scale * row_scale[i] : scale;
+      T* to = dst + i * stride;
+      for (index_t c = 0; c < n; c += S::lanes) {
+        const T* from = src + (c / attention_width) * panel + i * attention_width + c % attention_width;
+        typename S::V x = S::at(from).v * factor;
+        if (beta != T(0)) {
+          typename S::V y;
+          S::load(y, to + c, n - c);
+          x = x + y * beta;
+        }
+        S::store(to + c, n - c, x);
+      }
+    }
+  }
+};
+
+/// out[i] = the dot product of row i of a and row i of b, both (m, n).
+template <class T>
+struct AttentionDots {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* a, index_t a_stride, const T* b, index_t b_stride,
+                                            index_t m, index_t n, T* out) {
+    using S = Simd<T, Bytes>;
+    for (index_t i = 0; i < m; ++i) {
+      typename S::V total{};
+      for (index_t c = 0; c < n; c += S::lanes) {
+        typename S::V x, y;
+        S::load(x, a + i * a_stride + c, n - c);
+        S::load(y, b + i * b_stride + c, n - c);
+        total += x * y;
+      }
+      out[i] = S::sum(total);
+    }
+  }
+};
+
+}  // namespace eigenformer::kernels::detail

@@ -1,0 +1,314 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "eigenformer/kernels/attention/attention_blocks.hpp"
+#include "eigenformer/kernels/attention/attention_distances.hpp"
+#include "eigenformer/kernels/attention/attention_dropout.hpp"
+#include "eigenformer/kernels/attention/attention_product.hpp"
+#include "eigenformer/kernels/attention/attention_rules.hpp"
+#include "eigenformer/kernels/attention/attention_softmax.hpp"
+
+namespace eigenformer::kernels::detail {
+
+/// A thread's buffer of at least n elements, 64-byte aligned; it grows and is kept, so that no call allocates
+/// twice. New memory is zeroed: rows beyond a tile's last are computed with, and stay finite.
+template <class T>
+T* attention_scratch(index_t n) {
+  struct Free {
+    void operator()(T* p) const { ::operator delete (static_cast<void*>(p), std::align_val_t{64}); }
+  };
+  thread_local std::unique_ptr<T, Free> buffer;
+  thread_local index_t size = 0;
+  if (size < n) {
+    buffer.reset();
+    size = 0;
+    buffer.reset(
+        static_cast<T*>(::operator new (static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
+    std::fill_n(buffer.get(), n, T(0));
+    size = n;
+  }
+  return buffer.get();
+}
+
+/// Which sequences and head a tile belongs to.
+struct AttentionPlace {
+  index_t b = 0;   // sequence of queries
+  index_t kb = 0;  // sequence of keys
+  index_t h = 0;   // head of queries
+};
+
+/// Where the weight of a query and a key is in (batch, heads, queries->max_length(), keys->max_length()).
+template <class T>
+index_t attention_weight_index(const AttentionProblem<T>& p, const AttentionPlace& at, index_t query,
+                               index_t key) {
+  const index_t row = p.queries->leading(at.b) + query, column = p.keys->leading(at.kb) + key;
+  return ((at.b * p.heads + at.h) * p.queries->max_length() + row) * p.keys->max_length() + column;
+}
+
+/// The buffers of one thread, and the operations on tiles that all passes use. A block of up to 128 queries
+/// and a tile of up to 64 keys are packed; score() then gives any 32 rows of that block against that tile.
+template <class T>
+class AttentionTiles {
+ public:
+  static constexpr index_t width = attention_width;
+  // Elements between panels of a matrix with a row for each query of a block, and for each key of a tile.
+  static constexpr index_t query_panel = attention_block * width;
+  static constexpr index_t key_panel = width * width;
+  static constexpr index_t tile_size = attention_rows * width;
+  // Between parts of the buffer: for short sentences and small heads only the first lines of each row are in
+  // use, and without it these would compete for the same sets of the first-level cache in all parts.
+  static constexpr index_t gap =
+      64 / static_cast<index_t>(sizeof(T)) < 16 ? 16 : 64 / static_cast<index_t>(sizeof(T));
+
+  /// `extra`: elements that the pass will take() for itself.
+  AttentionTiles(const AttentionProblem<T>& problem, index_t extra)
+      : p(problem),
+        head_panels(attention_panels(problem.head_dim)),
+        value_panels(attention_panels(problem.value_dim)),
+        shared_(problem.heads_per_key()),
+        plan_(problem.dropout_key, problem.dropout_rate) {
+    next_ = attention_scratch<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size + extra +
+                                 16 * gap);
+    queries = take(head_panels * query_panel);
+    keys_transposed = take(head_panels * key_panel);
+    scores = take(tile_size);
+    multipliers_ = take(tile_size);
+    spare_ = take(key_panel);
+  }
+
+  /// A part of the buffer (16 parts at most); n must be a multiple of 16, so that parts stay aligned.
+  T* take(index_t n) {
+    T* part = next_;
+    next_ += n + gap;
+    return part;
+  }
+
+  /// Packs queries [first, first + count), scaled, into `queries`.
+  void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
+    bool finite = true;
+    const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
+    dispatch_wide<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
+                                    p.scale, queries, query_panel, &finite);
+  }
+
+  /// Packs keys [first, first + count), transposed, into `keys_transposed`.
+  void pack_keys_transposed(const AttentionPlace& at, index_t first, index_t count) {
+    transpose(at, p.k, p.k_stride, p.head_dim, first, count, keys_transposed);
+  }
+  void pack_values_transposed(const AttentionPlace& at, index_t first, index_t count, T* to) {
+    transpose(at, p.v, p.v_stride, p.value_dim, first, count, to);
+  }
+
+  /// Packs keys or values row by row; says whether all of them are finite.
+  bool pack_keys(const AttentionPlace& at, index_t first, index_t count, T* to) {
+    return pack(at, p.k, p.k_stride, p.head_dim, first, count, to);
+  }
+  bool pack_values(const AttentionPlace& at, index_t first, index_t count, T* to) {
+    return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
+  }
+
+  /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through:
+  /// others need not be packed.
+  bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key, index_t n) const {
+    if (p.mask == nullptr) return true;
+    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
+      const AttentionMask::Strides s = AttentionMask::strides(mask);
+      if (!dense_admits(mask, dense_start(mask, s, at, first, key), s.i, count, n)) return false;
+    }
+    return rules_admit(p, {at.b, at.kb, first, count, key, n});
+  }
+
+  /// The distance from query `first` to key `key`.
+  index_t distance(const AttentionPlace& at, index_t first, index_t key) const {
+    return p.keys->positions()[at.kb] + key - p.queries->positions()[at.b] - first;
+  }
+
+  /// The bias by distance of query `first`'s row and those after it.
+  index_t bias_row(const AttentionPlace& at, index_t first) const {
+    return (p.queries->offsets()[at.b] + first) * p.distances.row_stride + at.h * p.distances.head_stride;
+  }
+
+  /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
+  /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where the mask forbids
+  /// them all.
+  bool score(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
+    index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
+    bool limited = false;
+    if (p.mask != nullptr) {
+      const index_t ahead = p.queries->positions()[at.b] + first - p.keys->positions()[at.kb] - key;
+      if (p.mask->left() != AttentionMask::unlimited) low = ahead - p.mask->left();
+      if (p.mask->right() < n + width - ahead) high = ahead + p.mask->right() + 1;
+      if (low >= n || high + m - 1 <= 0) return false;
+      limited = low + m - 1 > 0 || high < n;
+      if (!admits(at, first, m, key, n)) return false;
+    }
+    if (keys_in_place) {
+      score_once(at, key, n);
+    } else {
+      product<false>(queries + row * width, query_panel, keys_transposed, key_panel, p.head_dim, scores, m,
+                     n);
+    }
+    if (p.distances.any()) add_distances(at, first, m, key, n);
+    if (p.mask == nullptr) return true;
+    if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
+    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
+      const AttentionMask::Strides s = AttentionMask::strides(mask);
+      const index_t start = dense_start(mask, s, at, first, key);
+      if (mask.kind == AttentionMask::Kind::additive) {
+        dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
+      } else {
+        dispatch<AttentionFlags<T>>(scores, m, n, mask.flags.data() + start, s.i,
+                                    mask.kind == AttentionMask::Kind::allow);
+      }
+    }
+    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
+    return true;
+  }
+
+  /// The multipliers (m, n) of dropout for the tile that score() takes; returns nullptr without dropout.
+  const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+    if (!plan_.active()) return nullptr;
+    dispatch_wide<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
+                                       static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first,
+                                       m, p.keys->positions()[at.kb] + key, n, multipliers_);
+    return multipliers_;
+  }
+
+  /// c (m, n) = A B for A (m, k) in panels and B (k, n) transposed into rows of 64.
+  template <bool Transposed>
+  static void product(const T* a, index_t a_panel, const T* b, index_t b_panel, index_t k, T* c, index_t m,
+                      index_t n) {
+    for (index_t done = 0; done < k; done += width) {
+      dispatch_wide<AttentionProduct<T, Transposed>>(
+          a, b, c, m, n, std::min(width, k - done), static_cast<const T*>(nullptr),
+          done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
+      a += a_panel;
+      b += b_panel;
+    }
+  }
+
+  /// C (m, columns) = [row_scale *] C + weights B, for a tile of weights (m, n) and B (n, columns) in panels.
+  /// Where B is not all finite, its rows count as zero wherever a weight is zero: 0 * NaN is what masked keys
+  /// must not give.
+  void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite, index_t columns, T* c,
+             index_t c_panel, const T* row_scale, ProductMode mode) {
+    for (index_t done = 0; done < columns; done += width) {
+      const index_t part = std::min(width, columns - done);
+      if (finite) {
+        dispatch_wide<AttentionProduct<T, false>>(weights, b, c, m, part, n, row_scale, mode);
+      } else {
+        for (index_t i = 0; i < m; ++i) {
+          const T* w = weights + i * width;
+          for (index_t j = 0; j < n; ++j) {
+            if (w[j] == T(0)) {
+              std::fill_n(spare_ + j * width, width, T(0));
+            } else {
+              std::copy_n(b + j * width, width, spare_ + j * width);
+            }
+          }
+          dispatch_wide<AttentionProduct<T, false>>(w, static_cast<const T*>(spare_), c + i * width,
+                                                    index_t{1}, part, n,
+                                                    row_scale + (row_scale != nullptr ? i : 0), mode);
+        }
+      }
+      b += key_panel;
+      c += c_panel;
+    }
+  }
+
+  /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not
+  /// be packed.
+  void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c, T scale,
+                         ProductMode mode) {
+    const index_t* rows;
+    const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
+    for (index_t done = 0; done < p.value_dim; done += width) {
+      dispatch_wide<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
+                                            std::min(width, p.value_dim - done), c, scale, mode);
+      c += query_panel;
+    }
+  }
+
+  /// C (n, columns) += weights^T B, for a tile of weights (m, n) and B (m, columns) in panels.
+  static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns, T* c) {
+    for (index_t done = 0; done < columns; done += width) {
+      dispatch_wide<AttentionProduct<T, true>>(weights, b, c, n, std::min(width, columns - done), m,
+                                               static_cast<const T*>(nullptr), ProductMode::accumulate);
+      b += query_panel;
+      c += key_panel;
+    }
+  }
+
+  const AttentionProblem<T>& p;
+  const index_t head_panels;
+  const index_t value_panels;
+  T* queries;          // (head_panels, 128, 64)
+  T* keys_transposed;  // (head_dim, 64)
+  T* scores;           // (32, 64)
+  /// Set for a block of one query, as in decoding: score() reads the keys where they lie, unpacked.
+  bool keys_in_place = false;
+
+ private:
+  /// Where a dense mask's element of query `first` and key `key` is.
+  index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
+                      const AttentionPlace& at, index_t first, index_t key) const {
+    return (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h + (p.queries->leading(at.b) + first) * s.i +
+           p.keys->leading(at.kb) + key;
+  }
+
+  /// Where the rows of keys begin: the pointer, and the list of row numbers if there is one.
+  const T* source(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
+                  const index_t*& rows) const {
+    const index_t row = p.keys->offsets()[at.kb] + first;
+    rows = p.key_rows != nullptr ? p.key_rows + row : nullptr;
+    return matrix + (rows != nullptr ? 0 : row * stride) + at.h / shared_ * columns;
+  }
+
+  void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+    const AttentionDistances<T>& d = p.distances;
+    if (d.slopes != nullptr)
+      dispatch<AttentionSlope<T>>(scores, m, n, d.slopes[at.h], distance(at, first, key));
+    if (d.bias != nullptr) {
+      dispatch<AttentionDistanceBias<T>>(scores, m, n, d.bias + bias_row(at, first), d.row_stride, d.reach,
+                                         distance(at, first, key));
+    }
+  }
+
+  bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
+            index_t count, T* to) {
+    const index_t* rows;
+    const T* from = source(at, matrix, stride, columns, first, rows);
+    bool finite = true;
+    dispatch_wide<AttentionPack<T>>(from, stride, rows, count, columns, T(1), to, key_panel, &finite);
+    return finite;
+  }
+
+  void transpose(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
+                 index_t count, T* to) {
+    const index_t* rows;
+    const T* from = source(at, matrix, stride, columns, first, rows);
+    dispatch_wide<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
+  }
+
+  /// scores (1, n) of the first packed query.
+  void score_once(const AttentionPlace& at, index_t first, index_t n) {
+    const index_t* rows;
+    const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
+    for (index_t done = 0; done < p.head_dim; done += width) {
+      dispatch_wide<AttentionRowScores<T>>(static_cast<const T*>(queries + done / width * query_panel), n,
+                                           from + done, p.k_stride, rows, std::min(width, p.head_dim - done),
+                                           scores, done > 0);
+    }
+  }
+
+  const index_t shared_;  // heads of queries for one of keys
+  const DropoutPlan<T> plan_;
+  T* next_;
+  T* multipliers_;  // (32, 64)
+  T* spare_;        // (64, 64)
+};
+
+}  // namespace eigenformer::kernels::detail

@@ -1,0 +1,219 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/simd/simd_vector.hpp"
+#include "eigenformer/kernels/simd/strided.hpp"
+
+namespace eigenformer::kernels {
+
+EIGENFORMER_INLINE Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
+  const Shape& longer = a.rank() >= b.rank() ? a : b;
+  const Shape& shorter = a.rank() >= b.rank() ? b : a;
+  Shape out = longer;
+  for (index_t i = 1; i <= shorter.rank(); ++i) {
+    const index_t m = longer[-i], n = shorter[-i];
+    if (m != n && m != 1 && n != 1) {
+      throw ShapeError(op,
+                       "shapes " + a.str() + " and " + b.str() + " do not broadcast: dimension -" +
+                           std::to_string(i) + " is " + std::to_string(a[-i]) + " and " +
+                           std::to_string(b[-i]),
+                       {a, b});
+    }
+    if (m == 1) out = out.with(-i, n);
+  }
+  return out;
+}
+
+namespace detail {
+
+template <BinaryOp op, class T>
+struct BinaryRows {
+  /// Rounds begin .. end - 1 of the outer dimensions, n elements of the inner one, with strides 0 or 1.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const StridedLoop<2>* loop, const T* a, const T* b, T* out,
+                                            index_t begin, index_t end, index_t n) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    const bool a_moves = loop->inner_stride(0) != 0, b_moves = loop->inner_stride(1) != 0;
+    for (index_t round = begin; round < end; ++round) {
+      const auto at = loop->offsets(round);
+      const T* first = a + at[0];
+      const T* second = b + at[1];
+      T* to = out + round * n;
+      V x, y;
+      W::set(x, n > 0 ? *first : T(0));
+      W::set(y, n > 0 ? *second : T(0));
+      for (index_t i = 0; i < n; i += W::lanes) {
+        if (a_moves) W::load(x, first + i, n - i);
+        if (b_moves) W::load(y, second + i, n - i, T(1));
+        V z;
+        if constexpr (op == BinaryOp::add) z = x + y;
+        if constexpr (op == BinaryOp::subtract) z = x - y;
+        if constexpr (op == BinaryOp::multiply) z = x * y;
+        if constexpr (op == BinaryOp::divide) z = x / y;
+        if constexpr (op == BinaryOp::maximum) z = x > y ? x : y;
+        if constexpr (op == BinaryOp::minimum) z = x < y ? x : y;
+        W::store(to + i, n - i, z);
+      }
+    }
+  }
+};
+
+/// Runs f(a, b, out, begin, end, n) over the rounds of a loop, or over parts of the inner dimension where
+/// there is but one round.
+template <std::size_t Operands, class F>
+void for_rounds(const StridedLoop<Operands>& loop, index_t grain, F&& f) {
+  const index_t n = loop.inner_size(), outer = loop.outer_size();
+  if (outer == 1) {
+    parallel_for(n, grain,
+                 [&](index_t begin, index_t end) { f(index_t{0}, index_t{1}, begin, end - begin); });
+  } else if (n > 0) {
+    parallel_for(outer, row_grain(n, grain),
+                 [&](index_t begin, index_t end) { f(begin, end, index_t{0}, n); });
+  }
+}
+
+template <BinaryOp op, class T>
+void binary_loop(const StridedLoop<2>& loop, const T* a, const T* b, T* out) {
+  for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+    dispatch_wide<BinaryRows<op, T>>(&loop, a + skip * loop.inner_stride(0), b + skip * loop.inner_stride(1),
+                                     out + skip, begin, end, n);
+  });
+}
+
+template <class T, class F>
+void compare_loop(const StridedLoop<2>& loop, const T* a, const T* b, bool* out, F holds) {
+  const index_t step_a = loop.inner_stride(0), step_b = loop.inner_stride(1);
+  for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+    for (index_t round = begin; round < end; ++round) {
+      const auto at = loop.offsets(round);
+      const T* x = a + at[0] + skip * step_a;
+      const T* y = b + at[1] + skip * step_b;
+      bool* to = out + round * n + skip;
+      for (index_t i = 0; i < n; ++i) to[i] = holds(x[i * step_a], y[i * step_b]);
+    }
+  });
+}
+
+template <class T>
+struct BroadcastRows {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const StridedLoop<1>* loop, const T* x, T* out, index_t begin,
+                                            index_t end, index_t n, T scale, T beta) {
+    using W = Simd<T, Bytes>;
+    const bool moves = loop->inner_stride(0) != 0;
+    for (index_t round = begin; round < end; ++round) {
+      const T* from = x + loop->offsets(round)[0];
+      T* to = out + round * n;
+      for (index_t i = 0; i < n; i += W::lanes) {
+        typename W::V v;
+        if (moves) {
+          W::load(v, from + i, n - i);
+        } else {
+          W::set(v, *from);
+        }
+        v *= scale;
+        if (beta != T(0)) {
+          typename W::V d;
+          W::load(d, to + i, n - i);
+          v += beta * d;
+        }
+        W::store(to + i, n - i, v);
+      }
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class T>
+void binary(BinaryOp op, const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, T* out) {
+  const Shape shape = broadcast_shape("binary", a_shape, b_shape);
+  if (shape.numel() == 0) return;
+  const auto loop = broadcast_loop<2>(shape, {&a_shape, &b_shape});
+  switch (op) {
+    case BinaryOp::add:
+      return detail::binary_loop<BinaryOp::add>(loop, a, b, out);
+    case BinaryOp::subtract:
+      return detail::binary_loop<BinaryOp::subtract>(loop, a, b, out);
+    case BinaryOp::multiply:
+      return detail::binary_loop<BinaryOp::multiply>(loop, a, b, out);
+    case BinaryOp::divide:
+      return detail::binary_loop<BinaryOp::divide>(loop, a, b, out);
+    case BinaryOp::maximum:
+      return detail::binary_loop<BinaryOp::maximum>(loop, a, b, out);
+    case BinaryOp::minimum:
+      return detail::binary_loop<BinaryOp::minimum>(loop, a, b, out);
+  }
+}
+
+template <class T>
+void compare(Comparison op, const T* a, const Shape& a_shape, const T* b, const Shape& b_shape, bool* out) {
+  const Shape shape = broadcast_shape("compare", a_shape, b_shape);
+  if (shape.numel() == 0) return;
+  const auto loop = broadcast_loop<2>(shape, {&a_shape, &b_shape});
+  switch (op) {
+    case Comparison::equal:
+      return detail::compare_loop(loop, a, b, out, [](T x, T y) { return x == y; });
+    case Comparison::not_equal:
+      return detail::compare_loop(loop, a, b, out, [](T x, T y) { return x != y; });
+    case Comparison::less:
+      return detail::compare_loop(loop, a, b, out, [](T x, T y) { return x < y; });
+    case Comparison::less_equal:
+      return detail::compare_loop(loop, a, b, out, [](T x, T y) { return x <= y; });
+    case Comparison::greater:
+      return detail::compare_loop(loop, a, b, out, [](T x, T y) { return x > y; });
+    case Comparison::greater_equal:
+      return detail::compare_loop(loop, a, b, out, [](T x, T y) { return x >= y; });
+  }
+}
+
+template <class T>
+void where(const bool* condition, const Shape& condition_shape, const T* a, const Shape& a_shape, const T* b,
+           const Shape& b_shape, T* out) {
+  const Shape shape = broadcast_shape("where", condition_shape, broadcast_shape("where", a_shape, b_shape));
+  if (shape.numel() == 0) return;
+  const auto loop = broadcast_loop<3>(shape, {&condition_shape, &a_shape, &b_shape});
+  const index_t step_c = loop.inner_stride(0), step_a = loop.inner_stride(1), step_b = loop.inner_stride(2);
+  detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+    for (index_t round = begin; round < end; ++round) {
+      const auto at = loop.offsets(round);
+      const bool* c = condition + at[0] + skip * step_c;
+      const T* x = a + at[1] + skip * step_a;
+      const T* y = b + at[2] + skip * step_b;
+      T* to = out + round * n + skip;
+      for (index_t i = 0; i < n; ++i) to[i] = c[i * step_c] ? x[i * step_a] : y[i * step_b];
+    }
+  });
+}
+
+template <class T>
+void broadcast_to(const T* x, const Shape& from, T* out, const Shape& to, T scale, T beta) {
+  if (from.rank() > to.rank() || broadcast_shape("broadcast_to", from, to) != to) {
+    throw ShapeError("broadcast_to", "shape " + from.str() + " does not broadcast to " + to.str(),
+                     {from, to});
+  }
+  if (to.numel() == 0) return;
+  const auto loop = broadcast_loop<1>(to, {&from});
+  detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
+    dispatch_wide<detail::BroadcastRows<T>>(&loop, x + skip * loop.inner_stride(0), out + skip, begin, end, n,
+                                            scale, beta);
+  });
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_BROADCAST(T)                                                          \
+  template void binary(BinaryOp, const T*, const Shape&, const T*, const Shape&, T*);                 \
+  template void compare(Comparison, const T*, const Shape&, const T*, const Shape&, bool*);           \
+  template void where(const bool*, const Shape&, const T*, const Shape&, const T*, const Shape&, T*); \
+  template void broadcast_to(const T*, const Shape&, T*, const Shape&, T, T);
+EIGENFORMER_INSTANTIATE_BROADCAST(float)
+EIGENFORMER_INSTANTIATE_BROADCAST(double)
+#undef EIGENFORMER_INSTANTIATE_BROADCAST
+#endif
+
+}  // namespace eigenformer::kernels

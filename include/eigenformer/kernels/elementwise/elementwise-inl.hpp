@@ -1,0 +1,194 @@
+#pragma once
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
+
+namespace eigenformer::kernels {
+
+namespace detail {
+
+template <UnaryOp op, class T>
+struct UnaryForward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, index_t n) {
+    using W = Simd<T, Bytes>;
+    using Math = SimdMath<T, Bytes>;
+    for (index_t i = 0; i < n; i += W::lanes) {
+      typename W::V v;
+      W::load(v, x + i, n - i, T(1));
+      if constexpr (op == UnaryOp::negate) v = -v;
+      if constexpr (op == UnaryOp::absolute) v = v < T(0) ? -v : v + T(0);
+      if constexpr (op == UnaryOp::square) v = v * v;
+      if constexpr (op == UnaryOp::reciprocal) v = T(1) / v;
+      if constexpr (op == UnaryOp::sqrt) W::sqrt(v);
+      if constexpr (op == UnaryOp::exp) Math::exp(v);
+      if constexpr (op == UnaryOp::log) Math::log(v);
+      if constexpr (op == UnaryOp::erf) Math::erf(v);
+      W::store(y + i, n - i, v);
+    }
+  }
+};
+
+/// True where unary_backward needs x; otherwise it needs y (negate: neither).
+constexpr bool unary_backward_takes_input(UnaryOp op) {
+  return op == UnaryOp::absolute || op == UnaryOp::square || op == UnaryOp::log || op == UnaryOp::erf;
+}
+
+template <UnaryOp op, class T>
+struct UnaryBackward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x_or_y, const T* dy, T* dx, T beta, index_t n) {
+    using W = Simd<T, Bytes>;
+    using Math = SimdMath<T, Bytes>;
+    for (index_t i = 0; i < n; i += W::lanes) {
+      typename W::V v{}, g;
+      if constexpr (op != UnaryOp::negate) W::load(v, x_or_y + i, n - i, T(1));
+      W::load(g, dy + i, n - i);
+      if constexpr (op == UnaryOp::negate) g = -g;
+      if constexpr (op == UnaryOp::absolute) g = v < T(0) ? -g : (v > T(0) ? g : T(0) * v);
+      if constexpr (op == UnaryOp::square) g = T(2) * v * g;
+      if constexpr (op == UnaryOp::reciprocal) g = -(v * v) * g;
+      if constexpr (op == UnaryOp::sqrt) g = g / (T(2) * v);
+      if constexpr (op == UnaryOp::exp) g = v * g;
+      if constexpr (op == UnaryOp::log) g = g / v;
+      if constexpr (op == UnaryOp::erf) {
+        v = -(v * v);
+        Math::exp(v);
+        g = T(1.12837916709551257390) * v * g;
+      }
+      if (beta != T(0)) {
+        typename W::V d;
+        W::load(d, dx + i, n - i);
+        g += beta * d;
+      }
+      W::store(dx + i, n - i, g);
+    }
+  }
+};
+
+template <template <UnaryOp, class> class Body, class T, class... Args>
+void dispatch_unary(UnaryOp op, Args... args) {
+  switch (op) {
+    case UnaryOp::negate:
+      return dispatch_wide<Body<UnaryOp::negate, T>>(args...);
+    case UnaryOp::absolute:
+      return dispatch_wide<Body<UnaryOp::absolute, T>>(args...);
+    case UnaryOp::square:
+      return dispatch_wide<Body<UnaryOp::square, T>>(args...);
+    case UnaryOp::reciprocal:
+      return dispatch_wide<Body<UnaryOp::reciprocal, T>>(args...);
+    case UnaryOp::sqrt:
+      return dispatch_wide<Body<UnaryOp::sqrt, T>>(args...);
+    case UnaryOp::exp:
+      return dispatch_wide<Body<UnaryOp::exp, T>>(args...);
+    case UnaryOp::log:
+      return dispatch_wide<Body<UnaryOp::log, T>>(args...);
+    case UnaryOp::erf:
+      return dispatch_wide<Body<UnaryOp::erf, T>>(args...);
+  }
+}
+
+/// y = alpha * x * m + beta * y + value; m nullptr: 1.
+template <class T>
+struct LinearCombination {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(T alpha, const T* x, const T* m, T beta, T* y, index_t n,
+                                            T value) {
+    using W = Simd<T, Bytes>;
+    for (index_t i = 0; i < n; i += W::lanes) {
+      typename W::V v, w;
+      W::load(v, x + i, n - i);
+      if (m != nullptr) {
+        W::load(w, m + i, n - i);
+        v *= w;
+      } else {
+        v *= alpha;
+      }
+      if (beta != T(0)) {
+        W::load(w, y + i, n - i);
+        v += beta * w;
+      }
+      if (value != T(0)) v += value;
+      W::store(y + i, n - i, v);
+    }
+  }
+};
+
+template <class T>
+struct Sum {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* a, const T* b, T* out, index_t n) {
+    using W = Simd<T, Bytes>;
+    for (index_t i = 0; i < n; i += W::lanes) {
+      typename W::V v, w;
+      W::load(v, a + i, n - i);
+      W::load(w, b + i, n - i);
+      v += w;
+      W::store(out + i, n - i, v);
+    }
+  }
+};
+
+template <class T>
+void linear_combination(T alpha, const T* x, const T* m, T beta, T* y, index_t n, T value) {
+  parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
+    dispatch_wide<LinearCombination<T>>(alpha, x + begin, m == nullptr ? m : m + begin, beta, y + begin,
+                                        end - begin, value);
+  });
+}
+
+}  // namespace detail
+
+template <class T>
+void unary(UnaryOp op, const T* x, T* y, index_t n) {
+  parallel_for(n, math_grain, [&](index_t begin, index_t end) {
+    detail::dispatch_unary<detail::UnaryForward, T>(op, x + begin, y + begin, end - begin);
+  });
+}
+
+template <class T>
+void unary_backward(UnaryOp op, const T* x, const T* y, const T* dy, T* dx, T beta, index_t n) {
+  const T* operand = detail::unary_backward_takes_input(op) ? x : y;
+  parallel_for(n, math_grain, [&](index_t begin, index_t end) {
+    detail::dispatch_unary<detail::UnaryBackward, T>(op, op == UnaryOp::negate ? operand : operand + begin,
+                                                     dy + begin, dx + begin, beta, end - begin);
+  });
+}
+
+template <class T>
+void axpby(T alpha, const T* x, T beta, T* y, index_t n) {
+  detail::linear_combination<T>(alpha, x, nullptr, beta, y, n, T(0));
+}
+
+template <class T>
+void multiply_add(const T* a, const T* b, T* out, T beta, index_t n) {
+  detail::linear_combination<T>(T(1), a, b, beta, out, n, T(0));
+}
+
+template <class T>
+void add(const T* a, const T* b, T* out, index_t n) {
+  parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
+    dispatch_wide<detail::Sum<T>>(a + begin, b + begin, out + begin, end - begin);
+  });
+}
+
+template <class T>
+void add_scalar(const T* x, T value, T* y, index_t n) {
+  detail::linear_combination<T>(T(1), x, nullptr, T(0), y, n, value);
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_ELEMENTWISE(T)                                         \
+  template void unary(UnaryOp, const T*, T*, index_t);                                 \
+  template void unary_backward(UnaryOp, const T*, const T*, const T*, T*, T, index_t); \
+  template void axpby(T, const T*, T, T*, index_t);                                    \
+  template void multiply_add(const T*, const T*, T*, T, index_t);                      \
+  template void add(const T*, const T*, T*, index_t);                                  \
+  template void add_scalar(const T*, T, T*, index_t);
+EIGENFORMER_INSTANTIATE_ELEMENTWISE(float)
+EIGENFORMER_INSTANTIATE_ELEMENTWISE(double)
+#undef EIGENFORMER_INSTANTIATE_ELEMENTWISE
+#endif
+
+}  // namespace eigenformer::kernels

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/gemm/gemm_backends.hpp"
+#include "eigenformer/kernels/gemm/gemm_driver.hpp"
+
+namespace eigenformer::kernels {
+namespace detail {
+
+inline void check_gemm_sizes(index_t m, index_t n, index_t k) {
+  if (m < 0 || n < 0 || k < 0) {
+    throw ShapeError("gemm", "sizes m = " + std::to_string(m) + ", n = " + std::to_string(n) +
+                                 ", k = " + std::to_string(k) + " must not be negative");
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T alpha, const T* a,
+          index_t lda, const T* b, index_t ldb, T beta, T* c, index_t ldc, const GemmEpilogue<T>& epilogue,
+          GemmPrecision precision) {
+  detail::check_gemm_sizes(m, n, k);
+  eigenformer::detail::count_product(m, n, k);
+  const detail::GemmProblem<T> problem{transpose_a, transpose_b, m,   n,    k, alpha, a,
+                                       lda,         b,           ldb, beta, c, ldc,   epilogue};
+  if (detail::gemm_in_backend(problem, precision)) return;
+  detail::with_gemm_kernels<T>(precision, isa(),
+                               [&](const auto& kernels) { detail::gemm_run(problem, kernels); });
+}
+
+template <class T>
+void gemm_batched(bool transpose_a, bool transpose_b, index_t batch, index_t m, index_t n, index_t k, T alpha,
+                  const T* a, index_t lda, index_t stride_a, const T* b, index_t ldb, index_t stride_b,
+                  T beta, T* c, index_t ldc, index_t stride_c, const GemmEpilogue<T>& epilogue,
+                  GemmPrecision precision) {
+  detail::check_gemm_sizes(m, n, k);
+  const auto one = [&](index_t i) {
+    gemm(transpose_a, transpose_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
+         c + i * stride_c, ldc, epilogue, precision);
+  };
+  // Whole products are handed to threads where there are enough of them; else each is divided.
+  if (batch < 2 * detail::gemm_threads(batch * m, n, k)) {
+    for (index_t i = 0; i < batch; ++i) one(i);
+    return;
+  }
+  const double work = std::max(1.0, static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+  const auto grain = static_cast<index_t>(std::max(1.0, 100000.0 / work));
+  // Each thread counts its own work; the caller's counter stands for all of it.
+  const auto counted = eigenformer::detail::work_counter();
+  parallel_for(batch, grain, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) one(i);
+  });
+  eigenformer::detail::work_counter() = counted;
+  eigenformer::detail::count_product(m, n, k, batch);
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+template void gemm<float>(bool, bool, index_t, index_t, index_t, float, const float*, index_t, const float*,
+                          index_t, float, float*, index_t, const GemmEpilogue<float>&, GemmPrecision);
+template void gemm<double>(bool, bool, index_t, index_t, index_t, double, const double*, index_t,
+                           const double*, index_t, double, double*, index_t, const GemmEpilogue<double>&,
+                           GemmPrecision);
+template void gemm_batched<float>(bool, bool, index_t, index_t, index_t, index_t, float, const float*,
+                                  index_t, index_t, const float*, index_t, index_t, float, float*, index_t,
+                                  index_t, const GemmEpilogue<float>&, GemmPrecision);
+template void gemm_batched<double>(bool, bool, index_t, index_t, index_t, index_t, double, const double*,
+                                   index_t, index_t, const double*, index_t, index_t, double, double*,
+                                   index_t, index_t, const GemmEpilogue<double>&, GemmPrecision);
+#endif
+
+}  // namespace eigenformer::kernels

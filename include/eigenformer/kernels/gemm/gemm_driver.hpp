@@ -1,0 +1,264 @@
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/gemm/gemm_kernels.hpp"
+#include "eigenformer/kernels/gemm/gemm_types.hpp"
+
+namespace eigenformer::kernels::detail {
+
+/// One product, as every stage of it sees it.
+template <class T>
+struct GemmProblem {
+  bool transpose_a, transpose_b;
+  index_t m, n, k;
+  T alpha;
+  const T* a;
+  index_t lda;
+  const T* b;
+  index_t ldb;
+  T beta;
+  T* c;
+  index_t ldc;
+  GemmEpilogue<T> epilogue;
+};
+
+/// Operand B packed beforehand: panel after panel of `columns` columns, in each all `steps` of k, block after
+/// block.
+template <class P>
+struct PackedOperand {
+  const P* data = nullptr;
+  index_t steps = 0;
+};
+
+/// C = beta * C, for rows [i0, i1) and columns [j0, j1); beta = 0 writes without reading.
+template <class T>
+void scale_rows(const GemmProblem<T>& g, index_t i0, index_t i1, index_t j0, index_t j1) {
+  for (index_t i = i0; i < i1; ++i) {
+    T* row = g.c + i * g.ldc;
+    if (g.beta == T(0)) {
+      std::fill(row + j0, row + j1, T(0));
+    } else {
+      for (index_t j = j0; j < j1; ++j) row[j] *= g.beta;
+    }
+  }
+}
+
+/// How k is cut for packed elements of P with `step` elements of k each: a column panel of B fills about 64
+/// KiB.
+template <class P>
+DepthBlocks depth_blocks(index_t k, index_t step) {
+  return DepthBlocks(k, 2048 / static_cast<index_t>(sizeof(P)) * step);
+}
+
+/// Packs rows [i0, i0 + rows) and steps [p0, p0 + kc) of op(A) as row panels, one behind the other.
+template <class T, class P>
+void pack_rows(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, index_t i0, index_t rows,
+               index_t p0, index_t kc, P* out) {
+  const index_t steps = (kc + kernels.step - 1) / kernels.step;
+  // A transposed matrix is read a few of its rows at a time through all panels: far fewer pages at once.
+  const index_t chunk = g.transpose_a ? 32 : kc;
+  for (index_t p = 0; p < kc; p += chunk) {
+    P* panel = out;
+    for (index_t i = 0; i < rows; i += kernels.rows) {
+      const index_t valid = std::min(kernels.rows, rows - i);
+      const index_t width = kernels.tile_rows[static_cast<std::size_t>(valid)];
+      if (g.transpose_a) {
+        kernels.pack_adjacent(std::min(chunk, kc - p), valid, width, g.a + (p0 + p) * g.lda + i0 + i, g.lda,
+                              panel + p / kernels.step * width);
+      } else {
+        kernels.pack_transposed(kc, valid, width, g.a + (i0 + i) * g.lda + p0, g.lda, panel);
+      }
+      panel += width * steps;
+    }
+  }
+}
+
+/// Rows of a block of A: as many as stay in the second-level cache, in whole tiles, and of about equal size,
+/// so that none is a narrow rest for which all of B would pass once more.
+inline index_t gemm_row_block(index_t rows, index_t tile) {
+  constexpr index_t largest = 10 * gemm_max_rows;
+  const index_t blocks = std::max<index_t>(1, (rows + largest - 1) / largest);
+  return ((rows + blocks - 1) / blocks + tile - 1) / tile * tile;
+}
+
+/// The elements of C in rows [i0, i1) and columns [j0, j1), on the calling thread.
+///
+/// A block of A is packed to stay in the second-level cache; B is packed by narrow column panels, each just
+/// before its first use, and all row panels of the block of A pass by while it is in the cache.
+template <class T, class P>
+void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const PackedOperand<P>& packed,
+                index_t i0, index_t i1, index_t j0, index_t j1) {
+  const index_t row_block = gemm_row_block(i1 - i0, kernels.rows);
+  constexpr index_t column_block = 2048;
+  constexpr index_t epilogue_columns = 256;
+  constexpr index_t slack = 16;  // packing writes up to a register behind a panel
+  const DepthBlocks depth = depth_blocks<P>(g.k, kernels.step);
+  // Other factors of C are applied before the sum, so that a tile has one way to add to C.
+  if (g.beta != T(0) && g.beta != T(1)) scale_rows(g, i0, i1, j0, j1);
+
+  const index_t columns = kernels.columns;
+  const index_t steps_per_block = (depth.size + kernels.step - 1) / kernels.step;
+  // With one block of rows a panel of B is used once and the next may take its place.
+  const bool keep_b = i1 - i0 > row_block;
+  const index_t rows_packed = std::min(row_block, i1 - i0) + gemm_max_rows;
+  const index_t columns_packed = packed.data != nullptr ? 0
+                                 : keep_b               ? std::min(column_block, j1 - j0) + columns
+                                                        : columns;
+  P* const packed_a = GemmScratch::of_thread(0).reserve<P>(rows_packed * steps_per_block + slack);
+  P* const packed_b = GemmScratch::of_thread(1).reserve<P>(columns_packed * steps_per_block + slack);
+
+  for (index_t jc = j0; jc < j1; jc += column_block) {
+    const index_t jn = std::min(column_block, j1 - jc);
+    for (index_t block = 0; block < depth.count; ++block) {
+      const index_t p0 = block * depth.size;
+      const index_t kc = std::min(depth.size, g.k - p0);
+      const index_t steps = (kc + kernels.step - 1) / kernels.step;
+      const bool accumulate = block > 0 || g.beta != T(0);
+      const bool last = block + 1 == depth.count;
+      for (index_t ic = i0; ic < i1; ic += row_block) {
+        const index_t in = std::min(row_block, i1 - ic);
+        pack_rows(g, kernels, ic, in, p0, kc, packed_a);
+        for (index_t j = 0; j < jn; j += columns) {
+          const index_t cols = std::min(columns, jn - j);
+          const P* b;
+          if (packed.data != nullptr) {
+            b = packed.data + (jc + j) * packed.steps + block * steps_per_block * columns;
+          } else {
+            P* const panel = keep_b ? packed_b + j * steps : packed_b;
+            b = panel;
+            if (ic == i0) {
+              if (g.transpose_b) {
+                kernels.pack_transposed(kc, cols, columns, g.b + (jc + j) * g.ldb + p0, g.ldb, panel);
+              } else {
+                kernels.pack_adjacent(kc, cols, columns, g.b + p0 * g.ldb + jc + j, g.ldb, panel);
+              }
+            }
+          }
+          const T* bias = last && g.epilogue.bias != nullptr ? g.epilogue.bias + jc + j : nullptr;
+          // Weights packed long ago come from far away: the last two tiles bring half a panel each for those
+          // after them.
+          const P* const next_panel =
+              packed.data != nullptr && j + columns < jn ? b + packed.steps * columns : nullptr;
+          const P* a = packed_a;
+          for (index_t i = 0; i < in; i += kernels.rows) {
+            const index_t rows = std::min(kernels.rows, in - i);
+            const P* next = b;
+            if (next_panel != nullptr && i + 2 * kernels.rows >= in) {
+              next = i + kernels.rows >= in ? next_panel : next_panel + steps * columns / 2;
+            }
+            kernels.micro[static_cast<std::size_t>(rows)](steps, a, b, next, g.c + (ic + i) * g.ldc + jc + j,
+                                                          g.ldc, g.alpha, accumulate, bias, rows, cols);
+            a += kernels.tile_rows[static_cast<std::size_t>(rows)] * steps;
+          }
+          const index_t done = j + cols;
+          if (last && g.epilogue.apply != nullptr && (done % epilogue_columns == 0 || done == jn)) {
+            const index_t from = (done - 1) / epilogue_columns * epilogue_columns;
+            g.epilogue.apply(g.epilogue.context, g.c + ic * g.ldc + jc + from, g.ldc, ic, in, jc + from,
+                             done - from);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// k = 0: C = beta * C + bias.
+template <class T>
+void gemm_empty(const GemmProblem<T>& g) {
+  scale_rows(g, 0, g.m, 0, g.n);
+  if (g.epilogue.bias != nullptr) {
+    for (index_t i = 0; i < g.m; ++i) {
+      for (index_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] += g.epilogue.bias[j];
+    }
+  }
+  if (g.epilogue.apply != nullptr) g.epilogue.apply(g.epilogue.context, g.c, g.ldc, 0, g.m, 0, g.n);
+}
+
+/// How many ranges a product is cut into, along rows and columns of C.
+struct GemmGrid {
+  index_t rows = 1;
+  index_t columns = 1;
+
+  /// The cut over `threads` that finishes first, counting multiply-adds and what each range packs for itself.
+  static GemmGrid choose(index_t m, index_t n, index_t threads, index_t tile_rows, index_t tile_columns) {
+    // Packing an element costs about as much as this many multiply-adds.
+    constexpr double packing = 8.0;
+    GemmGrid best;
+    if (threads <= 1) return best;
+    const index_t row_tiles = (m + tile_rows - 1) / tile_rows;
+    const index_t column_tiles = (n + tile_columns - 1) / tile_columns;
+    double best_cost = 0.0;
+    for (index_t r = 1; r <= std::min(threads, row_tiles); ++r) {
+      const index_t c = std::min(threads / r, column_tiles);
+      const auto rows = static_cast<double>(std::min(m, (row_tiles + r - 1) / r * tile_rows));
+      const auto columns = static_cast<double>((column_tiles + c - 1) / c * tile_columns);
+      const double cost = rows * columns + packing * (rows + columns);
+      if (best_cost == 0.0 || cost < best_cost) {
+        best_cost = cost;
+        best = {r, c};
+      }
+    }
+    return best;
+  }
+
+  /// Calls f(i0, i1, j0, j1) for each range of C, in parallel.
+  template <class F>
+  void run(index_t m, index_t n, index_t tile_rows, index_t tile_columns, F&& f) const {
+    parallel_for(rows * columns, 1, [&](index_t begin, index_t end) {
+      for (index_t part = begin; part < end; ++part) {
+        const index_t r = part / columns, c = part % columns;
+        f(edge(m, tile_rows, rows, r), edge(m, tile_rows, rows, r + 1), edge(n, tile_columns, columns, c),
+          edge(n, tile_columns, columns, c + 1));
+      }
+    });
+  }
+
+  /// Begin of part i when `n` items in tiles of `tile` are cut into `parts`.
+  static index_t edge(index_t n, index_t tile, index_t parts, index_t i) {
+    const index_t tiles = (n + tile - 1) / tile;
+    return std::min(n, tiles * i / parts * tile);
+  }
+};
+
+/// Threads that a product of this size may use here: one inside a parallel loop.
+inline index_t gemm_threads(index_t m, index_t n, index_t k) {
+  // Less than this many multiply-adds does not pay for handing a part to another thread.
+  constexpr double smallest = 200000.0;
+  if (static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < smallest) return 1;
+  return eigenformer::detail::inside_parallel() ? 1 : Runtime::instance().threads();
+}
+
+template <class T, class P>
+void gemm_run(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels,
+              const PackedOperand<P>& packed = {}) {
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0 || g.alpha == T(0)) {
+    gemm_empty(g);
+    return;
+  }
+  const GemmGrid grid =
+      GemmGrid::choose(g.m, g.n, gemm_threads(g.m, g.n, g.k), kernels.rows, kernels.columns);
+  grid.run(g.m, g.n, kernels.rows, kernels.columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+    gemm_range(g, kernels, packed, i0, i1, j0, j1);
+  });
+}
+
+/// Calls f(kernels) with the pieces for a precision and instruction set.
+template <class T, class F>
+void with_gemm_kernels(GemmPrecision precision, Isa isa, F&& f) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (precision == GemmPrecision::bf16) {
+#if EIGENFORMER_X86
+      if (bf16_in_hardware(isa)) return f(gemm_kernels_bf16());
+#endif
+      return f(gemm_kernels<float, true>(isa));
+    }
+  }
+  f(gemm_kernels<T>(isa));
+}
+
+}  // namespace eigenformer::kernels::detail

@@ -1,0 +1,281 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
+
+// The register tiles of a matrix product and the packing in front of them, written once with vector types and
+// compiled for each instruction set. An element of C is a chain of multiply-adds over k, one lane of one
+// register; every tile size, tail and layout keeps that chain, so an element's bits never depend on its
+// neighbours.
+
+namespace eigenformer::kernels::detail {
+
+template <class T, int Bytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(Bytes)));
+  static constexpr int lanes = Bytes / static_cast<int>(sizeof(T));
+};
+
+/// dst (steps of k, width) <- `rows` rows of k elements, zero for rows up to `width` and for a step's missing
+/// elements. P holds one step of k: an element, or two of bfloat16. Both layouts of a source have this
+/// signature.
+template <class T, class P>
+using PackFunction = void (*)(index_t k, index_t rows, index_t width, const T* src, index_t ld, P* dst);
+
+/// C (rows, cols) = [C +] alpha * A B [+ bias]; a: (steps, tile rows), b: (steps, tile columns). On the way,
+/// half as much memory from `next` on as b fills is brought into the second-level cache.
+template <class T, class P>
+using MicroFunction = void (*)(index_t steps, const P* a, const P* b, const P* next, T* c, index_t ldc,
+                               T alpha, bool accumulate, const T* bias, index_t rows, index_t cols);
+
+template <class T, int Bytes, int Rows>
+struct GemmMicro {
+  using V = typename VectorOf<T, Bytes>::type;
+  static constexpr int lanes = VectorOf<T, Bytes>::lanes;
+  static constexpr int columns = 2 * lanes;
+  using RowSequence = std::make_integer_sequence<int, Rows>;
+
+  static EIGENFORMER_ALWAYS_INLINE void load(V& v, const T* p) { std::memcpy(&v, p, sizeof(V)); }
+  static EIGENFORMER_ALWAYS_INLINE void store(const V& v, T* p) { std::memcpy(p, &v, sizeof(V)); }
+
+  // Indices are template constants, so that the accumulators live in registers at any optimisation level.
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void clear(V (&x)[Rows], V (&y)[Rows], std::integer_sequence<int, R...>) {
+    ((x[R] = V{}, y[R] = V{}), ...);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void step(V (&x)[Rows], V (&y)[Rows], const T* a, const V& b0, const V& b1,
+                                             std::integer_sequence<int, R...>) {
+    ((x[R] += a[R] * b0, y[R] += a[R] * b1), ...);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void prefetch(const T* c, index_t ldc, std::integer_sequence<int, R...>) {
+    ((__builtin_prefetch(c + R * ldc, 1), __builtin_prefetch(c + R * ldc + columns - 1, 1)), ...);
+  }
+  // x *= alpha, rounded. The detour through memory keeps the compiler from fusing the product with a later
+  // sum, which it would do in some tiles and not in others.
+  static EIGENFORMER_ALWAYS_INLINE void scale(V& x, T alpha) {
+    V product = x * alpha;
+    __asm__("" : "+m"(product));
+    x = product;
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void scale(V (&x)[Rows], V (&y)[Rows], T alpha,
+                                              std::integer_sequence<int, R...>) {
+    ((scale(x[R], alpha), scale(y[R], alpha)), ...);
+  }
+  static EIGENFORMER_ALWAYS_INLINE void finish_row(const V& x, const V& y, T* c, bool accumulate,
+                                                   const T* bias) {
+    V c0 = x, c1 = y;
+    if (accumulate) {
+      V old;
+      load(old, c);
+      c0 += old;
+      load(old, c + lanes);
+      c1 += old;
+    }
+    if (bias != nullptr) {
+      V b0, b1;
+      load(b0, bias);
+      load(b1, bias + lanes);
+      c0 += b0;
+      c1 += b1;
+    }
+    store(c0, c);
+    store(c1, c + lanes);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void finish(const V (&x)[Rows], const V (&y)[Rows], T* c, index_t ldc,
+                                               bool accumulate, const T* bias,
+                                               std::integer_sequence<int, R...>) {
+    (finish_row(x[R], y[R], c + R * ldc, accumulate, bias), ...);
+  }
+
+  // Where a tile goes: straight to C, or, over the edge of C, through a buffer of full size, so that the same
+  // instructions finish it.
+  struct Output {
+    alignas(64) T tile[Rows * columns];
+    alignas(64) T tile_bias[columns];
+    T* c;
+    index_t ldc, rows, cols;
+    const T* bias;
+    bool partial;
+
+    EIGENFORMER_ALWAYS_INLINE void begin(T* c_, index_t ldc_, bool accumulate, const T* bias_, index_t rows_,
+                                         index_t cols_) {
+      c = c_;
+      ldc = ldc_;
+      rows = rows_;
+      cols = cols_;
+      bias = bias_;
+      partial = rows < Rows || cols < columns;
+      if (!partial) {
+        prefetch(c, ldc, RowSequence{});
+        return;
+      }
+      if (accumulate) {
+        for (index_t r = 0; r < rows; ++r) {
+          std::memcpy(tile + r * columns, c + r * ldc, static_cast<std::size_t>(cols) * sizeof(T));
+        }
+      }
+      if (bias != nullptr) {
+        std::memcpy(tile_bias, bias, static_cast<std::size_t>(cols) * sizeof(T));
+        bias = tile_bias;
+      }
+    }
+
+    EIGENFORMER_ALWAYS_INLINE void end(V (&x)[Rows], V (&y)[Rows], T alpha, bool accumulate) {
+      if (alpha != T(1)) scale(x, y, alpha, RowSequence{});
+      if (!partial) {
+        finish(x, y, c, ldc, accumulate, bias, RowSequence{});
+        return;
+      }
+      finish(x, y, tile, columns, accumulate, bias, RowSequence{});
+      for (index_t r = 0; r < rows; ++r) {
+        std::memcpy(c + r * ldc, tile + r * columns, static_cast<std::size_t>(cols) * sizeof(T));
+      }
+    }
+  };
+
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, const T* next, T* c,
+                                            index_t ldc, T alpha, bool accumulate, const T* bias,
+                                            index_t rows, index_t cols) {
+    Output out;
+    out.begin(c, ldc, accumulate, bias, rows, cols);
+    V x[Rows], y[Rows];
+    clear(x, y, RowSequence{});
+    for (index_t p = 0; p < steps; ++p) {
+      V b0, b1;
+      load(b0, b);
+      load(b1, b + lanes);
+      step(x, y, a, b0, b1, RowSequence{});
+      __builtin_prefetch(next, 0, 2);
+      a += Rows;
+      b += columns;
+      next += lanes;
+    }
+    out.end(x, y, alpha, accumulate);
+  }
+};
+
+/// Source with the panel's rows side by side: element (row i, step p) at src[p * ld + i].
+template <class T, int Bytes>
+struct PackAdjacent {
+  using V = typename VectorOf<T, Bytes>::type;
+  static constexpr int lanes = VectorOf<T, Bytes>::lanes;
+
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
+                                            T* dst) {
+    // The steps of a wide matrix lie on different pages, which the hardware does not foresee.
+    constexpr index_t ahead = 16;
+    for (index_t p = 0; p < k; ++p) {
+      const T* s = src + p * ld;
+      T* d = dst + p * width;
+      __builtin_prefetch(s + ahead * ld);
+      __builtin_prefetch(s + ahead * ld + rows - 1);
+      index_t i = 0;
+      for (; i + lanes <= rows; i += lanes) {
+        V v;
+        std::memcpy(&v, s + i, sizeof(V));
+        std::memcpy(d + i, &v, sizeof(V));
+      }
+      for (; i < rows; ++i) d[i] = s[i];
+      for (; i < width; ++i) d[i] = T(0);
+    }
+  }
+};
+
+/// Source with the steps of k side by side: element (row i, step p) at src[i * ld + p]. A square of lanes x
+/// lanes elements is transposed in registers. Writes up to `lanes - 1` elements behind the panel, which the
+/// next panel overwrites: buffers keep that much slack.
+template <class T, int Bytes>
+struct PackTransposed {
+  using V = typename VectorOf<T, Bytes>::type;
+  using Lane = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  typedef Lane I __attribute__((vector_size(Bytes)));
+  static constexpr int lanes = VectorOf<T, Bytes>::lanes;
+  using Sequence = std::make_integer_sequence<int, lanes>;
+
+  // One stage of the network: rows r and r + S exchange the halves that lie on the wrong side of their
+  // diagonal.
+  static constexpr int low(int s, int j) { return (j & s) != 0 ? lanes + j - s : j; }
+  static constexpr int high(int s, int j) { return (j & s) != 0 ? lanes + j : j + s; }
+
+  template <int S, int R, int... J>
+  static EIGENFORMER_ALWAYS_INLINE void exchange(V (&v)[lanes], std::integer_sequence<int, J...>) {
+    if constexpr ((R & S) == 0) {
+#if defined(__clang__)
+      const V x = __builtin_shufflevector(v[R], v[R + S], low(S, J)...);
+      const V y = __builtin_shufflevector(v[R], v[R + S], high(S, J)...);
+#else
+      const V x = __builtin_shuffle(v[R], v[R + S], I{low(S, J)...});
+      const V y = __builtin_shuffle(v[R], v[R + S], I{high(S, J)...});
+#endif
+      v[R] = x;
+      v[R + S] = y;
+    }
+  }
+  template <int S, int... R>
+  static EIGENFORMER_ALWAYS_INLINE void stage(V (&v)[lanes], std::integer_sequence<int, R...>) {
+    (exchange<S, R>(v, Sequence{}), ...);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void load(V (&v)[lanes], const T* src, index_t ld, index_t rows,
+                                             std::integer_sequence<int, R...>) {
+    // A row is a stream of its own, and there are more of them than the hardware follows.
+    ((R < rows ? (__builtin_prefetch(src + R * ld + 4 * lanes),
+                  static_cast<void>(std::memcpy(&v[R], src + R * ld, sizeof(V))))
+               : static_cast<void>(v[R] = V{})),
+     ...);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void store(const V (&v)[lanes], T* dst, index_t width,
+                                              std::integer_sequence<int, R...>) {
+    (std::memcpy(dst + R * width, &v[R], sizeof(V)), ...);
+  }
+
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
+                                            T* dst) {
+    index_t p = 0;
+    for (; p + lanes <= k; p += lanes) {
+      // The last group first: its surplus lanes fall on the start of the next step, which is written later.
+      for (index_t i = (width - 1) / lanes * lanes; i >= 0; i -= lanes) {
+        V v[lanes];
+        load(v, src + i * ld + p, ld, rows - i, Sequence{});
+        stage<1>(v, Sequence{});
+        if constexpr (lanes > 2) stage<2>(v, Sequence{});
+        if constexpr (lanes > 4) stage<4>(v, Sequence{});
+        if constexpr (lanes > 8) stage<8>(v, Sequence{});
+        store(v, dst + p * width + i, width, Sequence{});
+      }
+    }
+    for (; p < k; ++p) {
+      for (index_t i = 0; i < rows; ++i) dst[p * width + i] = src[i * ld + p];
+      for (index_t i = rows; i < width; ++i) dst[p * width + i] = T(0);
+    }
+  }
+};
+
+/// Packs with Pack, then rounds to bfloat16 in place: bfloat16 products where the CPU has no instruction for
+/// them.
+template <class Pack>
+struct PackRounded {
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const float* src,
+                                            index_t ld, float* dst) {
+    Pack::run(k, rows, width, src, ld, dst);
+    for (index_t i = 0; i < k * width; ++i) {
+      const auto u = std::bit_cast<std::uint32_t>(dst[i]);
+      const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+      dst[i] =
+          std::bit_cast<float>((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
+    }
+  }
+};
+
+}  // namespace eigenformer::kernels::detail

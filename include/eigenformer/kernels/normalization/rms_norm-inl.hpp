@@ -1,0 +1,43 @@
+#pragma once
+
+#include "eigenformer/kernels/normalization/layer_norm-inl.hpp"
+#include "eigenformer/kernels/normalization/rms_norm.hpp"
+
+namespace eigenformer::kernels {
+
+template <class T>
+void rms_norm_forward(const T* x, const T* gamma, T eps, T* y, T* rstd, index_t rows, index_t n) {
+  const detail::LayerNormArguments<T> a{gamma, nullptr, eps, false, false, n};
+  detail::layer_norm_rows<T, false>(a, x, nullptr, DropoutPlan<T>({}, 0), nullptr, nullptr, y, nullptr, rstd,
+                                    rows);
+}
+
+template <class T>
+void add_rms_norm_forward(const T* x, const T* r, const RowDropout& dropout, const T* gamma, T eps, T* s,
+                          T* y, T* rstd, index_t rows, index_t n) {
+  const detail::LayerNormArguments<T> a{gamma, nullptr, eps, false, false, n};
+  detail::layer_norm_rows<T, false>(a, x, r, DropoutPlan<T>(dropout.key, dropout.rate), dropout.rows, s, y,
+                                    nullptr, rstd, rows);
+}
+
+template <class T>
+void rms_norm_backward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T beta_dx, T* dgamma,
+                       T beta_gamma, index_t rows, index_t n) {
+  const detail::LayerNormArguments<T> a{gamma, nullptr, T(0), false, false, n};
+  T* const no_shift = nullptr;
+  detail::layer_norm_gradients<T, false>(a, x, nullptr, rstd, dy, dx, beta_dx, dgamma, no_shift, beta_gamma,
+                                         rows);
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_RMS_NORM(T)                                                          \
+  template void rms_norm_forward(const T*, const T*, T, T*, T*, index_t, index_t);                   \
+  template void add_rms_norm_forward(const T*, const T*, const RowDropout&, const T*, T, T*, T*, T*, \
+                                     index_t, index_t);                                              \
+  template void rms_norm_backward(const T*, const T*, const T*, const T*, T*, T, T*, T, index_t, index_t);
+EIGENFORMER_INSTANTIATE_RMS_NORM(float)
+EIGENFORMER_INSTANTIATE_RMS_NORM(double)
+#undef EIGENFORMER_INSTANTIATE_RMS_NORM
+#endif
+
+}  // namespace eigenformer::kernels

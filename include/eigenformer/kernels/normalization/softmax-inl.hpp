@@ -1,0 +1,215 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/normalization/softmax.hpp"
+#include "eigenformer/kernels/simd/simd_math.hpp"
+
+namespace eigenformer::kernels {
+
+namespace detail {
+
+/// Reductions over one row of n elements, in the order of the lanes.
+template <class T, int Bytes>
+struct RowReduction {
+  using W = Simd<T, Bytes>;
+  using V = typename W::V;
+  static constexpr T infinity = std::numeric_limits<T>::infinity();
+
+  EIGENFORMER_ALWAYS_INLINE static T max(const T* x, index_t n) {
+    V largest;
+    W::set(largest, -infinity);
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i, -infinity);
+      largest = v > largest ? v : largest;
+    }
+    return W::max(largest);
+  }
+
+  EIGENFORMER_ALWAYS_INLINE static T sum(const T* x, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i);
+      total += v;
+    }
+    return W::sum(total);
+  }
+
+  /// The sum of exp(x - shift); the terms go to `out` unless it is nullptr.
+  EIGENFORMER_ALWAYS_INLINE static T sum_exp(const T* x, T shift, T* out, index_t n) {
+    V total{};
+    for (index_t i = 0; i < n; i += W::lanes) {
+      V v;
+      W::load(v, x + i, n - i, -infinity);
+      v -= shift;
+      SimdMath<T, Bytes>::exp(v);
+      total += v;
+      if (out != nullptr) W::store(out + i, n - i, v);
+    }
+    return W::sum(total);
+  }
+};
+
+template <class T>
+struct SoftmaxForward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using Row = RowReduction<T, Bytes>;
+    for (index_t r = 0; r < rows; ++r, x += n, y += n) {
+      const T largest = Row::max(x, n);
+      if (largest == -Row::infinity) {
+        // Nothing but -inf: zeros. The maximum passes over NaN, which must not be hidden.
+        for (index_t i = 0; i < n; ++i) y[i] = x[i] != x[i] ? x[i] : T(0);
+        continue;
+      }
+      const T factor = T(1) / Row::sum_exp(x, largest, y, n);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        typename W::V v;
+        W::load(v, y + i, n - i);
+        v *= factor;
+        W::store(y + i, n - i, v);
+      }
+    }
+  }
+};
+
+template <class T>
+struct SoftmaxBackward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    for (index_t r = 0; r < rows; ++r, y += n, dy += n, dx += n) {
+      V products{};
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V p, g;
+        W::load(p, y + i, n - i);
+        W::load(g, dy + i, n - i);
+        products += p * g;
+      }
+      const T dot = W::sum(products);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V p, g;
+        W::load(p, y + i, n - i);
+        W::load(g, dy + i, n - i);
+        g = p * (g - dot);
+        if (beta != T(0)) {
+          V d;
+          W::load(d, dx + i, n - i);
+          g += beta * d;
+        }
+        W::store(dx + i, n - i, g);
+      }
+    }
+  }
+};
+
+template <class T>
+struct LogSoftmaxForward {
+  /// Writes log-probabilities to y, or (y nullptr) each row's log-sum-exp to out.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T* out, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using Row = RowReduction<T, Bytes>;
+    for (index_t r = 0; r < rows; ++r, x += n) {
+      const T largest = Row::max(x, n);
+      const bool nothing = largest == -Row::infinity;
+      const T shift = nothing ? T(0) : largest;
+      const T rest = nothing ? T(0) : std::log(Row::sum_exp(x, shift, nullptr, n));
+      if (out != nullptr) out[r] = nothing ? largest : shift + rest;
+      if (y == nullptr) continue;
+      for (index_t i = 0; i < n; i += W::lanes) {
+        typename W::V v;
+        W::load(v, x + i, n - i);
+        v = (v - shift) - rest;
+        W::store(y + i, n - i, v);
+      }
+      y += n;
+    }
+  }
+};
+
+template <class T>
+struct LogSoftmaxBackward {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    for (index_t r = 0; r < rows; ++r, y += n, dy += n, dx += n) {
+      const T total = RowReduction<T, Bytes>::sum(dy, n);
+      for (index_t i = 0; i < n; i += W::lanes) {
+        V p, g;
+        W::load(p, y + i, n - i);
+        W::load(g, dy + i, n - i);
+        SimdMath<T, Bytes>::exp(p);
+        g -= p * total;
+        if (beta != T(0)) {
+          V d;
+          W::load(d, dx + i, n - i);
+          g += beta * d;
+        }
+        W::store(dx + i, n - i, g);
+      }
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class T>
+void softmax(const T* x, T* y, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    dispatch_wide<detail::SoftmaxForward<T>>(x + begin * n, y + begin * n, end - begin, n);
+  });
+}
+
+template <class T>
+void softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * n;
+    dispatch_wide<detail::SoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
+  });
+}
+
+template <class T>
+void log_softmax(const T* x, T* y, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    dispatch_wide<detail::LogSoftmaxForward<T>>(x + begin * n, y + begin * n, static_cast<T*>(nullptr),
+                                                end - begin, n);
+  });
+}
+
+template <class T>
+void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    const index_t at = begin * n;
+    dispatch_wide<detail::LogSoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
+  });
+}
+
+template <class T>
+void log_sum_exp(const T* x, T* out, index_t rows, index_t n) {
+  parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
+    dispatch_wide<detail::LogSoftmaxForward<T>>(x + begin * n, static_cast<T*>(nullptr), out + begin,
+                                                end - begin, n);
+  });
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_SOFTMAX(T)                                         \
+  template void softmax(const T*, T*, index_t, index_t);                           \
+  template void softmax_backward(const T*, const T*, T*, T, index_t, index_t);     \
+  template void log_softmax(const T*, T*, index_t, index_t);                       \
+  template void log_softmax_backward(const T*, const T*, T*, T, index_t, index_t); \
+  template void log_sum_exp(const T*, T*, index_t, index_t);
+EIGENFORMER_INSTANTIATE_SOFTMAX(float)
+EIGENFORMER_INSTANTIATE_SOFTMAX(double)
+#undef EIGENFORMER_INSTANTIATE_SOFTMAX
+#endif
+
+}  // namespace eigenformer::kernels

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <type_traits>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/reduction/permute.hpp"
+#include "eigenformer/kernels/simd/simd_vector.hpp"
+#include "eigenformer/kernels/simd/strided.hpp"
+
+namespace eigenformer::kernels {
+
+namespace detail {
+
+/// `order` with its negative entries counted from the end. Throws ShapeError unless it names every dimension
+/// once.
+inline std::array<index_t, 6> checked_order(const Shape& shape, std::span<const index_t> order) {
+  std::array<index_t, 6> result{};
+  std::array<bool, 6> seen{};
+  bool good = static_cast<index_t>(order.size()) == shape.rank();
+  for (std::size_t i = 0; good && i < order.size(); ++i) {
+    const index_t d = order[i] < 0 ? order[i] + shape.rank() : order[i];
+    good = d >= 0 && d < shape.rank() && !seen[static_cast<std::size_t>(d)];
+    if (!good) break;
+    seen[static_cast<std::size_t>(d)] = true;
+    result[i] = d;
+  }
+  if (!good) {
+    std::string list;
+    for (const index_t d : order) list += (list.empty() ? "" : ", ") + std::to_string(d);
+    throw ShapeError("permute",
+                     "order (" + list + ") must name each of the " + std::to_string(shape.rank()) +
+                         " dimensions of " + shape.str() + " once",
+                     {shape});
+  }
+  return result;
+}
+
+template <class T>
+inline void put(T& to, T value, T beta) {
+  if constexpr (std::is_floating_point_v<T>) {
+    to = beta == T(0) ? value : beta * to + value;
+  } else {
+    (void)beta;
+    to = value;
+  }
+}
+
+/// A tile of y[i * ld_y + j] = x[j * ld_x + i] for i < rows, j < cols, both at most 16: read and written in
+/// runs.
+template <class T>
+inline void transpose_tile(const T* x, index_t ld_x, T* y, index_t ld_y, index_t rows, index_t cols, T beta) {
+  T tile[16][16];
+  for (index_t j = 0; j < cols; ++j) {
+    for (index_t i = 0; i < rows; ++i) tile[i][j] = x[j * ld_x + i];
+  }
+  for (index_t i = 0; i < rows; ++i) {
+    for (index_t j = 0; j < cols; ++j) put(y[i * ld_y + j], tile[i][j], beta);
+  }
+}
+
+}  // namespace detail
+
+inline constexpr index_t transpose_block = 16;
+
+EIGENFORMER_INLINE Shape permuted_shape(const Shape& shape, std::span<const index_t> order) {
+  const auto from = detail::checked_order(shape, order);
+  std::array<index_t, 6> dims{};
+  for (std::size_t i = 0; i < order.size(); ++i) dims[i] = shape[from[i]];
+  return Shape(std::span<const index_t>(dims.data(), order.size()));
+}
+
+template <class T>
+void permute(const T* x, const Shape& shape, std::span<const index_t> order, T* y, T beta) {
+  const auto from = detail::checked_order(shape, order);
+  if (shape.numel() == 0) return;
+  // A loop over y in order; operand 0 is x, operand 1 is y.
+  const auto in = broadcast_strides(shape, shape.rank());
+  StridedLoop<1> loop;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto d = static_cast<std::size_t>(from[i]);
+    loop.push(shape[from[i]], {in[d]});
+  }
+  loop.finish();
+  const index_t n = loop.inner_size(), step = loop.inner_stride(0), outer = loop.outer_size();
+  int run = loop.rank - 1;  // the dimension along which x is contiguous
+  while (run > 0 && loop.stride[0][static_cast<std::size_t>(run)] != 1) --run;
+  if (run == loop.rank - 1 || n == 1) {
+    parallel_for(outer, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
+      for (index_t round = begin; round < end; ++round) {
+        const T* row = x + loop.offsets(round)[0];
+        T* to = y + round * n;
+        if (beta == T(0)) {
+          std::copy(row, row + n, to);
+        } else {
+          for (index_t i = 0; i < n; ++i) detail::put(to[i], row[i], beta);
+        }
+      }
+    });
+    return;
+  }
+  // Otherwise tiles of that dimension and the innermost are transposed.
+  const auto r = static_cast<std::size_t>(run);
+  const index_t rows = loop.size[r];
+  index_t ld_y = 1;
+  for (int i = run + 1; i < loop.rank; ++i) ld_y *= loop.size[static_cast<std::size_t>(i)];
+  const index_t bands = (rows + transpose_block - 1) / transpose_block, others = outer / rows;
+  parallel_for(others * bands, row_grain(n * transpose_block, simple_grain), [&](index_t begin, index_t end) {
+    for (index_t task = begin; task < end; ++task) {
+      const index_t first = task % bands * transpose_block;
+      const index_t high = rows - first < transpose_block ? rows - first : transpose_block;
+      // The round of the outer dimensions without `run`, with `run` at its start.
+      const index_t other = task / bands, below = ld_y / n;
+      const index_t round = other / below * rows * below + other % below;
+      const T* in_tile = x + loop.offsets(round)[0] + first;
+      T* out_tile = y + round * n + first * ld_y;
+      for (index_t j = 0; j < n; j += transpose_block) {
+        detail::transpose_tile(in_tile + j * step, step, out_tile + j, ld_y, high,
+                               std::min(transpose_block, n - j), beta);
+      }
+    }
+  });
+}
+
+template <class T>
+void transpose(const T* x, T* y, index_t batch, index_t rows, index_t cols, T beta) {
+  const std::array<index_t, 3> order{0, 2, 1};
+  permute<T>(x, Shape{batch, rows, cols}, order, y, beta);
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_PERMUTE(T)                                        \
+  template void permute(const T*, const Shape&, std::span<const index_t>, T*, T); \
+  template void transpose(const T*, T*, index_t, index_t, index_t, T);
+EIGENFORMER_INSTANTIATE_PERMUTE(float)
+EIGENFORMER_INSTANTIATE_PERMUTE(double)
+EIGENFORMER_INSTANTIATE_PERMUTE(std::int32_t)
+EIGENFORMER_INSTANTIATE_PERMUTE(bool)
+#undef EIGENFORMER_INSTANTIATE_PERMUTE
+#endif
+
+}  // namespace eigenformer::kernels

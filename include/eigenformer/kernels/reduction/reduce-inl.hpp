@@ -1,0 +1,334 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/kernels/elementwise/elementwise.hpp"
+#include "eigenformer/kernels/reduction/reduce.hpp"
+#include "eigenformer/kernels/simd/simd_vector.hpp"
+#include "eigenformer/kernels/simd/strided.hpp"
+
+namespace eigenformer::kernels {
+
+namespace detail {
+
+/// Which dimensions are reduced. Throws IndexError for an axis outside the rank, ShapeError for one named
+/// twice.
+inline std::array<bool, 6> reduced_dimensions(const Shape& shape, std::span<const index_t> axes) {
+  std::array<bool, 6> reduced{};
+  if (axes.empty()) reduced.fill(true);
+  for (const index_t axis : axes) {
+    const index_t d = axis < 0 ? axis + shape.rank() : axis;
+    if (d < 0 || d >= shape.rank()) {
+      throw IndexError("reduce", "axis " + std::to_string(axis) + " does not exist in shape " + shape.str());
+    }
+    bool& mark = reduced[static_cast<std::size_t>(d)];
+    if (mark)
+      throw ShapeError(
+          "reduce", "axis " + std::to_string(axis) + " of shape " + shape.str() + " is named twice", {shape});
+    mark = true;
+  }
+  return reduced;
+}
+
+/// A reduction as two loops over x: `kept` visits the outputs in order, `reduced` what is combined into one.
+/// The innermost dimension of x with more than one element is the inner one of the loop it belongs to.
+struct ReducePlan {
+  StridedLoop<1> kept, reduced;
+  bool rows = false;  // the innermost dimension is reduced
+
+  ReducePlan(const Shape& shape, const std::array<bool, 6>& marks) {
+    const auto strides = broadcast_strides(shape, shape.rank());
+    for (index_t d = 0; d < shape.rank(); ++d) {
+      const auto at = static_cast<std::size_t>(d);
+      if (shape[d] != 1) rows = marks[at];
+      (marks[at] ? reduced : kept).push(shape[d], {strides[at]});
+    }
+    kept.finish();
+    reduced.finish();
+  }
+  index_t outputs() const { return kept.outer_size() * kept.inner_size(); }
+};
+
+struct SumOf {
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
+    a += b;
+  }
+  template <class T, int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static T across(const typename Simd<T, Bytes>::V& v) {
+    return Simd<T, Bytes>::sum(v);
+  }
+  template <class T>
+  static constexpr T identity = T(0);
+};
+
+struct MaxOf {
+  template <class V>
+  EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
+    a = b > a ? b : a;
+  }
+  template <class T, int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static T across(const typename Simd<T, Bytes>::V& v) {
+    return Simd<T, Bytes>::max(v);
+  }
+  template <class T>
+  static constexpr T identity = -std::numeric_limits<T>::infinity();
+};
+
+/// Elements or rows that are combined before they join the total: keeps the rounding error of long sums
+/// small.
+inline constexpr index_t reduce_chunk = 4096, reduce_row_chunk = 128;
+
+template <class T>
+EIGENFORMER_ALWAYS_INLINE void store_reduced(T& y, T value, T scale, T beta) {
+  y = beta == T(0) ? scale * value : beta * y + scale * value;
+}
+
+/// Outputs begin .. end - 1 of a reduction whose innermost dimension is reduced.
+template <class Op, class T>
+struct ReduceRows {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const ReducePlan* plan, const T* x, T* y, index_t begin,
+                                            index_t end, T scale, T beta) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    const index_t n = plan->reduced.inner_size(), rounds = plan->reduced.outer_size();
+    const index_t kept = plan->kept.inner_size(), step = plan->kept.inner_stride(0);
+    for (index_t o = begin; o < end; ++o) {
+      const T* base = x + plan->kept.offsets(o / kept)[0] + o % kept * step;
+      T total = Op::template identity<T>;
+      for (index_t round = 0; round < rounds; ++round) {
+        const T* row = base + plan->reduced.offsets(round)[0];
+        for (index_t first = 0; first < n; first += reduce_chunk) {
+          const index_t last = first + reduce_chunk < n ? first + reduce_chunk : n;
+          V lanes, v;
+          W::set(lanes, Op::template identity<T>);
+          for (index_t i = first; i < last; i += W::lanes) {
+            W::load(v, row + i, last - i, Op::template identity<T>);
+            Op::combine(lanes, v);
+          }
+          Op::combine(total, Op::template across<T, Bytes>(lanes));
+        }
+      }
+      store_reduced(y[o], total, scale, beta);
+    }
+  }
+};
+
+/// Outputs of a reduction whose innermost dimension is kept: columns first .. last - 1 (at most 64) of round
+/// `outer`.
+template <class Op, class T>
+struct ReduceColumns {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const ReducePlan* plan, const T* x, T* y, index_t outer,
+                                            index_t first, index_t last, T scale, T beta) {
+    using W = Simd<T, Bytes>;
+    using V = typename W::V;
+    constexpr index_t columns = 4 * W::lanes;
+    const index_t n = plan->reduced.inner_size(), step = plan->reduced.inner_stride(0);
+    const index_t rounds = plan->reduced.outer_size();
+    const T* base = x + plan->kept.offsets(outer)[0];
+    T* out = y + outer * plan->kept.inner_size();
+    for (index_t column = first; column < last; column += columns) {
+      const index_t count = last - column;
+      V start;
+      W::set(start, Op::template identity<T>);
+      V total[4] = {start, start, start, start};
+      for (index_t round = 0; round < rounds; ++round) {
+        const T* from = base + plan->reduced.offsets(round)[0] + column;
+        for (index_t begin = 0; begin < n; begin += reduce_row_chunk) {
+          const index_t end = begin + reduce_row_chunk < n ? begin + reduce_row_chunk : n;
+          V sums[4] = {start, start, start, start};
+          for (index_t r = begin; r < end; ++r) {
+            for (index_t c = 0; c < 4; ++c) {
+              V v;
+              W::load(v, from + r * step + c * W::lanes, count - c * W::lanes);
+              Op::combine(sums[c], v);
+            }
+          }
+          for (index_t c = 0; c < 4; ++c) Op::combine(total[c], sums[c]);
+        }
+      }
+      for (index_t c = 0; c < 4; ++c) {
+        T values[W::lanes];
+        W::at(values).v = total[c];
+        const index_t at = column + c * W::lanes;
+        for (index_t l = 0; l < W::lanes && at + l < last; ++l)
+          store_reduced(out[at + l], values[l], scale, beta);
+      }
+    }
+  }
+};
+
+template <class Op, class T>
+void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T* y, T scale, T beta) {
+  const ReducePlan plan(shape, marks);
+  const index_t outputs = plan.outputs();
+  if (outputs == 0) return;
+  const index_t each = shape.numel() / outputs;
+  if (each == 0) {
+    for (index_t o = 0; o < outputs; ++o) store_reduced(y[o], Op::template identity<T>, scale, beta);
+  } else if (plan.rows && outputs == 1 && each > 4 * reduce_chunk) {
+    // One long sum: parts of fixed size, then their results.
+    const index_t part = 4 * reduce_chunk, parts = (each + part - 1) / part;
+    const auto storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(parts) * sizeof(T));
+    T* results = static_cast<T*>(storage.get());
+    parallel_for(parts, 2, [&](index_t begin, index_t end) {
+      for (index_t p = begin; p < end; ++p) {
+        const ReducePlan one(Shape{std::min(part, each - p * part)}, {true});
+        dispatch_wide<ReduceRows<Op, T>>(&one, x + p * part, results + p, index_t{0}, index_t{1}, T(1), T(0));
+      }
+    });
+    const ReducePlan rest(Shape{parts}, {true});
+    dispatch_wide<ReduceRows<Op, T>>(&rest, static_cast<const T*>(results), y, index_t{0}, index_t{1}, scale,
+                                     beta);
+  } else if (plan.rows || plan.kept.inner_stride(0) != 1) {
+    parallel_for(outputs, row_grain(each, simple_grain), [&](index_t begin, index_t end) {
+      dispatch_wide<ReduceRows<Op, T>>(&plan, x, y, begin, end, scale, beta);
+    });
+  } else {
+    const index_t n = plan.kept.inner_size(), width = 64, blocks = (n + width - 1) / width;
+    parallel_for(plan.kept.outer_size() * blocks, row_grain(each * width, simple_grain),
+                 [&](index_t begin, index_t end) {
+                   for (index_t task = begin; task < end; ++task) {
+                     const index_t first = task % blocks * width;
+                     dispatch_wide<ReduceColumns<Op, T>>(&plan, x, y, task / blocks, first,
+                                                         std::min(n, first + width), scale, beta);
+                   }
+                 });
+  }
+}
+
+template <class T>
+struct ArgmaxRows {
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* x, std::int32_t* out, index_t rows, index_t n) {
+    using W = Simd<T, Bytes>;
+    const T lowest = -std::numeric_limits<T>::infinity();
+    for (index_t r = 0; r < rows; ++r, x += n) {
+      // The block that first holds the maximum, then the place in it.
+      constexpr index_t block = 256;
+      T best = lowest;
+      index_t where = 0;
+      for (index_t first = 0; first < n; first += block) {
+        const index_t last = first + block < n ? first + block : n;
+        typename W::V largest, v;
+        W::set(largest, lowest);
+        for (index_t i = first; i < last; i += W::lanes) {
+          W::load(v, x + i, last - i, lowest);
+          largest = v > largest ? v : largest;
+        }
+        const T found = W::max(largest);
+        if (found > best) {
+          best = found;
+          where = first;
+        }
+      }
+      while (where < n && x[where] != best) ++where;
+      out[r] = static_cast<std::int32_t>(where < n ? where : 0);
+    }
+  }
+};
+
+}  // namespace detail
+
+EIGENFORMER_INLINE Shape reduced_shape(const Shape& shape, std::span<const index_t> axes, bool keep) {
+  const auto reduced = detail::reduced_dimensions(shape, axes);
+  std::array<index_t, 6> dims{};
+  std::size_t rank = 0;
+  for (index_t d = 0; d < shape.rank(); ++d) {
+    if (!reduced[static_cast<std::size_t>(d)]) {
+      dims[rank++] = shape[d];
+    } else if (keep) {
+      dims[rank++] = 1;
+    }
+  }
+  return Shape(std::span<const index_t>(dims.data(), rank));
+}
+
+template <class T>
+void reduce_sum(const T* x, const Shape& shape, std::span<const index_t> axes, T* y, T scale, T beta) {
+  detail::reduce<detail::SumOf>(x, shape, detail::reduced_dimensions(shape, axes), y, scale, beta);
+}
+
+template <class T>
+void reduce_max(const T* x, const Shape& shape, std::span<const index_t> axes, T* y) {
+  detail::reduce<detail::MaxOf>(x, shape, detail::reduced_dimensions(shape, axes), y, T(1), T(0));
+}
+
+template <class T>
+void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t> axes, const T* y,
+                         const T* dy, T* dx, T beta) {
+  const detail::ReducePlan plan(shape, detail::reduced_dimensions(shape, axes));
+  if (shape.numel() == 0) return;
+  const index_t n = plan.reduced.inner_size(), step = plan.reduced.inner_stride(0);
+  const index_t rounds = plan.reduced.outer_size(), kept = plan.kept.inner_size();
+  parallel_for(plan.outputs(), row_grain(n * rounds, simple_grain), [&](index_t begin, index_t end) {
+    for (index_t o = begin; o < end; ++o) {
+      const index_t base = plan.kept.offsets(o / kept)[0] + o % kept * plan.kept.inner_stride(0);
+      index_t count = 0;
+      for (index_t round = 0; round < rounds; ++round) {
+        const index_t row = base + plan.reduced.offsets(round)[0];
+        for (index_t i = 0; i < n; ++i) count += x[row + i * step] == y[o] ? 1 : 0;
+      }
+      const T share = count > 0 ? dy[o] / static_cast<T>(count) : T(0);
+      for (index_t round = 0; round < rounds; ++round) {
+        const index_t row = base + plan.reduced.offsets(round)[0];
+        for (index_t i = 0; i < n; ++i) {
+          const index_t at = row + i * step;
+          const T g = x[at] == y[o] ? share : T(0);
+          dx[at] = beta == T(0) ? g : beta * dx[at] + g;
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void reduce_to_shape(const T* g, const Shape& from, T* out, const Shape& to, T scale, T beta) {
+  if (to.rank() > from.rank() || broadcast_shape("reduce_to_shape", to, from) != from) {
+    throw ShapeError("reduce_to_shape", "shape " + to.str() + " does not broadcast to " + from.str(),
+                     {from, to});
+  }
+  std::array<bool, 6> marks{};
+  for (index_t d = 0; d < from.rank(); ++d) {
+    const index_t i = d - (from.rank() - to.rank());
+    marks[static_cast<std::size_t>(d)] = i < 0 || to[i] != from[d];
+  }
+  detail::reduce<detail::SumOf>(g, from, marks, out, scale, beta);
+}
+
+template <class T>
+void sum_rows(const T* x, T* out, T beta, index_t rows, index_t n) {
+  detail::reduce<detail::SumOf>(x, Shape{rows, n}, {true, false}, out, T(1), beta);
+}
+
+template <class T>
+void argmax(const T* x, std::int32_t* out, index_t rows, index_t n) {
+  if (n < 1) throw ShapeError("argmax", "rows must have at least one entry", {Shape{rows, n}});
+  parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
+    dispatch_wide<detail::ArgmaxRows<T>>(x + begin * n, out + begin, end - begin, n);
+  });
+}
+
+#ifdef EIGENFORMER_INSTANTIATE
+#define EIGENFORMER_INSTANTIATE_REDUCE(T)                                                                 \
+  template void reduce_sum(const T*, const Shape&, std::span<const index_t>, T*, T, T);                   \
+  template void reduce_max(const T*, const Shape&, std::span<const index_t>, T*);                         \
+  template void reduce_max_backward(const T*, const Shape&, std::span<const index_t>, const T*, const T*, \
+                                    T*, T);                                                               \
+  template void reduce_to_shape(const T*, const Shape&, T*, const Shape&, T, T);                          \
+  template void sum_rows(const T*, T*, T, index_t, index_t);                                              \
+  template void argmax(const T*, std::int32_t*, index_t, index_t);
+EIGENFORMER_INSTANTIATE_REDUCE(float)
+EIGENFORMER_INSTANTIATE_REDUCE(double)
+#undef EIGENFORMER_INSTANTIATE_REDUCE
+#endif
+
+}  // namespace eigenformer::kernels

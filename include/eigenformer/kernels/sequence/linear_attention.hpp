@@ -1,0 +1,45 @@
+#pragma once
+
+#include "eigenformer/kernels/attention/attention_problem.hpp"
+
+namespace eigenformer::kernels {
+
+/// Elements of the state of one sequence and head: head_dim x value_dim sums of features times values, then
+/// head_dim sums of features.
+inline index_t linear_attention_state_size(index_t head_dim, index_t value_dim) {
+  return head_dim * (value_dim + 1);
+}
+
+/// state[sequence of keys][head] += the sums over its keys: what a query of any number of keys needs to know
+/// of them.
+///
+/// k of the problem: *features* (all positive), v: values. state: (keys->batch(), heads,
+/// linear_attention_state_size).
+template <class T>
+void linear_attention_accumulate(const AttentionProblem<T>& problem, T* state);
+
+/// out = sum over keys of <q, k> v / (sum of <q, k> + 1e-6), for each query and head, from the keys' state.
+/// Katharopoulos et al. 2020, eq. 5; the mask, scale and dropout of the problem are not looked at.
+///
+/// q of the problem: features; out: (queries->rows(), heads * value_dim), rows out_stride apart; padding gets
+/// zeros.
+template <class T>
+void linear_attention_apply(const AttentionProblem<T>& problem, const T* state, T* out, index_t out_stride);
+
+/// The same where each query sees the keys up to its own, eq. 9 to 12, in one pass with a state of constant
+/// size: queries and keys have one layout. state: (queries->batch(), heads, linear_attention_state_size),
+/// what came before them, and then what comes before the next.
+template <class T>
+void linear_attention_causal(const AttentionProblem<T>& problem, T* state, T* out, index_t out_stride);
+
+/// Gradients of both, for dout, given their output (from a state of zeros). Eq. 13 to 15, with the
+/// normaliser. gradients are those of features and values; padding gets zeros.
+template <class T>
+void linear_attention_backward(const AttentionProblem<T>& problem, bool causal, const T* out, const T* dout,
+                               index_t out_stride, const AttentionGradients<T>& gradients);
+
+}  // namespace eigenformer::kernels
+
+#ifndef EIGENFORMER_COMPILED
+#include "eigenformer/kernels/sequence/linear_attention-inl.hpp"
+#endif

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+// GCC warns that passing vector types between functions of different targets changes the ABI; nothing here
+// does.
+#define EIGENFORMER_TARGET_AVX2 __attribute__((target("avx,avx2,fma,f16c")))
+#define EIGENFORMER_TARGET_AVX512 \
+  __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
+
+namespace eigenformer::kernels {
+
+/// The instruction sets a hot loop is compiled for, in rising order.
+enum class Isa { baseline = 0, avx2 = 1, avx512 = 2 };
+
+/// The name of an instruction set as EIGENFORMER_ISA spells it.
+inline const char* isa_name(Isa isa) {
+  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "baseline";
+}
+
+namespace detail {
+
+inline Isa best_isa() {
+#if EIGENFORMER_X86
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return Isa::avx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
+#endif
+  return Isa::baseline;
+}
+
+inline Isa initial_isa() {
+  const Isa best = best_isa();
+  const char* forced = std::getenv("EIGENFORMER_ISA");
+  if (forced == nullptr || *forced == '\0') return best;
+  const std::string name(forced);
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (name == isa_name(isa)) return isa < best ? isa : best;
+  }
+  throw ValueError("isa", "EIGENFORMER_ISA is '" + name + "', expected baseline, avx2 or avx512");
+}
+
+inline std::atomic<int>& isa_slot() {
+  static std::atomic<int> slot{static_cast<int>(initial_isa())};
+  return slot;
+}
+
+}  // namespace detail
+
+/// The instruction set in use: the CPU's best, or what the environment's EIGENFORMER_ISA
+/// (baseline, avx2, avx512) lowers it to. Throws ValueError for another value of it.
+inline Isa isa() { return static_cast<Isa>(detail::isa_slot().load(std::memory_order_relaxed)); }
+
+/// Switches the instruction set of the whole process (never above the CPU's); for tests of one path against
+/// another.
+inline void set_isa_for_testing(Isa isa) {
+  const Isa best = detail::best_isa();
+  detail::isa_slot().store(static_cast<int>(isa < best ? isa : best), std::memory_order_relaxed);
+}
+
+namespace detail {
+
+template <class Body, class... Args>
+void run_baseline(Args... args) {
+  Body::run(args...);
+}
+
+#if EIGENFORMER_X86
+template <class Body, class... Args>
+EIGENFORMER_TARGET_AVX2 void run_avx2(Args... args) {
+  Body::run(args...);
+}
+
+template <class Body, class... Args>
+EIGENFORMER_TARGET_AVX512 void run_avx512(Args... args) {
+  Body::run(args...);
+}
+#endif
+
+}  // namespace detail
+
+/// Runs Body::run(args...), compiled for the instruction set in use. `run` is a static member marked
+/// EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and numbers.
+template <class Body, class... Args>
+inline void dispatch(Args... args) {
+#if EIGENFORMER_X86
+  switch (isa()) {
+    case Isa::avx512:
+      detail::run_avx512<Body>(args...);
+      return;
+    case Isa::avx2:
+      detail::run_avx2<Body>(args...);
+      return;
+    case Isa::baseline:
+      break;
+  }
+#endif
+  detail::run_baseline<Body>(args...);
+}
+
+}  // namespace eigenformer::kernels

@@ -1,0 +1,185 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
+
+#if EIGENFORMER_X86
+#include <emmintrin.h>
+#endif
+
+namespace eigenformer::kernels {
+
+/// Vectors of Bytes bytes over T (GCC's vector extension: both compilers turn + - * / and comparisons into
+/// the instructions of the function they end up in, at every optimisation level).
+///
+/// Functions take vectors by reference and are always inlined: passing them by value between functions
+/// compiled for different instruction sets is an error in clang and a warning in GCC.
+template <class T, int Bytes>
+struct Simd {
+  using Integer = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  using Unsigned = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  typedef T V __attribute__((vector_size(Bytes)));
+  typedef Integer I __attribute__((vector_size(Bytes)));
+  typedef Unsigned U __attribute__((vector_size(Bytes)));
+  // (An aligned(...) attribute on a typedef is lost in clang's templates.)
+  struct __attribute__((packed, may_alias)) Memory {
+    V v;
+  };
+  static constexpr index_t lanes = Bytes / static_cast<int>(sizeof(T));
+
+  /// The vector at p, which need not be aligned: `x = at(p).v`, `at(p).v = x`.
+  EIGENFORMER_ALWAYS_INLINE static Memory& at(T* p) { return *reinterpret_cast<Memory*>(p); }
+  EIGENFORMER_ALWAYS_INLINE static const Memory& at(const T* p) {
+    return *reinterpret_cast<const Memory*>(p);
+  }
+
+  /// All lanes s.
+  EIGENFORMER_ALWAYS_INLINE static void set(V& v, T s) { v = s - V{}; }
+
+  /// v = the first min(lanes, count) elements at p, the remaining lanes `fill`.
+  EIGENFORMER_ALWAYS_INLINE static void load(V& v, const T* p, index_t count, T fill = T(0)) {
+    if (count >= lanes) {
+      v = at(p).v;
+      return;
+    }
+    alignas(Bytes) T buffer[lanes];
+    set(v, fill);
+    at(buffer).v = v;
+    copy(buffer, p, count);
+    v = at(buffer).v;
+  }
+
+  /// Stores the first min(lanes, count) lanes of v at p.
+  EIGENFORMER_ALWAYS_INLINE static void store(T* p, index_t count, const V& v) {
+    if (count >= lanes) {
+      at(p).v = v;
+      return;
+    }
+    alignas(Bytes) T buffer[lanes];
+    at(buffer).v = v;
+    copy(p, buffer, count);
+  }
+
+  /// Sum of the lanes: halves are added until one is left.
+  EIGENFORMER_ALWAYS_INLINE static T sum(const V& v) {
+    if constexpr (lanes == 1) {
+      return v[0];
+    } else {
+      typename Half::V low, high;
+      halves(v, low, high);
+      low += high;
+      return Half::sum(low);
+    }
+  }
+
+  /// Largest lane.
+  EIGENFORMER_ALWAYS_INLINE static T max(const V& v) {
+    if constexpr (lanes == 1) {
+      return v[0];
+    } else {
+      typename Half::V low, high;
+      halves(v, low, high);
+      low = low > high ? low : high;
+      return Half::max(low);
+    }
+  }
+
+  /// x = square root of x, correctly rounded. (std::sqrt in a loop is not vectorised, because it may set
+  /// errno.)
+  EIGENFORMER_ALWAYS_INLINE static void sqrt(V& x) {
+#if EIGENFORMER_X86
+    if constexpr (Bytes == 16 && sizeof(T) == 4) {
+      x = reinterpret_cast<V>(_mm_sqrt_ps(reinterpret_cast<__m128>(x)));
+      return;
+    } else if constexpr (Bytes == 16) {
+      x = reinterpret_cast<V>(_mm_sqrt_pd(reinterpret_cast<__m128d>(x)));
+      return;
+    } else if constexpr (Bytes > 16) {
+#if defined(__clang__)
+      typename Half::V low, high;
+      halves(x, low, high);
+      Half::sqrt(low);
+      Half::sqrt(high);
+      __builtin_memcpy(&x, &low, Bytes / 2);
+      __builtin_memcpy(reinterpret_cast<char*>(&x) + Bytes / 2, &high, Bytes / 2);
+#else
+      // GCC would put the halves together through memory; clang refuses the constraint in a function without
+      // target.
+      if constexpr (sizeof(T) == 4) __asm__("vsqrtps %1, %0" : "=v"(x) : "v"(x));
+      if constexpr (sizeof(T) == 8) __asm__("vsqrtpd %1, %0" : "=v"(x) : "v"(x));
+#endif
+      return;
+    }
+#endif
+    for (index_t l = 0; l < lanes; ++l) x[l] = std::sqrt(x[l]);
+  }
+
+ private:
+  using Half = Simd<T, lanes == 1 ? Bytes : Bytes / 2>;
+
+  EIGENFORMER_ALWAYS_INLINE static void halves(const V& v, typename Half::V& low, typename Half::V& high) {
+    __builtin_memcpy(&low, &v, Bytes / 2);
+    __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + Bytes / 2, Bytes / 2);
+  }
+
+  /// Copies count < 2 * Chunk elements (none when negative), in runs of fixed length: a library call would
+  /// have the loops around it save their registers.
+  template <index_t Chunk = lanes / 2>
+  EIGENFORMER_ALWAYS_INLINE static void copy(T* to, const T* from, index_t count) {
+    if constexpr (Chunk > 0) {
+      if (count >= Chunk) {
+        __builtin_memcpy(to, from, static_cast<std::size_t>(Chunk) * sizeof(T));
+        copy<Chunk / 2>(to + Chunk, from + Chunk, count - Chunk);
+      } else {
+        copy<Chunk / 2>(to, from, count);
+      }
+    }
+  }
+};
+
+namespace detail {
+
+template <class Body, int Bytes>
+struct WideBody {
+  template <class... Args>
+  EIGENFORMER_ALWAYS_INLINE static void run(Args... args) {
+    Body::template run<Bytes>(args...);
+  }
+};
+
+}  // namespace detail
+
+/// dispatch for bodies written with Simd: runs Body::run<Bytes>(args...), Bytes being the width of the
+/// vectors of the instruction set in use (16, 32 or 64).
+template <class Body, class... Args>
+inline void dispatch_wide(Args... args) {
+#if EIGENFORMER_X86
+  switch (isa()) {
+    case Isa::avx512:
+      detail::run_avx512<detail::WideBody<Body, 64>>(args...);
+      return;
+    case Isa::avx2:
+      detail::run_avx2<detail::WideBody<Body, 32>>(args...);
+      return;
+    case Isa::baseline:
+      break;
+  }
+#endif
+  detail::run_baseline<detail::WideBody<Body, 16>>(args...);
+}
+
+/// Elements with a few operations each that are worth a task of their own.
+inline constexpr index_t simple_grain = 32768;
+
+/// Elements with an exponential or the like each that are worth a task of their own.
+inline constexpr index_t math_grain = 8192;
+
+/// Rows of n elements that are worth a task of their own.
+inline index_t row_grain(index_t n, index_t grain) { return n <= 0 ? grain : (grain + n - 1) / n; }
+
+}  // namespace eigenformer::kernels

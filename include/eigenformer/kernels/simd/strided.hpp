@@ -1,0 +1,94 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+
+namespace eigenformer::kernels {
+
+/// A loop nest over up to six dimensions and its operands' strides in elements, with neighbouring dimensions
+/// merged wherever every operand allows it: so most shapes come down to one or two loops. The last dimension
+/// is the inner one; a nest over a single element has one dimension of size 1 with strides 0.
+template <std::size_t Operands>
+struct StridedLoop {
+  std::array<index_t, 6> size{};
+  std::array<std::array<index_t, 6>, Operands> stride{};
+  int rank = 0;
+
+  /// Adds a dimension inside those there are; size 1 is left out.
+  void push(index_t n, const std::array<index_t, Operands>& strides) {
+    if (n == 1) return;
+    const auto last = static_cast<std::size_t>(rank - 1);
+    bool merges = rank > 0;
+    for (std::size_t o = 0; merges && o < Operands; ++o) merges = stride[o][last] == strides[o] * n;
+    if (merges) {
+      size[last] *= n;
+      for (std::size_t o = 0; o < Operands; ++o) stride[o][last] = strides[o];
+      return;
+    }
+    const auto at = static_cast<std::size_t>(rank++);
+    size[at] = n;
+    for (std::size_t o = 0; o < Operands; ++o) stride[o][at] = strides[o];
+  }
+
+  /// Makes sure that there is an inner dimension.
+  void finish() {
+    if (rank == 0) size[static_cast<std::size_t>(rank++)] = 1;
+  }
+
+  index_t inner_size() const { return size[static_cast<std::size_t>(rank - 1)]; }
+  index_t inner_stride(std::size_t operand) const {
+    return stride[operand][static_cast<std::size_t>(rank - 1)];
+  }
+
+  /// Product of the sizes of the outer dimensions.
+  index_t outer_size() const {
+    index_t n = 1;
+    for (int i = 0; i + 1 < rank; ++i) n *= size[static_cast<std::size_t>(i)];
+    return n;
+  }
+
+  /// The operands' offsets where round `outer` of the outer dimensions begins.
+  std::array<index_t, Operands> offsets(index_t outer) const {
+    std::array<index_t, Operands> result{};
+    for (int i = rank - 2; i >= 0; --i) {
+      const auto d = static_cast<std::size_t>(i);
+      const index_t at = outer % size[d];
+      outer /= size[d];
+      for (std::size_t o = 0; o < Operands; ++o) result[o] += at * stride[o][d];
+    }
+    return result;
+  }
+};
+
+/// Strides of a row-major tensor of `shape`, aligned at the last dimension to rank `rank`; 0 where it is
+/// broadcast.
+inline std::array<index_t, 6> broadcast_strides(const Shape& shape, index_t rank) {
+  std::array<index_t, 6> strides{};
+  index_t step = 1;
+  for (index_t i = 1; i <= shape.rank(); ++i) {
+    const index_t n = shape[-i];
+    strides[static_cast<std::size_t>(rank - i)] = n == 1 ? 0 : step;
+    step *= n;
+  }
+  return strides;
+}
+
+/// The loop over the elements of `out` in order, with the places of operands that are broadcast to it.
+template <std::size_t Operands>
+StridedLoop<Operands> broadcast_loop(const Shape& out, const std::array<const Shape*, Operands>& operands) {
+  std::array<std::array<index_t, 6>, Operands> strides{};
+  for (std::size_t o = 0; o < Operands; ++o) strides[o] = broadcast_strides(*operands[o], out.rank());
+  StridedLoop<Operands> loop;
+  for (index_t d = 0; d < out.rank(); ++d) {
+    std::array<index_t, Operands> here{};
+    for (std::size_t o = 0; o < Operands; ++o) here[o] = strides[o][static_cast<std::size_t>(d)];
+    loop.push(out[d], here);
+  }
+  loop.finish();
+  return loop;
+}
+
+}  // namespace eigenformer::kernels

@@ -1,0 +1,203 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
+#include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/nn/layers/embedding.hpp"
+#include "eigenformer/nn/module/rows.hpp"
+
+namespace eigenformer {
+
+/// Where the sines and cosines stand in a row.
+enum class SinusoidOrder {
+  interleaved,   ///< sin, cos, sin, cos, ...: the paper
+  concatenated,  ///< all sines, then all cosines: tensor2tensor, fairseq, CTranslate2
+};
+
+/// The i-th of d/2 frequencies.
+enum class SinusoidExponent {
+  paper,          ///< base^(-2i / d)
+  tensor2tensor,  ///< base^(-i / (d/2 - 1)): the last frequency is 1 / base; fairseq and CTranslate2 too
+};
+
+struct SinusoidOptions {
+  double base = 10000;
+  SinusoidOrder order = SinusoidOrder::interleaved;
+  SinusoidExponent exponent = SinusoidExponent::paper;
+  index_t first_position =
+      0;  ///< the position of a sequence's first token; CTranslate2's models count from 1
+
+  void validate(const char* op, index_t d) const {
+    detail::require_positive(op, "d_model", d);
+    if (!(base > 0 && std::isfinite(base))) {
+      throw ValueError(op, "base is " + std::to_string(base) + ", must be positive");
+    }
+    if (first_position < 0) {
+      throw ValueError(op, "first_position is " + std::to_string(first_position) + ", must not be negative");
+    }
+    if (order == SinusoidOrder::concatenated && d % 2 != 0) {
+      throw ValueError(
+          op, "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
+    }
+    if (exponent == SinusoidExponent::tensor2tensor && d < 4) {
+      throw ValueError(op, "d_model is " + std::to_string(d) + ", must be at least 4 for this exponent");
+    }
+  }
+};
+
+/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). Nothing is learned and no
+/// length is too long: the first rows are in a table, the others are computed.
+///
+///     ef::SinusoidalPositionalEncoding<float> positions(12);
+///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
+template <class T = float>
+struct SinusoidalPositionalEncoding {
+  using value_type = T;
+
+  Buffer<T> table;  ///< (512, d): positions 0 to 511
+  SinusoidOptions options;
+
+  /// Throws ValueError that names an impossible field.
+  explicit SinusoidalPositionalEncoding(index_t d_model, const SinusoidOptions& given = {}) : options(given) {
+    options.validate("positional_encoding", d_model);
+    frequencies_.resize(static_cast<std::size_t>((d_model + 1) / 2));
+    for (std::size_t i = 0; i < frequencies_.size(); ++i) {
+      const auto d = static_cast<double>(d_model), n = static_cast<double>(i);
+      const double power = options.exponent == SinusoidExponent::paper ? 2 * n / d : n / (d / 2 - 1);
+      frequencies_[i] = std::pow(options.base, -power);
+    }
+    table.value = Tensor<T>(Shape{table_length, d_model});
+    for (index_t p = 0; p < table_length; ++p) encode(p, table.value.data() + p * d_model);
+  }
+
+  /// x: (rows, d) or (B, L, d), positions as the layout says. Throws ShapeError where they do not fit.
+  [[nodiscard]] Var<T> operator()(const Context<T>&, const Var<T>& x, const SequenceLayout& layout) const {
+    check_rows("positional_encoding", "input", x.shape(), layout);
+    const index_t d = table.value.dim(1);
+    if (x.dim(-1) != d) {
+      throw ShapeError("positional_encoding",
+                       "last dimension of input " + x.shape().str() + " must be " + std::to_string(d),
+                       {x.shape()});
+    }
+    Tensor<T> y(x.shape());
+    const T* in = x.value().data();
+    T* out = y.data();
+    const auto keys = layout.row_keys();
+    parallel_for(
+        layout.rows(), std::max<index_t>(1, (index_t{1} << 14) / d), [&](index_t begin, index_t end) {
+          std::vector<T> computed;
+          for (index_t r = begin; r < end; ++r) {
+            const index_t position = (*keys)[static_cast<std::size_t>(r)].position + options.first_position;
+            const T* p = table.value.data() + position * d;
+            if (position >= table_length) {
+              computed.resize(static_cast<std::size_t>(d));
+              encode(position, computed.data());
+              p = computed.data();
+            }
+            for (index_t j = 0; j < d; ++j) out[r * d + j] = in[r * d + j] + p[j];
+          }
+        });
+    return record("positional_encoding", std::move(y), {x}, [](Backward<T>& b) { b.pass(0, b.dy()); });
+  }
+
+  /// The encodings of the first `length` tokens of a sequence: (length, d).
+  Tensor<T> encodings(index_t length) const {
+    Tensor<T> y(Shape{length, table.value.dim(1)});
+    for (index_t i = 0; i < length; ++i) encode(i + options.first_position, y.data() + i * y.dim(1));
+    return y;
+  }
+
+  static void fields(auto& self, auto&& visit) { visit("table", self.table); }
+
+ private:
+  static constexpr index_t table_length = 512;
+
+  void encode(index_t position, T* row) const {
+    const index_t d = table.value.dim(1);
+    for (index_t j = 0; j < d; ++j) {
+      const bool concatenated = options.order == SinusoidOrder::concatenated;
+      const index_t i = concatenated ? j % (d / 2) : j / 2;
+      const bool sine = concatenated ? j < d / 2 : j % 2 == 0;
+      const double angle = static_cast<double>(position) * frequencies_[static_cast<std::size_t>(i)];
+      row[j] = static_cast<T>(sine ? std::sin(angle) : std::cos(angle));
+    }
+  }
+
+  std::vector<double> frequencies_;
+};
+
+static_assert(std::is_nothrow_move_constructible_v<SinusoidalPositionalEncoding<float>>);
+
+struct LearnedPositionalOptions {
+  index_t max_length = 0;  ///< positions 0 to max_length - 1; must be given
+  index_t d_model = defaults::d_model;
+  index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
+};
+
+/// Adds a learned vector for each position. Starts normal(0, 0.02) (Radford et al. 2018).
+///
+///     ef::LearnedPositionalEmbedding<float> positions({.max_length = 128, .d_model = 12}, rng);
+///     auto y = positions(ctx, x, layout);
+template <class T = float>
+struct LearnedPositionalEmbedding {
+  using value_type = T;
+
+  Parameter<T> weight;  ///< (offset + max_length, d)
+  index_t offset;
+
+  /// Throws ValueError that names an impossible field.
+  LearnedPositionalEmbedding(const LearnedPositionalOptions& options, RandomGenerator& rng)
+      : offset(options.offset) {
+    detail::require_not_negative("positional_embedding", "offset", options.offset);
+    detail::require_positive("positional_embedding", "max_length", options.max_length);
+    detail::require_positive("positional_embedding", "d_model", options.d_model);
+    weight = Parameter<T>(init::normal<T>({offset + options.max_length, options.d_model}, rng, 0, 0.02));
+    name_parameters(*this);
+  }
+
+  /// x: (rows, d) or (B, L, d). Throws ValueError for a token at max_length or beyond, ShapeError for other
+  /// shapes.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
+                                  const SequenceLayout& layout) const {
+    const char* op = "positional_embedding";
+    check_rows(op, "input", x.shape(), layout);
+    const index_t d = weight.shape()[1], size = weight.shape()[0] - offset;
+    if (x.dim(-1) != d) {
+      throw ShapeError(op,
+                       "last dimension of input " + x.shape().str() + " must be " + std::to_string(d) +
+                           ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
+                       {x.shape(), weight.shape()});
+    }
+    for (index_t b = 0; b < layout.batch(); ++b) {
+      const index_t end = layout.position(b) + layout.length(b);
+      if (end > size) {
+        throw ValueError(op, "sequence " + std::to_string(b) + " reaches position " +
+                                 std::to_string(end - 1) + ", but '" + weight.name() + "' has " +
+                                 std::to_string(size) + " positions");
+      }
+    }
+    Tensor<std::int32_t> ids(Shape{layout.rows()});
+    const auto keys = layout.row_keys();
+    // Rows of padding may lie beyond the table; what they get does not matter.
+    for (index_t r = 0; r < layout.rows(); ++r) {
+      ids.data()[r] = static_cast<std::int32_t>(
+          offset + std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));
+    }
+    return add(x, reshape(embedding(ctx.use(weight), ids), x.shape()));
+  }
+
+  static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<LearnedPositionalEmbedding<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(SinusoidalPositionalEncoding)
+EIGENFORMER_MODULE_INSTANCES(LearnedPositionalEmbedding)
+
+}  // namespace eigenformer

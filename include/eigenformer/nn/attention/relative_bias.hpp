@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "eigenformer/autograd/ops/shape/embedding.hpp"
+#include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/nn/module/init.hpp"
+#include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/nn/module/options.hpp"
+
+namespace eigenformer {
+
+/// The slopes of ALiBi: 2^(-8 i / n) for heads i = 1 .. n, where n is a power of two; otherwise those of the
+/// power below, then every other one of the power above (Press et al. 2022, and its published code).
+inline std::vector<double> alibi_slopes(index_t heads) {
+  index_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<double> slopes;
+  for (index_t i = 1; i <= power; ++i)
+    slopes.push_back(std::exp2(-8 * static_cast<double>(i) / static_cast<double>(power)));
+  for (index_t i = 1; static_cast<index_t>(slopes.size()) < heads; i += 2)
+    slopes.push_back(std::exp2(-4 * static_cast<double>(i) / static_cast<double>(power)));
+  return slopes;
+}
+
+/// T5's bucket of a distance, the key's position less the query's: half of a direction's buckets are for one
+/// distance each, the others widen with its logarithm up to max_distance, and the last holds all beyond
+/// (Raffel et al. 2020, 2.1; in single precision, as the weights were trained with).
+inline index_t relative_bias_bucket(index_t distance, index_t buckets, index_t max_distance,
+                                    bool bidirectional) {
+  index_t first = 0, away = std::max<index_t>(0, -distance);
+  if (bidirectional) {
+    buckets /= 2;
+    if (distance > 0) first = buckets;
+    away = std::abs(distance);
+  }
+  const index_t exact = buckets / 2;
+  if (away < exact) return first + away;
+  const float wide =
+      std::log(static_cast<float>(away) / static_cast<float>(exact)) /
+      static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(exact))) *
+      static_cast<float>(buckets - exact);
+  return first + std::min(buckets - 1, exact + static_cast<index_t>(wide));
+}
+
+/// A bias for each head and distance, which all layers of a stack add to the scores of their self-attention.
+/// Raffel et al. 2020, 2.1.
+///
+///     ef::RelativeBias<float> bias({.buckets = 32, .max_distance = 128}, 8, true, rng);
+///     auto y = attention(ctx, x, layout, x, x, layout, mask, {}, bias(ctx));
+template <class T = float>
+struct RelativeBias {
+  using value_type = T;
+
+  Parameter<T> weight;  ///< (buckets, heads)
+  RelativeBiasOptions options;
+  bool bidirectional;
+
+  /// Starts normal(0, 0.02). Throws ValueError that names an impossible field.
+  RelativeBias(const RelativeBiasOptions& given, index_t heads, bool both_directions, RandomGenerator& rng)
+      : options(given), bidirectional(given.bidirectional.value_or(both_directions)) {
+    detail::require_relative_bias("relative_bias", options);
+    detail::require_positive("relative_bias", "heads", heads);
+    weight = Parameter<T>(init::normal<T>({options.buckets, heads}, rng, 0, 0.02));
+    name_parameters(*this);
+  }
+
+  /// The bias by distance, (heads, 2 max_distance + 1): entry c is of distance c - max_distance and, at the
+  /// ends, of all further ones.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx) const {
+    const index_t reach = options.max_distance;
+    Tensor<std::int32_t> ids(Shape{2 * reach + 1});
+    for (index_t c = 0; c < ids.numel(); ++c) {
+      ids.data()[c] = static_cast<std::int32_t>(
+          relative_bias_bucket(c - reach, options.buckets, options.max_distance, bidirectional));
+    }
+    return transpose(embedding(ctx.use(weight), ids));
+  }
+
+  static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<RelativeBias<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(RelativeBias)
+
+}  // namespace eigenformer

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/autograd/ops/shape/embedding.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/nn/module/init.hpp"
+#include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/nn/module/options.hpp"
+
+namespace eigenformer {
+
+struct EmbeddingOptions {
+  index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; must be given
+  index_t embedding_dim = 0;   ///< must be given
+  index_t padding_index = -1;  ///< this id's row starts at zero and gets no gradient; -1: none
+
+  void validate(const char* op) const {
+    detail::require_positive(op, "num_embeddings", num_embeddings);
+    detail::require_positive(op, "embedding_dim", embedding_dim);
+    if (padding_index < -1 || padding_index >= num_embeddings) {
+      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
+                               ", must be -1 or below num_embeddings, which is " +
+                               std::to_string(num_embeddings));
+    }
+  }
+};
+
+/// A table of vectors, looked up by id. Starts normal(0, d^-1/2), padding row zero, so that sqrt(d) times a
+/// row, which is what the Transformer takes, has variance 1.
+///
+///     ef::Embedding<float> table({.num_embeddings = 23, .embedding_dim = 12}, rng);
+///     auto y = table(ctx, ef::Tensor<std::int32_t>::from({2, 2}, {4, 22, 0, 7}));  // (2, 2, 12)
+template <class T = float>
+struct Embedding {
+  using value_type = T;
+
+  Parameter<T> weight;  ///< (num_embeddings, embedding_dim)
+  index_t padding_index = -1;
+
+  /// Throws ValueError that names an impossible field.
+  Embedding(const EmbeddingOptions& options, RandomGenerator& rng) : padding_index(options.padding_index) {
+    options.validate("embedding");
+    const double deviation = 1 / std::sqrt(static_cast<double>(options.embedding_dim));
+    weight =
+        Parameter<T>(init::normal<T>({options.num_embeddings, options.embedding_dim}, rng, 0, deviation));
+    if (padding_index >= 0) weight.value().rows(padding_index, 1).fill(T(0));
+    name_parameters(*this);
+  }
+
+  /// ids: any shape. Returns that shape plus d, times `scale`. With packed weights in the context, the rows
+  /// are read from these where the table's own memory was given back or their format is not float32. Throws
+  /// IndexError for an id outside the table.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tensor<std::int32_t>& ids,
+                                  double scale = 1) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (const kernels::PackedMatrix* packed = packed_table(ctx); packed != nullptr) {
+        Tensor<T> y(ids.shape().inserted(-1, embedding_dim()));
+        packed->read_rows("embedding", ids.data(), ids.numel(), static_cast<float>(scale), y.data());
+        return Var<T>(std::move(y));
+      }
+    }
+    detail::require_memory("embedding", weight);
+    return embedding(ctx.use(weight), ids, scale, padding_index);
+  }
+
+  index_t num_embeddings() const { return weight.shape()[0]; }
+  index_t embedding_dim() const { return weight.shape()[1]; }
+
+  static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
+
+ private:
+  const kernels::PackedMatrix* packed_table(const Context<T>& ctx) const {
+    if (ctx.records() || ctx.packed_weights() == nullptr) return nullptr;
+    const kernels::PackedMatrix* packed = ctx.packed_weights()->find(weight.id(), 0, num_embeddings());
+    if (packed == nullptr) return nullptr;
+    return weight.value().defined() && packed->format() == WeightFormat::float32 ? nullptr : packed;
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<Embedding<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(Embedding)
+
+}  // namespace eigenformer

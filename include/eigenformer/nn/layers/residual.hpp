@@ -1,0 +1,76 @@
+#pragma once
+
+#include <utility>
+
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
+#include "eigenformer/autograd/ops/elementwise/stochastic_depth.hpp"
+#include "eigenformer/nn/layers/layer_norm.hpp"
+#include "eigenformer/nn/module/optional_module.hpp"
+
+namespace eigenformer {
+
+/// A sub-layer with its residual connection: norm(x + dropout(f(x))), or with norm_first x +
+/// dropout(f(norm(x))). f: Var -> Var of the same shape.
+template <class T, class F>
+[[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm, bool norm_first,
+                              double dropout, F&& f) {
+  if (norm_first) return add_dropout(ctx, x, Var<T>(f(norm(ctx, x))), dropout);
+  return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
+}
+
+/// A sub-layer of a layer with `options`: residual(), with after(f(norm(x))) in place of f where the layer
+/// has a sandwich norm, and left out for some sequences in training where it has layer_drop.
+template <class T, class F>
+[[nodiscard]] Var<T> sub_layer(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm,
+                               const OptionalModule<Norm<T>>& after, const LayerOptions& options, F&& f) {
+  return residual(ctx, x, norm, options.norm_first || options.sandwich_norm,
+                  options.residual_dropout.value_or(options.dropout), [&](const Var<T>& rows) {
+                    Var<T> y = f(rows);
+                    if (after) y = (*after)(ctx, y);
+                    return stochastic_depth(ctx, y, options.layer_drop);
+                  });
+}
+
+struct ResidualOptions {
+  index_t size = defaults::d_model;
+  double dropout = defaults::dropout;
+  bool norm_first = false;
+  double layer_norm_eps = defaults::layer_norm_eps;
+};
+
+/// "Add and norm" around anything callable: post-norm as in Vaswani et al. 2017, 3.1, or pre-norm (Xiong et
+/// al. 2020).
+///
+///     ef::Residual<float> around({.size = 12, .dropout = 0.1, .norm_first = true});
+///     auto y = around(ctx, x, [&](const auto& h) { return network(ctx, h); });
+template <class T = float>
+struct Residual {
+  using value_type = T;
+
+  LayerNorm<T> norm;
+  double dropout;
+  bool norm_first;
+
+  /// Throws ValueError that names an impossible field.
+  explicit Residual(const ResidualOptions& options)
+      : norm({.size = options.size, .eps = options.layer_norm_eps}),
+        dropout(options.dropout),
+        norm_first(options.norm_first) {
+    detail::require_rate("residual", "dropout", dropout);
+    name_parameters(*this);
+  }
+
+  /// x: (..., size); f: Var -> Var of the same shape. Throws ShapeError when f changes the shape.
+  template <class F>
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, F&& f) const {
+    return residual(ctx, x, norm, norm_first, dropout, std::forward<F>(f));
+  }
+
+  static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<Residual<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(Residual)
+
+}  // namespace eigenformer

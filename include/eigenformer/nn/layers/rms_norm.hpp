@@ -1,0 +1,28 @@
+#pragma once
+
+#include "eigenformer/nn/layers/norm.hpp"
+
+namespace eigenformer {
+
+struct RMSNormOptions {
+  index_t size = 0;  ///< of the last dimension; must be given
+  double eps = defaults::layer_norm_eps;
+};
+
+/// Divides each row by its root mean square and scales it; no mean, no bias (Zhang and Sennrich 2019;
+/// PyTorch's nn.RMSNorm, whose eps is the smallest of its type unless given). Starts with gain 1.
+///
+///     ef::RMSNorm<float> norm({.size = 12, .eps = 1e-6});
+///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
+template <class T = float>
+struct RMSNorm : Norm<T> {
+  /// Throws ValueError that names an impossible field.
+  explicit RMSNorm(const RMSNormOptions& given)
+      : Norm<T>({.kind = NormKind::rms_norm, .size = given.size, .eps = given.eps}) {}
+};
+
+static_assert(std::is_nothrow_move_constructible_v<RMSNorm<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(RMSNorm)
+
+}  // namespace eigenformer

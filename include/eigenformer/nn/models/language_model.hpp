@@ -1,0 +1,188 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
+#include "eigenformer/autograd/ops/normalization/loss.hpp"
+#include "eigenformer/autograd/ops/normalization/softmax.hpp"
+#include "eigenformer/nn/models/text_embedding.hpp"
+#include "eigenformer/nn/module/prefix.hpp"
+#include "eigenformer/nn/stacks/encoder.hpp"
+
+namespace eigenformer {
+
+/// Everything that fixes a LanguageModel's shape and behaviour. What GPT-2 is: learned positions, norm_first,
+/// tied, gelu_tanh, no scale_embedding, no projection_bias.
+struct LanguageModelOptions {
+  index_t vocab_size = 0;  ///< must be given
+  index_t num_layers = defaults::num_layers;
+  LayerOptions layer{};
+  bool final_norm = true;                     ///< a norm after the last layer
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout
+  bool embedding_norm = false;                ///< a norm of embedding + position, before its dropout
+  bool scale_embedding = true;                ///< embeddings times sqrt(d_model)
+  double logit_scale = 1;                     ///< the last layer's output times this is projected
+  bool tied = false;  ///< embedding and projection are one matrix (Press and Wolf 2017)
+  bool projection_bias = true;
+  SinusoidOptions sinusoid{};           ///< of sinusoidal layer.positions
+  index_t max_length = 1024;            ///< tokens; of learned positions, which end there
+  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
+  index_t padding_index = -1;           ///< trailing ones are padding where no layout is given; -1: none
+
+  TextEmbeddingOptions embedding() const {
+    return {.vocab_size = vocab_size,
+            .d_model = layer.d_model,
+            .dropout = embedding_dropout.value_or(layer.dropout),
+            .scale = scale_embedding,
+            .positions = layer.positions,
+            .sinusoid = sinusoid,
+            .max_length = max_length,
+            .learned_position_offset = learned_position_offset,
+            .padding_index = padding_index};
+  }
+  StackOptions stack() const {
+    StackOptions options{num_layers, final_norm, layer};
+    options.layer.relative_bias.bidirectional = layer.relative_bias.bidirectional.value_or(false);
+    return options;
+  }
+
+  /// Throws ValueError, as `op`, that names an impossible field.
+  void validate(const char* op) const {
+    stack().validate(op);
+    embedding().validate(op);
+    if (!std::isfinite(logit_scale)) {
+      throw ValueError(op, "logit_scale is " + std::to_string(logit_scale) + ", must be finite");
+    }
+  }
+};
+
+/// A decoder alone: tokens in, logits of the next token out, each seeing itself and those before it. Radford
+/// et al. 2018, with the layers that the options say.
+///
+///     ef::LanguageModel<float> model({.vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+///     auto logits = model(ctx, ids);                // (B, L) -> (B, L, 23)
+///     auto loss = model.loss(ctx, input, output);   // output is input one token later
+///
+/// Names: embedding.weight, positions.weight, embedding_norm, decoder.layers.0.self_attn..., decoder.norm,
+/// projection.weight, projection.bias.
+template <class T = float>
+struct LanguageModel {
+  using value_type = T;
+  using Tokens = Tensor<std::int32_t>;
+
+  TextEmbedding<T> embedding;
+  Encoder<T> decoder;            ///< of layers without a memory
+  Parameter<T> own_projection;   ///< (V, D); absent when tied
+  Parameter<T> projection_bias;  ///< (V)
+  LanguageModelOptions options;
+
+  /// Throws ValueError that names an impossible field.
+  LanguageModel(const LanguageModelOptions& given, RandomGenerator& rng)
+      : embedding(name, validated(given).embedding(), make_norm(given), rng),
+        decoder(given.stack(), rng),
+        options(given) {
+    if (!options.tied) {
+      own_projection =
+          Parameter<T>(init::xavier_uniform<T>({options.vocab_size, options.layer.d_model}, rng));
+    }
+    if (options.projection_bias) projection_bias = Parameter<T>(Tensor<T>::zeros({options.vocab_size}));
+    name_parameters(*this);
+  }
+
+  /// Logits (B, L, V) for ids (B, L): row t is about token t + 1. Trailing ids equal to padding_index are
+  /// padding. Throws ShapeError for other ranks, IndexError for an id outside the vocabulary.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids) const {
+    return (*this)(ctx, ids, token_layout(name, ids, options.padding_index));
+  }
+  /// The same for rows as the layout says: ids (B, L) or (rows), logits (B, L, V) or (rows, V). mask: as in
+  /// decode().
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
+                                  const AttentionMask& mask = {}) const {
+    return logits(ctx, decode(ctx, ids, layout, mask));
+  }
+
+  /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one,
+  /// or stands in its place where it has an AttentionMask::prefix (prefix language model, Raffel et al.
+  /// 2020); maps, when given, receives each layer's attention weights (B, H, L, L).
+  [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
+                              const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
+    return decoder(ctx, embed(ctx, ids, layout), layout, mask.within_causal(), maps);
+  }
+
+  /// Embedding, position and dropout of ids (B, L) or (rows): (..., D).
+  [[nodiscard]] Var<T> embed(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout) const {
+    return embedding(ctx, name, ids, layout);
+  }
+
+  /// (..., D) of the last layer -> (..., V).
+  [[nodiscard]] Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {
+    return linear(ctx, scaled(decoded), projection_weight(), projection_bias);
+  }
+  /// log_softmax(logits): log probabilities in nats.
+  [[nodiscard]] Var<T> log_probabilities(const Context<T>& ctx, const Var<T>& decoded) const {
+    return log_softmax(logits(ctx, decoded));
+  }
+
+  /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless the options say
+  /// otherwise. Padding is dropped before anything is computed; the logits are never stored.
+  ///
+  /// input, output: (B, L) or (rows), output being input one token later. prefix: the tokens at the beginning
+  /// of each sequence that see one another in both directions (AttentionMask::prefix); what such a token sees
+  /// is not asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError where
+  /// ids, layout or prefix do not fit, IndexError for an id outside the vocabulary, ValueError for a negative
+  /// prefix.
+  [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
+                            const Tokens& output, const CrossEntropyOptions& loss_options = {},
+                            const std::vector<index_t>& prefix = {}) const {
+    check_tokens(name, "input", input, layout);
+    check_tokens(name, "output", output, layout);
+    const SequenceLayout rows = packed_layout(layout);
+    const Var<T> decoded = decode(ctx, pack_tokens(input, layout), rows, prefix_mask(prefix));
+    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias,
+                                after_prefix(pack_tokens(output, layout), rows, prefix, loss_options),
+                                loss_options);
+  }
+  /// The same for ids (B, L), where trailing ids of input equal to padding_index are padding.
+  [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const Tokens& output,
+                            const CrossEntropyOptions& loss_options = {},
+                            const std::vector<index_t>& prefix = {}) const {
+    return loss(ctx, input, token_layout(name, input, options.padding_index), output, loss_options, prefix);
+  }
+
+  const Parameter<T>& projection_weight() const noexcept {
+    return own_projection.defined() ? own_projection : embedding.embedding.weight;
+  }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("", self.embedding);
+    visit("decoder", self.decoder);
+    visit("projection.weight",
+          self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight);
+    visit("projection.bias", self.projection_bias);
+  }
+
+ private:
+  static constexpr const char* name = "language_model";
+
+  Var<T> scaled(const Var<T>& decoded) const {
+    return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
+  }
+  static const LanguageModelOptions& validated(const LanguageModelOptions& options) {
+    options.validate(name);
+    return options;
+  }
+  static OptionalModule<Norm<T>> make_norm(const LanguageModelOptions& o) {
+    if (!o.embedding_norm) return {};
+    return Norm<T>(detail::norm_options(o.layer));
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<LanguageModel<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(LanguageModel)
+
+}  // namespace eigenformer

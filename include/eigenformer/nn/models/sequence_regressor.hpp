@@ -1,0 +1,113 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
+#include "eigenformer/nn/attention/positional.hpp"
+#include "eigenformer/nn/models/sequence_regressor_options.hpp"
+#include "eigenformer/nn/module/optional_module.hpp"
+#include "eigenformer/nn/stacks/transformer.hpp"
+
+namespace eigenformer {
+
+/// A Transformer with a Linear in place of the embeddings and an output head: sequences of real vectors in
+/// and out, for forecasting and the like.
+///
+///     ef::SequenceRegressor<float> model({.source_features = 3, .d_model = 12, .num_heads = 3}, rng);
+///     auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
+template <class T = float>
+struct SequenceRegressor {
+  using value_type = T;
+
+  Linear<T> source_input;
+  Linear<T> target_input;
+  SinusoidalPositionalEncoding<T> positions;  ///< used with sinusoidal positions only
+  OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
+  OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
+  Transformer<T> transformer;
+  Linear<T> output;
+  SequenceRegressorOptions options;
+
+  /// Throws ValueError that names an impossible field.
+  SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
+      : source_input({validated(given).source_features, given.d_model}, rng),
+        target_input({given.target_features, given.d_model}, rng),
+        positions(given.d_model,
+                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+        source_positions(make_positions(given, rng)),
+        target_positions(make_positions(given, rng)),
+        transformer(given.transformer(), rng),
+        output({given.d_model, given.output_features}, rng),
+        options(given) {
+    name_parameters(*this);
+  }
+
+  /// source: (B, S, source_features), target: (B, T, target_features), or one sequence each without B.
+  /// Returns (B, T, output_features). Throws ShapeError where shapes do not fit.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target) const {
+    return (*this)(ctx, source, full_layout(name, source.shape()), target, full_layout(name, target.shape()));
+  }
+
+  /// The same for rows as the layouts say, padded or packed.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
+                                  const SequenceLayout& source_layout, const Var<T>& target,
+                                  const SequenceLayout& target_layout) const {
+    return decode(ctx, target, target_layout, {encode(ctx, source, source_layout), source_layout});
+  }
+
+  /// The encoder's output, (..., D).
+  [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Var<T>& source,
+                              const SequenceLayout& layout) const {
+    return transformer.encoder(ctx, embed(ctx, source_input, source_positions, source, layout), layout);
+  }
+
+  /// The output for a target and the encoder's output, (..., output_features).
+  [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Var<T>& target, const SequenceLayout& layout,
+                              const Memory<T>& memory) const {
+    const DecoderMasks masks{.target = options.causal ? AttentionMask::causal() : AttentionMask::none()};
+    const Var<T> embedded = embed(ctx, target_input, target_positions, target, layout);
+    const Var<T> decoded = transformer.decoder(ctx, embedded, layout, memory, masks);
+    return linear(ctx, decoded, output.weight, output.bias, options.output_activation);
+  }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("source_input", self.source_input);
+    visit("target_input", self.target_input);
+    visit("source_positions", self.source_positions);
+    visit("target_positions", self.target_positions);
+    visit("", self.transformer);
+    visit("output", self.output);
+  }
+
+ private:
+  static constexpr const char* name = "sequence_regressor";
+
+  Var<T> embed(const Context<T>& ctx, const Linear<T>& input,
+               const OptionalModule<LearnedPositionalEmbedding<T>>& learned, const Var<T>& x,
+               const SequenceLayout& layout) const {
+    check_rows(name, "input", x.shape(), layout);
+    const Var<T> embedded = input(ctx, x);
+    const Var<T> placed = learned                                      ? (*learned)(ctx, embedded, layout)
+                          : options.positions == Positions::sinusoidal ? positions(ctx, embedded, layout)
+                                                                       : embedded;
+    return dropout(ctx.for_rows(layout), placed, options.embedding_rate());
+  }
+
+  static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const SequenceRegressorOptions& o,
+                                                                      RandomGenerator& rng) {
+    if (o.positions != Positions::learned) return {};
+    return LearnedPositionalEmbedding<T>({o.max_length, o.d_model, o.learned_position_offset}, rng);
+  }
+
+  static const SequenceRegressorOptions& validated(const SequenceRegressorOptions& options) {
+    options.validate(name);
+    return options;
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<SequenceRegressor<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(SequenceRegressor)
+
+}  // namespace eigenformer

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
+#include "eigenformer/nn/attention/positional.hpp"
+#include "eigenformer/nn/layers/norm.hpp"
+#include "eigenformer/nn/module/optional_module.hpp"
+#include "eigenformer/nn/module/options.hpp"
+
+namespace eigenformer {
+
+struct TextEmbeddingOptions {
+  index_t vocab_size = 0;  ///< must be given
+  index_t d_model = defaults::d_model;
+  index_t num_token_types = 0;  ///< kinds of tokens with a vector each, such as BERT's two segments; 0: none
+  double dropout = defaults::dropout;
+  bool scale = true;  ///< token vectors times sqrt(d_model)
+  Positions positions = Positions::sinusoidal;
+  SinusoidOptions sinusoid{};
+  index_t max_length = 1024;            ///< tokens; of learned positions
+  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
+  index_t padding_index = -1;           ///< its vector is zero; -1: none
+
+  /// Throws ValueError, as `op`, that names an impossible field.
+  void validate(const char* op) const {
+    detail::require_positive(op, "vocab_size", vocab_size);
+    detail::require_positive(op, "d_model", d_model);
+    detail::require_rate(op, "embedding_dropout", dropout);
+    if (num_token_types < 0) {
+      throw ValueError(op,
+                       "num_token_types is " + std::to_string(num_token_types) + ", must not be negative");
+    }
+    if (positions == Positions::learned) {
+      detail::require_positive(op, "max_length", max_length);
+      detail::require_not_negative(op, "learned_position_offset", learned_position_offset);
+    }
+    if (positions == Positions::sinusoidal) sinusoid.validate(op, d_model);
+    if (padding_index < -1 || padding_index >= vocab_size) {
+      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
+                               ", must be -1 or below vocab_size, which is " + std::to_string(vocab_size));
+    }
+  }
+};
+
+/// What a text's model begins with: dropout(norm(token + position + token type)), each but the first
+/// optional. Devlin et al. 2019, figure 2.
+template <class T = float>
+struct TextEmbedding {
+  using value_type = T;
+  using Tokens = Tensor<std::int32_t>;
+
+  Embedding<T> embedding;                                   ///< (vocab_size, D)
+  SinusoidalPositionalEncoding<T> sinusoids;                ///< used with sinusoidal positions
+  OptionalModule<LearnedPositionalEmbedding<T>> positions;  ///< (max_length, D), with learned positions
+  OptionalModule<Embedding<T>> token_types;                 ///< (num_token_types, D)
+  OptionalModule<Norm<T>> embedding_norm;
+  TextEmbeddingOptions options;
+
+  /// Throws ValueError, as `op`, that names an impossible field.
+  TextEmbedding(const char* op, const TextEmbeddingOptions& given, OptionalModule<Norm<T>> norm,
+                RandomGenerator& rng)
+      : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
+        sinusoids(given.d_model,
+                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+        embedding_norm(std::move(norm)),
+        options(given) {
+    if (options.positions == Positions::learned) {
+      positions.emplace(
+          LearnedPositionalOptions{options.max_length, options.d_model, options.learned_position_offset},
+          rng);
+    }
+    if (options.num_token_types > 0) {
+      token_types.emplace(EmbeddingOptions{options.num_token_types, options.d_model}, rng);
+    }
+  }
+
+  /// ids, and types where the model has token types (left out: all 0): (B, L) or (rows), as the layout says.
+  /// Returns (..., D). Throws ShapeError where they do not fit, IndexError for an id outside its table,
+  /// ValueError for types that the model has not.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const char* op, const Tokens& ids,
+                                  const SequenceLayout& layout, const Tokens& types = {}) const {
+    check_tokens(op, "tokens", ids, layout);
+    Var<T> x = embedding(ctx, ids, options.scale ? std::sqrt(static_cast<double>(options.d_model)) : 1.0);
+    if (positions) x = (*positions)(ctx, x, layout);
+    if (options.positions == Positions::sinusoidal) x = sinusoids(ctx, x, layout);
+    if (types.defined() && !token_types)
+      throw ValueError(op, "token types were given, but the model has none");
+    if (token_types) {
+      if (types.defined()) check_tokens(op, "token types", types, layout);
+      x = add(x,
+              (*token_types)(ctx, types.defined() ? types.reshape(ids.shape()) : Tokens::zeros(ids.shape())));
+    }
+    if (embedding_norm) x = (*embedding_norm)(ctx, x);
+    return dropout(ctx.for_rows(layout), x, options.dropout);
+  }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("embedding", self.embedding);
+    visit("positions", self.positions);
+    visit("token_types", self.token_types);
+    visit("embedding_norm", self.embedding_norm);
+  }
+
+ private:
+  static const TextEmbeddingOptions& validated(const char* op, const TextEmbeddingOptions& options) {
+    options.validate(op);
+    return options;
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<TextEmbedding<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(TextEmbedding)
+
+}  // namespace eigenformer

@@ -1,0 +1,357 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iomanip>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/parameter.hpp"
+
+namespace eigenformer {
+
+/// A module is a plain struct with `static void fields(auto& self, auto&& visit)`, which calls visit("name",
+/// member) for each parameter, buffer and sub-module. Names, state dict, counting, summary, saving and
+/// loading follow from it.
+template <class M>
+concept Module = requires(M& m) {
+  M::fields(m, [](const char*, auto&) {});
+};
+
+namespace detail {
+
+inline std::string join_name(const std::string& prefix, const std::string& name) {
+  if (prefix.empty()) return name;
+  return name.empty() ? prefix : prefix + "." + name;
+}
+
+template <class F, class Member>
+void visit_member(const std::string& name, Member& member, F& f);
+
+template <class F, class M>
+void visit_fields(const std::string& prefix, M& module, F& f) {
+  std::remove_const_t<M>::fields(module, [&](const std::string& name, auto& member) {
+    visit_member(join_name(prefix, name), member, f);
+  });
+}
+
+template <class X>
+struct is_parameter : std::false_type {};
+template <class T>
+struct is_parameter<Parameter<T>> : std::true_type {};
+template <class X>
+struct is_buffer : std::false_type {};
+template <class T>
+struct is_buffer<Buffer<T>> : std::true_type {};
+template <class X>
+struct is_vector : std::false_type {};
+template <class X>
+struct is_vector<std::vector<X>> : std::true_type {};
+template <class X>
+struct is_optional : std::false_type {};
+template <class X>
+struct is_optional<std::optional<X>> : std::true_type {};
+
+template <class F, class Member>
+void visit_member(const std::string& name, Member& member, F& f) {
+  using M = std::remove_const_t<Member>;
+  if constexpr (is_parameter<M>::value || is_buffer<M>::value) {
+    f(name, member);
+  } else if constexpr (is_vector<M>::value) {
+    std::size_t i = 0;
+    for (auto& item : member) visit_member(join_name(name, std::to_string(i++)), item, f);
+  } else if constexpr (is_optional<M>::value) {
+    if (member) visit_member(name, *member, f);
+  } else {
+    visit_fields(name, member, f);
+  }
+}
+
+/// What is called for each field of a module, behind virtual functions: so one walk through a model's modules
+/// serves all callers, and compilers make it once.
+template <class T>
+class FieldVisitor {
+ public:
+  virtual void operator()(const std::string& name, Parameter<T>& parameter) = 0;
+  virtual void operator()(const std::string& name, Buffer<T>& buffer) = 0;
+
+ protected:
+  ~FieldVisitor() = default;
+};
+
+// Calls f with what F of a const module may see.
+template <class T, bool is_const, class F>
+class FieldCaller final : public FieldVisitor<T> {
+ public:
+  explicit FieldCaller(F& f) : f_(f) {}
+  void operator()(const std::string& name, Parameter<T>& parameter) override { call(name, parameter); }
+  void operator()(const std::string& name, Buffer<T>& buffer) override { call(name, buffer); }
+
+ private:
+  template <class X>
+  void call(const std::string& name, X& member) {
+    f_(name, static_cast<std::conditional_t<is_const, const X, X>&>(member));
+  }
+  F& f_;
+};
+
+}  // namespace detail
+
+/// Calls f(name, member) for every Parameter and Buffer of a module, in the order of its fields, with dotted
+/// names. A tied parameter appears under each of its names. All are of the module's `value_type`, where it
+/// has one.
+template <class M, class F>
+void for_each_field(M& module, F&& f) {
+  using Plain = std::remove_const_t<M>;
+  if constexpr (requires { typename Plain::value_type; }) {
+    using T = typename Plain::value_type;
+    detail::FieldCaller<T, std::is_const_v<M>, std::remove_reference_t<F>> caller(f);
+    detail::visit_fields<detail::FieldVisitor<T>>(std::string(), const_cast<Plain&>(module), caller);
+  } else {
+    detail::visit_fields(std::string(), module, f);
+  }
+}
+
+/// Calls f(name, parameter) for every defined parameter under its first name, each once.
+template <class M, class F>
+void for_each_parameter(M& module, F&& f) {
+  std::unordered_set<std::uint64_t> seen;
+  for_each_field(module, [&](const std::string& name, auto& member) {
+    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+      if (member.defined() && seen.insert(member.id()).second) f(name, member);
+    }
+  });
+}
+
+/// Gives every parameter its dotted name within `module`, for error messages and checkpoints. Owners of
+/// models call it once, after construction.
+template <class M>
+void name_parameters(M& module) {
+  for_each_parameter(module, [](const std::string& name, auto& parameter) { parameter.set_name(name); });
+}
+
+/// The distinct parameters of a module, in order: what Gradients and optimizers take.
+template <class M>
+auto parameters(M& module) {
+  using T = typename std::remove_const_t<M>::value_type;
+  std::vector<ParameterHandle<T>> handles;
+  for_each_parameter(module, [&](const std::string& name, auto& parameter) {
+    // The most qualified name wins: a model's over that of a layer alone.
+    if (parameter.name().size() < name.size()) parameter.handle()->name = name;
+    handles.push_back(parameter.handle());
+  });
+  return handles;
+}
+
+/// Number of learned values; tied parameters count once.
+template <class M>
+index_t count_parameters(const M& module) {
+  index_t n = 0;
+  for_each_parameter(module,
+                     [&](const std::string&, const auto& parameter) { n += parameter.value().numel(); });
+  return n;
+}
+
+/// One entry of a state dict. The tensor shares the module's storage.
+template <class T>
+struct StateEntry {
+  std::string name;
+  Tensor<T> value;
+  std::string alias_of;  ///< the first name of a tied parameter, empty for the first
+};
+
+/// Names and tensors of a module as PyTorch has them: parameters and persistent buffers, aliases of tied ones
+/// too.
+template <class M>
+auto state_dict(const M& module) {
+  using T = typename M::value_type;
+  std::vector<StateEntry<T>> entries;
+  std::unordered_map<std::uint64_t, std::string> first;
+  for_each_field(module, [&](const std::string& name, const auto& member) {
+    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+      if (!member.defined()) return;
+      const auto [at, inserted] = first.emplace(member.id(), name);
+      entries.push_back({name, member.value(), inserted ? std::string() : at->second});
+    } else if (member.persistent) {
+      entries.push_back({name, member.value, {}});
+    }
+  });
+  return entries;
+}
+
+/// How load_state_dict pairs the tensors that are given with those of the module.
+struct LoadOptions {
+  /// false: names that are missing or unexpected are reported, not refused. Wrong shapes are always refused.
+  bool strict = true;
+  /// The module's name for a given one, such as "encoder.norm.weight" for "model.encoder.layer_norm.weight";
+  /// an empty name leaves the tensor out. Without a function names are taken as they are.
+  std::function<std::string(const std::string&)> rename{};
+  /// Loading from a file: parameters become the file's mapped memory, copy-on-write, where the element type
+  /// is theirs, so that no second copy exists. false: the values are copied into the memory that the
+  /// parameters have.
+  bool map = true;
+};
+
+/// What did not find its counterpart; empty after a strict load.
+struct LoadReport {
+  std::vector<std::string>
+      missing;  ///< names of the module that were not given; such parameters are as before
+  std::vector<std::string> unexpected;  ///< given names (before renaming) that the module does not have
+};
+
+namespace detail {
+
+/// One tensor that a loader offers: its name, its shape, and why it cannot be loaded at all (empty: it can).
+struct GivenTensor {
+  std::string name;
+  Shape shape;
+  std::string unfit{};
+  bool alias = false;  ///< a further name of a tensor that is also given under another
+};
+
+inline void append_listed(std::string& list, const std::string& item) {
+  list += (list.empty() ? "" : ", ") + item;
+}
+
+inline std::string join_list(const std::vector<std::string>& items) {
+  std::string list;
+  for (const std::string& item : items) append_listed(list, item);
+  return list;
+}
+
+/// Pairs given tensors with those of a state dict and calls assign(name of ours, index of the given one) for
+/// each pair, after everything was checked. Throws ValueError that lists *all* that does not fit, and then
+/// assigns nothing.
+template <class T, class F>
+LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::vector<GivenTensor>& given,
+                            const LoadOptions& options, F&& assign) {
+  LoadReport report;
+  std::map<std::string, std::size_t> index;
+  std::string twice;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string name = options.rename ? options.rename(given[i].name) : given[i].name;
+    if (name.empty()) continue;
+    const auto [at, inserted] = index.emplace(name, i);
+    if (!inserted)
+      append_listed(twice, name + " (by " + given[at->second].name + " and " + given[i].name + ")");
+  }
+  std::unordered_map<std::string, std::vector<const StateEntry<T>*>> groups;
+  for (const auto& e : ours) groups[e.alias_of.empty() ? e.name : e.alias_of].push_back(&e);
+  std::unordered_set<std::size_t> used;
+  std::vector<std::pair<const StateEntry<T>*, std::size_t>> pairs;
+  std::string misshaped, unfit;
+  for (const auto& e : ours) {
+    if (!e.alias_of.empty()) continue;
+    const std::string* name = nullptr;
+    std::size_t source = 0;
+    for (const auto* candidate : groups[e.name]) {
+      const auto at = index.find(candidate->name);
+      if (at == index.end()) continue;
+      used.insert(at->second);
+      if (name == nullptr) {
+        name = &at->first;
+        source = at->second;
+      }
+    }
+    if (name == nullptr) {
+      report.missing.push_back(e.name);
+    } else if (!given[source].unfit.empty()) {
+      append_listed(unfit, e.name + " " + given[source].unfit);
+    } else if (given[source].shape != e.value.shape()) {
+      append_listed(misshaped,
+                    e.name + " is " + given[source].shape.str() + ", must be " + e.value.shape().str());
+    } else {
+      pairs.emplace_back(&e, source);
+    }
+  }
+  std::string unexpected;
+  for (const auto& [name, i] : index) {
+    if (used.count(i) > 0 || given[i].alias) continue;
+    report.unexpected.push_back(given[i].name);
+    append_listed(unexpected, given[i].name == name ? name : name + " (" + given[i].name + ")");
+  }
+  std::string problems;
+  const auto tell = [&](const char* what, const std::string& list) {
+    if (!list.empty()) problems += std::string(problems.empty() ? "" : ". ") + what + ": " + list;
+  };
+  if (options.strict) tell("missing", join_list(report.missing));
+  if (options.strict) tell("unexpected", unexpected);
+  tell("given twice", twice);
+  tell("wrong shape", misshaped);
+  tell("wrong type", unfit);
+  if (!problems.empty()) throw ValueError("load_state_dict", problems + ".");
+  for (const auto& [entry, source] : pairs) assign(*entry, source);
+  return report;
+}
+
+}  // namespace detail
+
+/// Copies the tensors of a state dict into a module. Either name of a tied parameter will do. Returns what
+/// had no counterpart, which can only be something when options.strict is false. Throws ValueError that lists
+/// *all* missing, unexpected and misshaped names, and then changes nothing.
+///
+///     auto report = ef::load_state_dict(model, entries, {.strict = false});
+template <class M, class T>
+LoadReport load_state_dict(M& module, const std::vector<StateEntry<T>>& entries,
+                           const LoadOptions& options = {}) {
+  std::vector<detail::GivenTensor> given;
+  for (const auto& e : entries) given.push_back({e.name, e.value.shape(), {}, !e.alias_of.empty()});
+  return detail::match_state_dict(state_dict(module), given, options,
+                                  [&](const StateEntry<T>& entry, std::size_t i) {
+                                    Tensor<T> target = entry.value;
+                                    target.copy_from(entries[i].value);
+                                  });
+}
+
+/// A table of a model's parameters: name, shape, number of values; tied ones are marked and counted once.
+template <class M>
+std::string summary(const M& module) {
+  const auto entries = state_dict(module);
+  std::size_t width = 9;
+  std::size_t shape_width = 5;
+  for (const auto& e : entries) {
+    width = std::max(width, e.name.size());
+    shape_width = std::max(shape_width, e.value.shape().str().size());
+  }
+  std::ostringstream out;
+  out << std::left << std::setw(static_cast<int>(width)) << "parameter"
+      << "  " << std::setw(static_cast<int>(shape_width)) << "shape"
+      << "  " << std::right << std::setw(12) << "values" << '\n';
+  std::map<std::string, index_t> by_module;
+  for (const auto& e : entries) {
+    out << std::left << std::setw(static_cast<int>(width)) << e.name << "  "
+        << std::setw(static_cast<int>(shape_width)) << e.value.shape().str() << "  " << std::right
+        << std::setw(12);
+    if (e.alias_of.empty()) {
+      out << e.value.numel() << '\n';
+      by_module[e.name.substr(0, e.name.find('.'))] += e.value.numel();
+    } else {
+      out << "tied"
+          << "  to " << e.alias_of << '\n';
+    }
+  }
+  out << '\n';
+  for (const auto& [name, values] : by_module) {
+    out << std::left << std::setw(static_cast<int>(width + 2 + shape_width)) << name << "  " << std::right
+        << std::setw(12) << values << '\n';
+  }
+  out << std::left << std::setw(static_cast<int>(width + 2 + shape_width)) << "total"
+      << "  " << std::right << std::setw(12) << count_parameters(module) << '\n';
+  return out.str();
+}
+
+}  // namespace eigenformer
+
+/// EIGENFORMER_INSTANCES of a module, with the walk through its fields. Used in namespace eigenformer.
+#define EIGENFORMER_MODULE_INSTANCES(MODULE)                                                       \
+  EIGENFORMER_INSTANCES(struct MODULE)                                                             \
+  EIGENFORMER_INSTANCE(                                                                            \
+      void detail::visit_fields(const std::string&, MODULE<float>&, detail::FieldVisitor<float>&)) \
+  EIGENFORMER_INSTANCE(                                                                            \
+      void detail::visit_fields(const std::string&, MODULE<double>&, detail::FieldVisitor<double>&))

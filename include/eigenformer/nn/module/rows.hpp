@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/tensor/layout.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+
+namespace eigenformer {
+
+/// The layout of inputs that come without one: (B, L, d) is B sequences of L tokens, (L, d) is one sequence.
+/// Throws ShapeError, as `op`, for any other rank.
+inline SequenceLayout full_layout(const char* op, const Shape& shape) {
+  if (shape.rank() == 3) return SequenceLayout::padded(shape[0], shape[1]);
+  if (shape.rank() == 2) return SequenceLayout::padded(1, shape[0]);
+  throw ShapeError(op,
+                   "input of shape " + shape.str() + " must be (batch, length, features) or (rows, features)",
+                   {shape});
+}
+
+/// Throws ShapeError, as `op`, unless `what` of shape (rows, d) or (B, L, d) has the rows of the layout.
+inline void check_rows(const char* op, const char* what, const Shape& shape, const SequenceLayout& layout) {
+  const bool ranked = shape.rank() == 2 || shape.rank() == 3;
+  const bool batched = shape.rank() == 3;
+  if (ranked && shape.rows() == layout.rows() &&
+      (!batched || (!layout.is_packed() && shape[0] == layout.batch())))
+    return;
+  throw ShapeError(op,
+                   std::string(what) + " of shape " + shape.str() + " must fit its layout: " +
+                       std::to_string(layout.batch()) + (layout.is_packed() ? " packed" : " padded") +
+                       " sequences in " + std::to_string(layout.rows()) + " rows",
+                   {shape});
+}
+
+/// On which side of a sequence ids of padding are looked for.
+enum class PaddingSide { right, left, both };
+
+/// The layout of token ids (B, L) or (L), where ids equal to padding_index at the end are padding (-1: none
+/// is), or at the beginning, or both, as `side` says; the first token stands at position 0 in any case. (Of a
+/// sequence of nothing else, all is padding. Models whose decoder begins with the padding symbol want the
+/// right side alone.) Throws ShapeError for another rank.
+inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
+                                   index_t padding_index = -1, PaddingSide side = PaddingSide::right) {
+  if (ids.rank() != 1 && ids.rank() != 2) {
+    throw ShapeError(op, "token ids of shape " + ids.shape().str() + " must be (batch, length) or (length)",
+                     {ids.shape()});
+  }
+  const index_t batch = ids.rank() == 2 ? ids.dim(0) : 1;
+  const index_t length = ids.dim(-1);
+  std::vector<index_t> lengths(static_cast<std::size_t>(batch), length), leading(lengths.size(), 0);
+  for (index_t b = 0; b < batch && padding_index >= 0; ++b) {
+    const std::int32_t* row = ids.data() + b * length;
+    index_t first = 0, n = length;
+    while (side != PaddingSide::left && n > 0 && row[n - 1] == padding_index) --n;
+    while (side != PaddingSide::right && first < n && row[first] == padding_index) ++first;
+    lengths[static_cast<std::size_t>(b)] = n - first;
+    leading[static_cast<std::size_t>(b)] = first;
+  }
+  return SequenceLayout::padded_around(leading, lengths, length);
+}
+
+/// Throws ShapeError, as `op`, unless token ids (B, L) or (rows) have the rows of the layout.
+inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
+                         const SequenceLayout& layout) {
+  if (ids.rank() != 1 && ids.rank() != 2) {
+    throw ShapeError(
+        op, std::string(what) + " of shape " + ids.shape().str() + " must be (batch, length) or (rows)",
+        {ids.shape()});
+  }
+  check_rows(op, what, ids.shape().inserted(ids.rank(), 1), layout);
+}
+
+/// The packed form of a layout: the same sequences, numbers and positions, without padding.
+inline SequenceLayout packed_layout(const SequenceLayout& layout) {
+  if (layout.is_packed()) return layout;
+  const auto numbers = layout.sequence_numbers();
+  const auto positions = layout.positions();
+  return SequenceLayout::packed(layout.lengths())
+      .with_sequence_numbers({numbers.begin(), numbers.end()})
+      .with_first_position({positions.begin(), positions.end()});
+}
+
+/// Token ids (B, L) without those of padding: (tokens), as packed_layout has them; (rows) of a packed layout
+/// as they are.
+inline Tensor<std::int32_t> pack_tokens(const Tensor<std::int32_t>& ids, const SequenceLayout& layout) {
+  if (layout.tokens() == layout.rows()) return ids.reshape(Shape{layout.rows()});
+  Tensor<std::int32_t> packed(Shape{layout.tokens()});
+  std::int32_t* out = packed.data();
+  for (index_t b = 0; b < layout.batch(); ++b)
+    out = std::copy_n(ids.data() + layout.offset(b), layout.length(b), out);
+  return packed;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "eigenformer/nn/stacks/decoder.hpp"
+
+namespace eigenformer {
+
+/// Who may attend to whom in a Transformer. Key padding is joined with `&`:
+/// `{.source = AttentionMask::key_padding(p), .target = AttentionMask::causal(), .memory =
+/// AttentionMask::key_padding(p)}`.
+struct TransformerMasks {
+  AttentionMask source{};  ///< the encoder's self-attention
+  AttentionMask target{};  ///< the decoder's self-attention
+  AttentionMask memory{};  ///< the decoder's attention to the encoder's output
+};
+
+/// The same as the six arguments of PyTorch's nn.Transformer.forward:
+/// `model(ctx, x, y, ef::PyTorchMasks{.tgt_mask = ef::AttentionMask::causal(), .src_key_padding_mask =
+/// ...})`.
+///
+/// A boolean attn_mask of PyTorch is AttentionMask::block(mask), one of floats AttentionMask::additive(mask),
+/// for all sequences (Lq, Lk) or, where PyTorch has (B H, Lq, Lk), with mask.reshape({B, H, Lq, Lk}); a
+/// key_padding_mask (B, Lk) is AttentionMask::key_padding(mask).
+struct PyTorchMasks {
+  AttentionMask src_mask{};
+  AttentionMask tgt_mask{};
+  AttentionMask memory_mask{};
+  AttentionMask src_key_padding_mask{};
+  AttentionMask tgt_key_padding_mask{};
+  AttentionMask memory_key_padding_mask{};
+
+  operator TransformerMasks() const {  // NOLINT(google-explicit-constructor)
+    return {.source = src_mask & src_key_padding_mask,
+            .target = tgt_mask & tgt_key_padding_mask,
+            .memory = memory_mask & memory_key_padding_mask};
+  }
+};
+
+/// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as PyTorch's
+/// nn.Transformer.
+///
+///     ef::Transformer<float> model({.d_model = 12, .num_heads = 3, .num_encoder_layers = 2}, rng);
+///     auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
+template <class T = float>
+struct Transformer {
+  using value_type = T;
+
+  Encoder<T> encoder;
+  Decoder<T> decoder;
+
+  /// Weights start Xavier uniform, biases zero. Throws ValueError that names an impossible field.
+  Transformer(const TransformerOptions& options, RandomGenerator& rng)
+      : encoder(validated(options).encoder(), rng), decoder(options.decoder(), rng) {
+    name_parameters(*this);
+  }
+
+  /// From a given encoder and decoder. Throws ValueError when their widths differ.
+  Transformer(Encoder<T> given_encoder, Decoder<T> given_decoder)
+      : encoder(std::move(given_encoder)), decoder(std::move(given_decoder)) {
+    if (encoder.d_model() != decoder.d_model()) {
+      throw ValueError("transformer", "encoder has d_model " + std::to_string(encoder.d_model()) +
+                                          ", must be that of the decoder, which is " +
+                                          std::to_string(decoder.d_model()));
+    }
+    name_parameters(*this);
+  }
+
+  /// source: (B, S, D), target: (B, T, D), or one sequence each without B. Returns the target's shape.
+  /// Throws ShapeError where shapes or masks do not fit.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target,
+                                  const TransformerMasks& masks = {}) const {
+    return (*this)(ctx, source, full_layout("transformer", source.shape()), target,
+                   full_layout("transformer", target.shape()), masks);
+  }
+
+  /// The same for rows as the layouts say, padded or packed; what a layout calls padding is masked as a key.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
+                                  const SequenceLayout& source_layout, const Var<T>& target,
+                                  const SequenceLayout& target_layout,
+                                  const TransformerMasks& masks = {}) const {
+    const Memory<T> memory(encoder(ctx, source, source_layout, masks.source), source_layout);
+    return decoder(ctx, target, target_layout, memory, {masks.target, masks.memory});
+  }
+
+  index_t d_model() const { return encoder.d_model(); }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("encoder", self.encoder);
+    visit("decoder", self.decoder);
+  }
+
+ private:
+  static const TransformerOptions& validated(const TransformerOptions& options) {
+    options.validate("transformer");
+    return options;
+  }
+};
+
+static_assert(std::is_nothrow_move_constructible_v<Transformer<float>>);
+
+EIGENFORMER_MODULE_INSTANCES(Transformer)
+
+}  // namespace eigenformer

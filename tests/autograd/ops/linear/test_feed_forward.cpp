@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include "eigenformer/autograd/ops/linear/feed_forward.hpp"
+#include "eigenformer/autograd/tape/grad_check.hpp"
+#include "eigenformer/core/base/random.hpp"
+
+using namespace eigenformer;
+
+namespace {
+
+Parameter<double> random_parameter(const Shape& shape, RandomGenerator& rng, const char* name) {
+  Parameter<double> p{Tensor<double>(shape)};
+  rng.fill_normal(p.value().data(), p.value().numel(), 0, 0.5);
+  p.set_name(name);
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("the fused feed-forward op has the values and gradients of its parts") {
+  RandomGenerator rng(3);
+  const auto w1 = random_parameter({20, 12}, rng, "w1"), b1 = random_parameter({20}, rng, "b1");
+  const auto w2 = random_parameter({7, 20}, rng, "w2"), b2 = random_parameter({7}, rng, "b2");
+  Tensor<double> x(Shape{2, 5, 12});
+  rng.fill_normal(x.data(), x.numel(), 0, 1);
+  const DropoutKey key{1, 2, 3};
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu,
+        Activation::sigmoid, Activation::tanh, Activation::relu_squared}) {
+    for (const double rate : {0.0, 0.3}) {
+      CAPTURE(static_cast<int>(activation));
+      CAPTURE(rate);
+      const auto fused = [&](Tape<double>& tape, const Var<double>& input) {
+        return feed_forward(Context<double>::training(tape, key), input, w1, b1, w2, b2, activation, rate);
+      };
+      const auto result =
+          grad_check([&](Tape<double>& tape, const std::vector<Var<double>>& v) { return fused(tape, v[0]); },
+                     {x}, {w1.handle(), b1.handle(), w2.handle(), b2.handle()});
+      CHECK_MESSAGE(result.ok, result.str());
+
+      Tape<double> tape;
+      const auto ctx = Context<double>::training(tape, key);
+      const auto parts = linear(ctx, linear(ctx, Var<double>(x), w1, b1, activation, rate), w2, b2);
+      const auto whole = fused(tape, Var<double>(x));
+      for (index_t i = 0; i < whole.numel(); ++i) CHECK(whole.value().data()[i] == parts.value().data()[i]);
+    }
+  }
+}
+
+TEST_CASE("the feed-forward op refuses inputs that do not fit, by name") {
+  RandomGenerator rng(3);
+  const auto w1 = random_parameter({20, 12}, rng, "layer.linear1.weight");
+  const auto w2 = random_parameter({7, 20}, rng, "layer.linear2.weight");
+  Tape<double> tape;
+  const auto ctx = Context<double>::checking(tape);
+  CHECK_THROWS_WITH_AS(
+      (void)feed_forward(ctx, Var<double>(Tensor<double>::zeros({2, 11})), w1, {}, w2, {}, Activation::relu,
+                         0.0),
+      doctest::Contains("last dimension of input (2, 11) must be 12, to match 'layer.linear1.weight'"),
+      ShapeError);
+}

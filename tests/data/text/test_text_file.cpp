@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "data/text_folder.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using eigenformer::testing::contains;
+using eigenformer::testing::message_of;
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("text_file: line ends of both kinds, a byte order mark, a last line without end") {
+  CHECK(split_lines("a\nb\r\n\nc", "x") == Lines{"a", "b", "", "c"});
+  CHECK(split_lines("a\nb\n", "x") == Lines{"a", "b"});
+  CHECK(split_lines("\xEF\xBB\xBF"
+                    "a\n\xEF\xBB\xBF"
+                    "b",
+                    "x") == Lines{"a",
+                                  "\xEF\xBB\xBF"
+                                  "b"});
+  CHECK(split_lines("", "x").empty());
+  CHECK(split_lines("\n", "x") == Lines{""});
+  CHECK(split_lines("a\rb\r\r\n", "x") == Lines{"a\rb\r"});
+}
+
+TEST_CASE("text_file: what was written is read, and a folder of no use is left alone") {
+  const testing::TextFolder folder;
+  const std::string bytes("Gr\xC3\xBC\r\n\0x", 8), long_text(200'000, 'y');
+  write_text_file(folder.path() / "a", bytes);
+  CHECK(read_text_file(folder.path() / "a") == bytes);
+  write_text_file(folder.path() / "a", long_text);
+  CHECK(read_text_file(folder.path() / "a") == long_text);
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "a.tmp"));
+  CHECK(contains(message_of<IoError>([&] { write_text_file(folder.path() / "no" / "b", "x"); }),
+                 "no/b': No such file"));
+  std::filesystem::create_directory(folder.path() / "taken");
+  CHECK(
+      contains(message_of<IoError>([&] { write_text_file(folder.path() / "taken", "x"); }), "cannot write"));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "taken.tmp"));
+}
+
+TEST_CASE("text_file: a full disk is an error, and the old file stays") {
+  if (!std::filesystem::exists("/dev/full")) return;
+  const testing::TextFolder folder;
+  write_text_file(folder.path() / "a", "old");
+  std::filesystem::create_symlink("/dev/full", folder.path() / "a.tmp");
+  CHECK(contains(message_of<IoError>([&] { write_text_file(folder.path() / "a", "new"); }), "No space left"));
+  CHECK(read_text_file(folder.path() / "a") == "old");
+}
+
+TEST_CASE("text_file: errors name the file and the place") {
+  const testing::TextFolder folder;
+  CHECK(contains(message_of<IoError>([&] { read_lines(folder.path() / "none.en"); }),
+                 "none.en': No such file"));
+  CHECK(contains(message_of<IoError>([&] { read_lines(folder.path()); }), "it is a folder"));
+  const auto bad = folder.write("bad.de",
+                                "gut\nauch gut\nGr\xFC\xDF"
+                                "e\n");
+  const std::string message = message_of<IoError>([&] { read_lines(bad); });
+  CHECK(contains(message, "[read_lines] invalid UTF-8 in '"));
+  CHECK(contains(message, "bad.de', line 3, byte offset 15"));
+  const auto nul = folder.write("nul.de", std::string("a\nb\0c\n", 6));
+  CHECK(contains(message_of<IoError>([&] { read_lines(nul); }), "NUL byte in '"));
+  CHECK(contains(message_of<IoError>([&] { read_lines(nul); }), "line 2, byte offset 3"));
+}

@@ -1,0 +1,89 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "eigenformer/data/text/utf8.hpp"
+
+using namespace eigenformer;
+
+TEST_CASE("utf8: valid text of one to four bytes a code point") {
+  for (const std::string text :
+       {"", "Hund", "Grüße", "€ 東京", "\xF0\x9F\x98\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF4\x8F\xBF\xBF",
+        "\xC2\x80", "\xE0\xA0\x80", "\xF0\x90\x80\x80"}) {
+    CAPTURE(text);
+    CHECK_FALSE(find_invalid_utf8(text).has_value());
+  }
+}
+
+TEST_CASE(
+    "utf8: overlong forms, surrogates, too large values, lone and missing bytes are found at their offset") {
+  for (const std::string bad : {"\xC0\x80",
+                                "\xC1\xBF",
+                                "\xE0\x80\x80",
+                                "\xE0\x9F\xBF",
+                                "\xF0\x80\x80\x80",
+                                "\xF0\x8F\xBF\xBF",
+                                "\xED\xA0\x80",
+                                "\xED\xBF\xBF",
+                                "\xF4\x90\x80\x80",
+                                "\xF5\x80\x80\x80",
+                                "\xFF",
+                                "\x80",
+                                "\xBF",
+                                "\xC3",
+                                "\xE2\x82",
+                                "\xF0\x9F\x98",
+                                "\xC3(",
+                                "\xE2(\x82",
+                                "\xE2\x82(",
+                                "\xF0\x9F\x98("}) {
+    CAPTURE(bad);
+    CHECK(find_invalid_utf8(bad) == index_t{0});
+    CHECK(find_invalid_utf8("aü€" + bad) == index_t{6});
+    CHECK(find_invalid_utf8(bad + "abc") == index_t{0});
+  }
+}
+
+TEST_CASE("utf8: every code point decodes to itself") {
+  for (char32_t c = 1; c <= 0x10FFFF; c += c < 0x3000 ? 1 : 37) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    std::string text;
+    const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
+    if (c < 0x80) {
+      put(c);
+    } else if (c < 0x800) {
+      put(0xC0 | c >> 6), put(0x80 | (c & 0x3F));
+    } else if (c < 0x10000) {
+      put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+    } else {
+      put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+    }
+    std::vector<char32_t> seen;
+    for_each_code_point(text, [&](char32_t value, std::string_view) { seen.push_back(value); });
+    REQUIRE(seen == std::vector<char32_t>{c});
+  }
+}
+
+TEST_CASE("utf8: splitting keeps the bytes, and a wrong byte counts alone") {
+  const std::string text = "aß€\xF0\x9F\x98\x80";
+  const std::vector<std::string_view> pieces = split_code_points(text);
+  CHECK(pieces == std::vector<std::string_view>{"a", "ß", "€", "\xF0\x9F\x98\x80"});
+  std::vector<char32_t> values;
+  for_each_code_point("a\xE2\x82(", [&](char32_t c, std::string_view) { values.push_back(c); });
+  CHECK(values == std::vector<char32_t>{'a', 0xFFFD, 0xFFFD, '('});
+}
+
+TEST_CASE("utf8: normalisation makes white space single spaces and changes nothing else") {
+  CHECK(normalize_text("  Der\u00A0Hund\t \u2003schläft.\r\n") == "Der Hund schläft.");
+  CHECK(normalize_text("") == "");
+  CHECK(normalize_text(" \u00A0\u3000\n") == "");
+  CHECK(normalize_text("ﬁ ½ … „x“") == "ﬁ ½ … „x“");
+  CHECK(normalize_text(std::string("a\0b", 3)) == "a b");
+  CHECK(normalize_text("a\xFF\xC3") == "a\uFFFD\uFFFD");
+}
+
+TEST_CASE("utf8: punctuation marks and letters") {
+  for (const char32_t c : std::u32string(U".,!?'\"-/()[]{}@_`~«»¿„“–…€→、。！😀")) CHECK(is_punctuation(c));
+  for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(is_punctuation(c));
+}

@@ -1,0 +1,202 @@
+#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "data/text_folder.hpp"
+#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using eigenformer::testing::contains;
+using eigenformer::testing::message_of;
+
+using Strings = std::vector<std::string>;
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+/// Sentences of a few word parts, so that there is something to learn.
+Strings training_text() {
+  const Strings stems = {"lern", "spiel", "arbeit", "koch", "tanz", "Häus", "klein"};
+  const Strings endings = {"en", "er", "et", "te", "est", "chen"};
+  Strings text;
+  for (const std::string& a : stems) {
+    for (const std::string& b : endings) {
+      for (const std::string& c : stems) text.push_back("Wir " + a + b + ", aber sie " + c + b + " „gern“!");
+    }
+  }
+  return text;
+}
+
+/// What f writes to standard output and standard error.
+template <class F>
+std::string printed_by(F&& f) {
+  const testing::TextFolder folder;
+  const std::string path = (folder.path() / "out").string();
+  std::fflush(stdout), std::fflush(stderr);
+  const int out = dup(1), err = dup(2);
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  dup2(fileno(file), 1), dup2(fileno(file), 2);
+  f();
+  std::fflush(stdout), std::fflush(stderr);
+  dup2(out, 1), dup2(err, 2);
+  close(out), close(err), std::fclose(file);
+  return read_text_file(path);
+}
+
+}  // namespace
+
+TEST_CASE("subword_tokenizer: decoding what was encoded gives the text back, in both models") {
+  const Strings text = training_text();
+  for (const bool unigram : {false, true}) {
+    const SubwordTokenizer tokenizer =
+        SubwordTokenizer::train(text, {.vocabulary_size = 80, .unigram = unigram});
+    CHECK(tokenizer.kind() == "subword");
+    CHECK(tokenizer.vocabulary_size() <= 80);
+    CHECK(tokenizer.vocabulary_size() > 40);
+    for (std::size_t i = 0; i < text.size(); i += 11) {
+      const Ids ids = tokenizer.encode(text[i]);
+      CHECK(ids.size() < text[i].size());
+      for (const std::int32_t id : ids) CHECK(id >= Vocabulary::num_specials);
+      CHECK(tokenizer.decode(ids) == text[i]);
+    }
+    CHECK(tokenizer.decode(tokenizer.encode(" Wir\u00A0 lernen\t")) == "Wir lernen");
+    CHECK(tokenizer.encode("").empty());
+    CHECK(tokenizer.encode(" \u00A0").empty());
+  }
+}
+
+TEST_CASE("subword_tokenizer: special ids, unknown characters and ids out of range") {
+  const SubwordTokenizer tokenizer = SubwordTokenizer::train(training_text(), {.vocabulary_size = 60});
+  CHECK(tokenizer.token(Vocabulary::pad_id) == "<pad>");
+  CHECK(tokenizer.token(Vocabulary::unknown_id) == "<unk>");
+  CHECK(tokenizer.token(Vocabulary::begin_id) == "<s>");
+  CHECK(tokenizer.token(Vocabulary::end_id) == "</s>");
+  Ids ids = tokenizer.encode("Wir lernen");
+  ids.insert(ids.begin(), Vocabulary::begin_id);
+  ids.insert(ids.end(), {Vocabulary::end_id, Vocabulary::pad_id, Vocabulary::pad_id});
+  CHECK(tokenizer.decode(ids) == "Wir lernen");
+  CHECK(tokenizer.decode(tokenizer.encode("Wir 東 lernen")) == "Wir ⁇ lernen");
+  for (const std::int32_t id : tokenizer.encode("</s><pad>")) {
+    CHECK(id != Vocabulary::end_id);
+    CHECK(id != Vocabulary::pad_id);
+  }
+  const auto size = static_cast<std::int32_t>(tokenizer.vocabulary_size());
+  for (const std::int32_t id : {-1, size}) {
+    CHECK(contains(
+        message_of<IndexError>([&] { (void)tokenizer.decode(Ids{id}); }),
+        "token id " + std::to_string(id) + " is outside the vocabulary of size " + std::to_string(size)));
+    CHECK(contains(message_of<IndexError>([&] { (void)tokenizer.token(id); }), "token id"));
+  }
+}
+
+TEST_CASE("subword_tokenizer: with byte fallback nothing is unknown") {
+  const SubwordTokenizer tokenizer =
+      SubwordTokenizer::train(training_text(), {.vocabulary_size = 330, .byte_fallback = true});
+  for (const std::string text : {"Wir 東京 lernen 😀.", "naïve"}) {
+    for (const std::int32_t id : tokenizer.encode(text)) CHECK(id != Vocabulary::unknown_id);
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+  }
+}
+
+TEST_CASE("subword_tokenizer: equal text gives an equal model, saved and loaded it is the same") {
+  const testing::TextFolder folder;
+  const Strings text = training_text();
+  for (const bool unigram : {false, true}) {
+    SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "first");
+    SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "second");
+    CHECK(read_text_file(folder.path() / "first.model") == read_text_file(folder.path() / "second.model"));
+    const SubwordTokenizer loaded = SubwordTokenizer::load(folder.path(), "first");
+    CHECK(loaded.encode(text[5]) ==
+          SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).encode(text[5]));
+    CHECK(loaded.decode(loaded.encode(text[5])) == text[5]);
+  }
+}
+
+TEST_CASE("subword_tokenizer: a small corpus gives a small vocabulary, a sample is enough") {
+  for (const bool unigram : {false, true}) {
+    const SubwordTokenizer tokenizer =
+        SubwordTokenizer::train(Strings{"ab ab abc", "", "  ", "b c"}, {.unigram = unigram});
+    CHECK(tokenizer.vocabulary_size() < 30);
+    CHECK(tokenizer.decode(tokenizer.encode("abc b")) == "abc b");
+  }
+  const Strings text = {"aa aa", "bb bb", "cc cc", "dd dd", "ee ee", "ff ff"};
+  const SubwordTokenizer sampled = SubwordTokenizer::train(text, {.max_sentences = 3});
+  CHECK(sampled.decode(sampled.encode("aa cc ee")) == "aa cc ee");
+  CHECK(sampled.decode(sampled.encode("bb")) == "⁇");
+}
+
+TEST_CASE("subword_tokenizer: what cannot be is refused") {
+  CHECK(contains(message_of<ValueError>([] { SubwordTokenizer::train(Strings{}); }), "no text to train on"));
+  CHECK(contains(message_of<ValueError>([] {
+                   SubwordTokenizer::train(Strings{"", " "});
+                 }),
+                 "no text to train on"));
+  CHECK(
+      contains(message_of<ValueError>([] { SubwordTokenizer::train(Strings{"a"}, {.vocabulary_size = 4}); }),
+               "vocabulary_size is 4, must be at least 5"));
+  CHECK(contains(message_of<ValueError>([] { SubwordTokenizer::train(Strings{"a"}, {.max_sentences = 0}); }),
+                 "max_sentences is 0"));
+  for (const bool unigram : {false, true}) {
+    CHECK(contains(message_of<ValueError>([&] {
+                     SubwordTokenizer::train(training_text(), {.vocabulary_size = 9, .unigram = unigram});
+                   }),
+                   "vocabulary_size is 9, must be at least "));
+  }
+}
+
+TEST_CASE("subword_tokenizer: the least size that a refusal names is the least that can be trained") {
+  const Strings text = {"ab cd", "ba", "日本 d"};  // a b c d 日 本, and what stands for a space
+  for (const bool unigram : {false, true}) {
+    for (const bool bytes : {false, true}) {
+      CAPTURE(unigram);
+      CAPTURE(bytes);
+      const index_t least = (bytes ? 256 : 0) + 4 + 7;
+      const auto train = [&](index_t size) {
+        (void)SubwordTokenizer::train(text,
+                                      {.vocabulary_size = size, .unigram = unigram, .byte_fallback = bytes});
+      };
+      CHECK(contains(
+          message_of<ValueError>([&] { train(least - 1); }),
+          "vocabulary_size is " + std::to_string(least - 1) + ", must be at least " + std::to_string(least)));
+      CHECK_NOTHROW(train(least));
+    }
+  }
+}
+
+TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
+  const testing::TextFolder folder;
+  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path()); }),
+                 "tokenizer.model': No such file"));
+  folder.write("text.model", "this is no model");
+  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "text"); }), "text.model'"));
+  folder.write("empty.model", "");
+  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "empty"); }),
+                 "empty.model' is empty, expected a SentencePiece model"));
+  SubwordTokenizer::train(training_text(), {.vocabulary_size = 60}).save(folder.path(), "whole");
+  const std::string whole = read_text_file(folder.path() / "whole.model");
+  folder.write("half.model", whole.substr(0, whole.size() / 2));
+  CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "half"); }),
+                 "half.model' is truncated or no SentencePiece model: "));
+}
+
+TEST_CASE("subword_tokenizer: training and refusing print nothing") {
+  const testing::TextFolder folder;
+  folder.write("text.model", "this is no model");
+  CHECK(printed_by([&] {
+          for (const bool unigram : {false, true}) {
+            SubwordTokenizer::train(training_text(), {.vocabulary_size = 60, .unigram = unigram})
+                .encode("Wir 東");
+          }
+          (void)message_of<ValueError>(
+              [] { SubwordTokenizer::train(training_text(), {.vocabulary_size = 9}); });
+          (void)message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "text"); });
+        }) == "");
+}
+
+#endif

@@ -1,0 +1,235 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "eigenformer/generation/search/sampling.hpp"
+#include "generation/generation_tools.hpp"
+#include "generation/language_tools.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+// Probabilities 0.4, 0.3, 0.2, 0.1 of ids 2, 0, 3, 1.
+const std::vector<double> logits = {std::log(0.3), std::log(0.1), std::log(0.4), std::log(0.2)};
+
+SamplingOptions free_options() {
+  SamplingOptions o;
+  o.forbidden_ids = {};
+  o.end_id = -1;
+  return o;
+}
+
+// The share of draws, evenly spread over [0, 1), that give each id.
+std::array<double, 4> shares(const SamplingOptions& options) {
+  std::array<double, 4> share{};
+  for (int i = 0; i < 10000; ++i) {
+    const SampledToken token = sample_token<double>(logits, options, (i + 0.5) / 10000);
+    share[static_cast<std::size_t>(token.id)] += 1.0 / 10000;
+  }
+  return share;
+}
+
+void check_shares(const SamplingOptions& options, const std::array<double, 4>& expected) {
+  const auto found = shares(options);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(std::abs(found[i] - expected[i]) < 2e-4);
+}
+
+}  // namespace
+
+TEST_CASE("a token is drawn as often as the model, the temperature, top_k and top_p say") {
+  auto o = free_options();
+  check_shares(o, {0.3, 0.1, 0.4, 0.2});
+  o.temperature = 0.5;
+  check_shares(o, {0.3, 1.0 / 30, 16.0 / 30, 4.0 / 30});
+  o.temperature = 0;
+  check_shares(o, {0, 0, 1, 0});
+  o = free_options();
+  o.top_k = 2;
+  check_shares(o, {3.0 / 7, 0, 4.0 / 7, 0});
+  o.top_k = 9;
+  check_shares(o, {0.3, 0.1, 0.4, 0.2});
+  o = free_options();
+  o.top_p = 0.65;
+  check_shares(o, {3.0 / 7, 0, 4.0 / 7, 0});
+  o.top_p = 0.75;
+  check_shares(o, {3.0 / 9, 0, 4.0 / 9, 2.0 / 9});
+  o.top_p = 1e-9;
+  check_shares(o, {0, 0, 1, 0});
+  o.top_p = 0.9;
+  o.top_k = 3;  // of these three 0.9 of 0.9 is 0.81: all of them
+  check_shares(o, {3.0 / 9, 0, 4.0 / 9, 2.0 / 9});
+  o = free_options();
+  o.forbidden_ids = {2};
+  check_shares(o, {0.5, 1.0 / 6, 0, 1.0 / 3});
+}
+
+TEST_CASE("a drawn token comes with the model's own log probability, and may not end where it must not") {
+  auto o = free_options();
+  o.temperature = 0.1;
+  o.top_k = 1;
+  CHECK(sample_token<double>(logits, o, 0.99).log_probability == doctest::Approx(std::log(0.4)));
+  o.end_id = 2;
+  CHECK(sample_token<double>(logits, o, 0.5).id == 2);
+  CHECK(sample_token<double>(logits, o, 0.5, false).id == 0);
+  o.forbidden_ids = {0, 1, 2, 3};
+  CHECK(contains(message_of<ValueError>([&] { (void)sample_token<double>(logits, o, 0.5); }),
+                 "every one of the 4 ids is forbidden"));
+  // Equal logits: the lower id first.
+  const std::vector<double> equal(4, 1.0);
+  CHECK(sample_token<double>(equal, free_options(), 0.0).id == 0);
+  CHECK(sample_token<double>(equal, free_options(), 0.99).id == 3);
+}
+
+TEST_CASE("a text depends on its prompt, its number and the seed, and not on the others") {
+  int different = 0;
+  for (const auto& options : language_models()) {
+    const auto model = small_language_model(options);
+    const auto ctx = Context<double>::inference();
+    const std::vector<Ids> prompts = {{2, 7, 8, 9}, {2}, {2, 5}, {2}};
+    SamplingOptions o;
+    o.max_length = 12;
+    o.seed = 7;
+    const auto texts = sample<double>(model, ctx, prompts, o);
+    REQUIRE(texts.size() == 4);
+    for (std::size_t n = 1; n < 4; ++n) {
+      const auto fewer = sample<double>(
+          model, ctx, std::vector<Ids>(prompts.begin(), prompts.begin() + static_cast<std::ptrdiff_t>(n)), o);
+      for (std::size_t i = 0; i < n; ++i) {
+        CHECK(fewer[i].ids == texts[i].ids);
+        CHECK(fewer[i].log_probability == doctest::Approx(texts[i].log_probability));
+      }
+    }
+    different += texts[1].ids != texts[3].ids ? 1 : 0;
+    o.seed = 8;
+    CHECK(sample<double>(model, ctx, prompts, o)[0].ids != texts[0].ids);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto& text = texts[i];
+      CHECK(text.ids.size() <= 12);
+      for (const std::int32_t id : text.ids) CHECK((id != 0 && id != 2 && id != 3));
+      // What the model itself says of the text, without a cache.
+      Ids whole = prompts[i];
+      whole.insert(whole.end(), text.ids.begin(), text.ids.end());
+      const auto layout = SequenceLayout::packed({static_cast<index_t>(whole.size())});
+      const auto p = model.log_probabilities(ctx, model.decode(ctx, id_tensor(whole), layout)).value();
+      double sum = 0;
+      auto at = static_cast<index_t>(prompts[i].size()) - 1;
+      for (const std::int32_t id : text.ids) sum += p.at({at++, id});
+      if (text.finished) sum += p.at({at, 3});
+      CHECK(text.log_probability == doctest::Approx(sum));
+    }
+  }
+  // The same prompt under another number.
+  CHECK(different >= 2);
+}
+
+TEST_CASE("temperature 0 is the likeliest token every time, and min_length puts the end off") {
+  const auto model = small_language_model(language_models().front());
+  const auto ctx = Context<double>::inference();
+  SamplingOptions o;
+  o.temperature = 0;
+  o.max_length = o.min_length = 9;
+  const std::vector<Ids> prompts = {{2, 7}};
+  const auto text = sample<double>(model, ctx, prompts, o)[0];
+  CHECK(text.ids.size() == 9);
+  Ids whole = prompts[0];
+  for (const std::int32_t id : text.ids) {
+    const auto n = static_cast<index_t>(whole.size());
+    const auto all = model(ctx, id_tensor(whole), SequenceLayout::packed({n})).value();
+    std::int32_t best = 4;
+    for (std::int32_t v = 1; v < 19; ++v) {
+      if (v != 2 && v != 3 && all.at({n - 1, v}) > all.at({n - 1, best})) best = v;
+    }
+    CHECK(id == best);
+    whole.push_back(id);
+  }
+}
+
+TEST_CASE(
+    "an encoder-decoder is sampled too: greedy as beam size 1, and sentences do not depend on each other") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {9, 10, 11, 12, 3}};
+  const auto memory = encode(model, sources);
+  SamplingOptions o;
+  o.temperature = 0;
+  o.max_length = 10;
+  const auto greedy = sample(model, ctx, memory, o);
+  const auto beam = beam_search(model, ctx, memory, {.beam_size = 1, .max_length = 10});
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(greedy[i].ids == beam[i][0].ids);
+    CHECK(greedy[i].log_probability == doctest::Approx(beam[i][0].log_probability));
+  }
+  o.temperature = 1.5;
+  const auto texts = sample(model, ctx, memory, o);
+  const auto one = sample(model, ctx, encode(model, {sources[0]}), o);
+  CHECK(one[0].ids == texts[0].ids);
+  const auto from_sources = sample<double>(model, ctx, sources, o);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(from_sources[i].ids == texts[i].ids);
+  // Several draws for one source.
+  const Memory<double> repeated(memory.rows, memory.layout, {1, 1, 1, 1, 1, 1});
+  std::set<Ids> different;
+  for (const auto& text : sample(model, ctx, repeated, o)) different.insert(text.ids);
+  CHECK(different.size() > 2);
+}
+
+TEST_CASE("parts of a list are drawn as the whole list is, with the numbers of their texts") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {9, 10, 11, 12, 3}};
+  SamplingOptions o{.temperature = 1.5, .seed = 4, .max_length = 10};
+  const auto all = sample<double>(model, ctx, sources, o);
+  o.numbers = {2, 0};
+  const auto part = sample<double>(model, ctx, std::vector<Ids>{sources[2], sources[0]}, o);
+  CHECK(part[0].ids == all[2].ids);
+  CHECK(part[1].ids == all[0].ids);
+  CHECK(contains(message_of<ValueError>([&] { (void)sample<double>(model, ctx, sources, o); }),
+                 "2 numbers must be 3, one for each text"));
+}
+
+TEST_CASE("a target sentence goes on from forced tokens, which may see one another in both directions") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
+  for (const index_t prefix : {0, 3}) {
+    const SamplingOptions o{
+        .temperature = 0, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix};
+    const auto drawn = sample(model, ctx, memory, o);
+    const auto beam =
+        beam_search(model, ctx, memory,
+                    {.beam_size = 1, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix});
+    for (std::size_t i = 0; i < 2; ++i) {
+      CHECK(drawn[i].ids == beam[i][0].ids);
+      CHECK(drawn[i].log_probability == doctest::Approx(beam[i][0].log_probability));
+    }
+  }
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)sample(model, ctx, memory, {.prefix_ids = {4, 19}});
+                 }),
+                 "one of prefix_ids is 19, must be below the vocabulary's size 19"));
+}
+
+TEST_CASE("impossible sampling options and prompts are refused by name") {
+  const auto model = small_language_model(language_models().front());
+  const auto ctx = Context<double>::inference();
+  const auto refusal = [&](auto&& change, const std::vector<Ids>& prompts = {{2}}) {
+    SamplingOptions o;
+    change(o);
+    return message_of<ValueError>([&] { (void)sample<double>(model, ctx, prompts, o); });
+  };
+  CHECK(contains(refusal([](auto& o) { o.temperature = -1; }), "[sampling] temperature is -1"));
+  CHECK(contains(refusal([](auto& o) { o.top_k = -1; }), "top_k is -1"));
+  CHECK(contains(refusal([](auto& o) { o.top_p = 0; }), "top_p is 0"));
+  CHECK(contains(refusal([](auto& o) { o.max_length = 0; }), "max_length is 0"));
+  CHECK(contains(refusal([](auto& o) { o.min_length = 300; }),
+                 "min_length is 300, must be from 0 to max_length"));
+  CHECK(contains(refusal([](auto& o) { o.end_id = 19; }),
+                 "end_id is 19, must be below the vocabulary's size 19"));
+  CHECK(refusal([](auto&) {}, {{2}, {}}) == "[sampling] prompt 1 is empty, must have at least one token");
+  CHECK(sample<double>(model, ctx, std::vector<Ids>{}).empty());
+}

@@ -1,0 +1,300 @@
+#include "eigenformer/io/ctranslate2/ctranslate2.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+const std::vector<std::string> names = {
+    "ct2_pre",     "ct2_post",   "ct2_float16", "ct2_bfloat16", "ct2_int16",           "ct2_int8",
+    "ct2_learned", "ct2_prefix", "ct2_shaw",    "ct2_rotary",   "ct2_rotary_adjacent", "ct2_embedding_norm",
+    "ct2_scales"};
+
+ImportOptions languages_of(const std::string& name) {
+  ImportOptions options;
+  if (name == "ct2_prefix") options.target_language = "de";
+  return options;
+}
+
+bool needs_sentencepiece(const std::string& name) { return name == "ct2_pre" || name == "ct2_prefix"; }
+
+template <class T>
+void check_model(const std::string& name, double tolerance) {
+  CAPTURE(name);
+  const CheckpointReference reference(name);
+  const auto model = import_ctranslate2<T>(reference.folder, languages_of(name));
+  const TextConventions& text = model.description.text;
+
+  const auto sources = read_lines_as_ids(model, reference.json.at("lines").get<std::vector<std::string>>());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::vector<std::string> tokens;
+    for (const std::int32_t id : sources[i]) tokens.push_back(model.tokenizers.source->token(id));
+    auto expected = reference.json.at("sources").at(i).get<std::vector<std::string>>();
+    expected.push_back("</s>");
+    REQUIRE(tokens.size() == expected.size());
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      if (tokens[k] != "<unk>") CHECK(tokens[k] == expected[k]);
+    }
+  }
+
+  const auto expected = reference.json.at("greedy").get<std::vector<Ids>>();
+  const index_t max_length = reference.json.at("max_length");
+  CHECK(greedy(model, sources, max_length) == expected);
+  check_beams(model, reference, sources);
+
+  // The logits of each greedy step, all sentences in one batch.
+  std::vector<Ids> targets;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    Ids target = {text.begin_id};
+    target.insert(target.end(), text.target_prefix.begin(), text.target_prefix.end());
+    target.insert(target.end(), expected[i].begin(), expected[i].end());
+    target.resize(static_cast<std::size_t>(reference.tensors.info("logits." + std::to_string(i)).shape[0]));
+    targets.push_back(target);
+  }
+  const auto logits = batch_logits(model.model, sources, targets);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const auto wanted = reference.tensors.tensor<T>("logits." + std::to_string(i));
+    CHECK(logits_error(logits[i], wanted) <= tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("CTranslate2 models of every weight type give CTranslate2's logits, greedy and beam results") {
+  for (const std::string& name : names) {
+    if (needs_sentencepiece(name) && !has_subword_tokenizer()) continue;
+    check_model<float>(name, 1e-5);
+  }
+}
+
+TEST_CASE("CTranslate2 models load as double too") { check_model<double>("ct2_post", 1e-5); }
+
+TEST_CASE("a CTranslate2 model's options say what its folder says") {
+  const auto& o = import_ctranslate2<float>(CheckpointReference("ct2_post").folder).description.model;
+  CHECK(o.source_vocab_size == 19);
+  CHECK(o.target_vocab_size == 23);
+  CHECK(o.num_encoder_layers == 2);
+  CHECK(o.num_decoder_layers == 1);
+  CHECK(o.num_heads == 3);
+  CHECK(o.dim_feedforward == 20);
+  CHECK_FALSE(o.norm_first);
+  CHECK_FALSE(o.final_norm);
+  CHECK_FALSE(o.scale_embedding);
+  CHECK(o.activation == Activation::silu);
+  CHECK(o.tying == Tying::target);
+  CHECK(o.sinusoid.first_position == 1);
+  const auto learned = import_ctranslate2<float>(CheckpointReference("ct2_learned").folder).description.model;
+  CHECK(learned.positions == Positions::learned);
+  CHECK(learned.max_length == 21);
+  CHECK(learned.layer_norm_eps == doctest::Approx(1e-3));
+  CHECK_FALSE(learned.projection_bias);
+  CHECK(import_ctranslate2<float>(CheckpointReference("ct2_int8").folder).description.model.tying ==
+        Tying::all);
+  const auto scales = import_ctranslate2<float>(CheckpointReference("ct2_scales").folder).description.model;
+  CHECK(scales.attention_scale == doctest::Approx(0.8));
+  CHECK(scales.logit_scale == doctest::Approx(0.6));
+  CHECK(scales.projection_bias);
+}
+
+TEST_CASE("an imported CTranslate2 model is saved as a model folder and translates the same") {
+  for (const std::string& name : names) {
+    if (needs_sentencepiece(name) && !has_subword_tokenizer()) continue;
+    CAPTURE(name);
+    const CheckpointReference reference(name);
+    const auto model = import_ctranslate2<float>(reference.folder, languages_of(name));
+    TemporaryFolder folder;
+    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(),
+                      WeightFormat::float32, model.description.text);
+    const auto loaded = load_model_folder<float>(folder.path());
+    CHECK(loaded.description.text == model.description.text);
+    const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
+    GenerationOptions options = generation_options(model.description);
+    options.max_length = 14;
+    CHECK(translate(loaded, lines, options) == translate(model, lines, options));
+    options.beam_size = 1;
+    options.max_length = 14 - static_cast<index_t>(options.prefix_ids.size());
+    const auto translations = translate(loaded, lines, options);
+    if (needs_sentencepiece(name)) continue;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::string expected;
+      for (const std::string token : reference.json.at("greedy_tokens").at(i)) {
+        if (token == "<s>" || token == "<blank>") continue;
+        expected += (expected.empty() ? "" : " ") + (token == "<unk>" ? std::string("\xE2\x81\x87") : token);
+      }
+      CHECK(translations[i] == expected);
+    }
+  }
+}
+
+TEST_CASE("lines are cut where learned positions end, and no search goes beyond them") {
+  const auto model = import_ctranslate2<float>(CheckpointReference("ct2_learned").folder);
+  std::string line;
+  for (int i = 0; i < 50; ++i) line += "w1 ";
+  bool cut = false;
+  CHECK(source_ids(model.description, *model.tokenizers.source, line, max_source_tokens(model.description),
+                   &cut)
+            .size() == 21);
+  CHECK(cut);
+  CHECK(translate(model, {line, "", " "}).size() == 3);
+}
+
+TEST_CASE("a model.bin cut anywhere is refused with its name and the place") {
+  DamagedCopy copy("ct2_int8");
+  const std::string whole = copy.read("model.bin");
+  for (std::size_t size = 0; size < whole.size(); size = size < 600 ? size + 1 : size + 397) {
+    copy.write("model.bin", whole.substr(0, size));
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", "truncated"});
+  }
+  copy.write("model.bin", whole + "x");
+  check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", "1 bytes behind"});
+}
+
+TEST_CASE(
+    "a model.bin with any byte changed loads or is refused, and takes no memory that the file does not "
+    "have") {
+  DamagedCopy copy("ct2_int8");
+  const std::string whole = copy.read("model.bin");
+  RandomGenerator rng(3);
+  for (int i = 0; i < 300; ++i) {
+    std::string damaged = whole;
+    const std::size_t at =
+        i < 200 ? static_cast<std::size_t>(rng.uniform_int(400))
+                : static_cast<std::size_t>(rng.uniform_int(static_cast<index_t>(whole.size())));
+    damaged[at] = static_cast<char>(rng.uniform_int(256));
+    copy.write("model.bin", damaged);
+    try {
+      (void)import_ctranslate2<float>(copy.path());
+    } catch (const IoError&) {
+    }
+  }
+}
+
+TEST_CASE("a damaged model.bin is refused with what is wrong and where") {
+  DamagedCopy copy("ct2_post");
+  const std::string whole = copy.read("model.bin");
+  const auto refuse = [&](const std::string& bytes, const std::vector<std::string>& words) {
+    copy.write("model.bin", bytes);
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, words);
+  };
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string bytes = whole;
+    const std::size_t at = bytes.find(from);
+    REQUIRE(at != std::string::npos);
+    return bytes.replace(at, from.size(), to);
+  };
+  refuse(std::string("\x07\0\0\0", 4) + whole.substr(4), {"version 7", "byte 0"});
+  refuse(replaced("TransformerSpec", "WhisperModSpecs"), {"WhisperModSpecs", "expected"});
+  refuse(replaced("encoder/layer_1/ffn/linear_0/bias", "encoder/layer_1/ffn/linear_0/bia_"),
+         {"encoder/layer_1/ffn/linear_0/bia_", "unexpected"});
+  refuse(replaced("encoder/layer_1/ffn/linear_1/weight", "encoder/layer_1/ffn/linear_1/weig__"),
+         {"missing: encoder/layer_1/ffn/linear_1/weight"});
+  // A dimension that the file cannot hold.
+  std::string bytes = whole;
+  const std::size_t at = bytes.find(std::string("decoder/embeddings/weight\0", 26)) + 26 + 1;
+  std::memcpy(bytes.data() + at, "\xff\xff\xff\xff", 4);
+  refuse(bytes, {"decoder/embeddings/weight", "4294967295", "cannot hold"});
+  bytes = whole;
+  std::memcpy(bytes.data() + at, "\x18\0\0\0", 4);
+  refuse(bytes, {"decoder/embeddings/weight", "(24, 12)", "expected 1152"});
+  bytes[at + 8] = 9;
+  refuse(bytes, {"decoder/embeddings/weight", "type 9"});
+}
+
+TEST_CASE("what an encoder-decoder may have in CTranslate2 and not here is refused by name") {
+  DamagedCopy copy("ct2_rotary");
+  const std::string whole = copy.read("model.bin");
+  const auto with = [&](const std::string& name, std::uint8_t value) {
+    // version, spec, revision, number of variables; then one more: rank 0, int8, one byte
+    const std::size_t count = 4 + 2 + static_cast<std::uint8_t>(whole[4]) + 4;
+    std::string bytes = whole;
+    std::uint32_t n = 0;
+    std::memcpy(&n, bytes.data() + count, 4);
+    ++n;
+    std::memcpy(bytes.data() + count, &n, 4);
+    std::string variable = {static_cast<char>(name.size() + 1), 0};
+    variable += name + std::string("\0\0\1\1\0\0\0", 7) + static_cast<char>(value);
+    copy.write("model.bin", bytes.insert(count + 4, variable));
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); },
+                  {"model.bin", name, "not supported"});
+  };
+  for (const std::string name :
+       {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
+        "q_norm/gamma", "v_norm/gamma", "relative_left_max_position", "memory_kv/weight", "queries_scale"}) {
+    with("decoder/layer_1/self_attention/" + name, 2);
+  }
+  for (const std::string name : {"encoder/embeddings_1/weight", "decoder/project_in/weight",
+                                 "decoder/final_logit_softcapping", "decoder/sliding_window"}) {
+    with(name, 1);
+  }
+  with("encoder/layer_0/self_attention/relative_position_keys", 2);
+  // Positions in one stack alone, or others in one layer.
+  const auto replaced = [&](const std::string& from, const std::string& to,
+                            const std::vector<std::string>& words) {
+    std::string bytes = whole;
+    const std::size_t at = bytes.find(from);
+    REQUIRE(at != std::string::npos);
+    copy.write("model.bin", bytes.replace(at, from.size(), to));
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, words);
+  };
+  replaced("decoder/layer_0/self_attention/rotary_dim", "decoder/layer_0/self_attention/rotary_di_",
+           {"rotary_dim", "alone"});
+  replaced("decoder/layer_1/self_attention/rotary_base", "decoder/layer_1/self_attention/rotary_bas_",
+           {"rotary_base", "decoder/layer_1/self_attention/"});
+  const std::string alibi("decoder/alibi\0\0\1\1\0\0\0\0", 21), on("decoder/alibi\0\0\1\1\0\0\0\1", 21);
+  replaced(alibi, on, {"decoder/alibi", "not supported"});
+}
+
+TEST_CASE("vocabularies and config.json that do not fit are refused by name") {
+  DamagedCopy copy("ct2_post");
+  const auto refuse = [&](const std::vector<std::string>& words) {
+    check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, words);
+  };
+  const std::string vocabulary = copy.read("target_vocabulary.txt");
+  copy.write("target_vocabulary.txt", vocabulary + "one\ntwo\n");
+  refuse({"target_vocabulary.txt", "25 tokens", "23 rows"});
+  copy.write("target_vocabulary.txt", vocabulary.substr(0, vocabulary.find("</s>")));
+  refuse({"target_vocabulary.txt", "no token '</s>'"});
+  copy.write("target_vocabulary.txt", "a\n\xff\n");
+  refuse({"target_vocabulary.txt", "UTF-8 at byte 2"});
+  copy.remove("target_vocabulary.txt");
+  refuse({"no vocabulary"});
+  copy.write("target_vocabulary.json", "[\"<s>\", 3]");
+  refuse({"target_vocabulary.json", "token 1"});
+  copy.write("target_vocabulary.json", "[\"<s>\", ");
+  refuse({"target_vocabulary.json", "not JSON"});
+  copy.write("target_vocabulary.txt", vocabulary);
+  copy.remove("target_vocabulary.json");
+  copy.set("config.json", "layer_norm_epsilon", "small");
+  refuse({"config.json", "layer_norm_epsilon"});
+  copy.write("config.json", "{");
+  refuse({"config.json", "not JSON"});
+  copy.remove("model.bin");
+  refuse({"model.bin"});
+}
+
+TEST_CASE("rows of the embedding beyond the vocabulary have no text") {
+  DamagedCopy copy("ct2_post");
+  const std::string vocabulary = copy.read("target_vocabulary.txt");
+  copy.write("target_vocabulary.txt", vocabulary.substr(0, vocabulary.rfind("v18")));
+  const auto model = import_ctranslate2<float>(copy.path());
+  CHECK(model.tokenizers.target->vocabulary_size() == 23);
+  CHECK(model.tokenizers.target->decode(Ids{5, 22, 6}) == "v1 v2");
+}
+
+TEST_CASE("a model that leaves the first token to the caller wants a target language") {
+  DamagedCopy copy("ct2_post");
+  copy.set("config.json", "decoder_start_token", nullptr);
+  CHECK_THROWS_AS((void)import_ctranslate2<float>(copy.path()), ValueError);
+  const auto model = import_ctranslate2<float>(copy.path(), {.target_language = "v4"});
+  CHECK(model.description.text.begin_id == 8);
+  CHECK(model.description.text.target_prefix.empty());
+  CHECK_THROWS_AS((void)import_ctranslate2<float>(copy.path(), {.target_language = "xx"}), ValueError);
+}

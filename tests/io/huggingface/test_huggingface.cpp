@@ -1,0 +1,341 @@
+#include "eigenformer/io/huggingface/huggingface.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "eigenformer/io/models/import_checkpoint.hpp"
+#include "folders.hpp"
+#include "io/checkpoint_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+struct Family {
+  std::string name;
+  ImportOptions options{};
+};
+
+// Those that this program has the tokenizers for.
+std::vector<Family> families() {
+  std::vector<Family> found;
+  if (has_subword_tokenizer()) {
+    found = {{"hf_marian", {}},
+             {"hf_mbart", {"en_XX", "de_DE", {}}},
+             {"hf_mbart50", {"en_XX", "de_DE", {}}},
+             {"hf_m2m100", {"en", "de", {}}},
+             {"hf_nllb", {"eng_Latn", "deu_Latn", {}}},
+             {"hf_t5", {{}, {}, "translate to German: "}},
+             {"hf_mt5", {{}, {}, "translate to German: "}}};
+  }
+  if (has_icu_tokenizers()) found.push_back({"hf_bart", {}});
+  return found;
+}
+
+template <class T>
+void check_family(const Family& family, double tolerance) {
+  CAPTURE(family.name);
+  const CheckpointReference reference(family.name);
+  const auto model = import_huggingface<T>(reference.folder, family.options);
+  const auto sources = read_lines_as_ids(model, reference.json.at("lines").get<std::vector<std::string>>());
+  CHECK(sources == reference.json.at("sources").get<std::vector<Ids>>());
+  const auto targets = reference.json.at("targets").get<std::vector<Ids>>();
+  const auto logits = batch_logits(model.model, sources, targets);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    CAPTURE(i);
+    CHECK(logits_error(logits[i], reference.tensors.tensor<T>("logits." + std::to_string(i))) <= tolerance);
+  }
+  CHECK(greedy(model, sources, reference.json.at("max_length")) ==
+        reference.json.at("greedy").get<std::vector<Ids>>());
+  check_beams(model, reference, sources);
+}
+
+}  // namespace
+
+TEST_CASE("Hugging Face models give transformers' ids, logits, greedy and beam results") {
+  for (const Family& family : families()) check_family<float>(family, 1e-5);
+}
+
+TEST_CASE("Hugging Face models load as double too") {
+  if (has_subword_tokenizer()) check_family<double>({"hf_marian", {}}, 1e-6);
+}
+
+TEST_CASE("an imported Hugging Face model is saved as a model folder and translates the same") {
+  for (const Family& family : families()) {
+    CAPTURE(family.name);
+    const CheckpointReference reference(family.name);
+    const auto model = import_checkpoint<float>(reference.folder, family.options);
+    TemporaryFolder folder;
+    save_model_folder(folder.path(), model.model, model.tokenizers, nlohmann::json::object(),
+                      WeightFormat::float32, model.description.text);
+    const auto loaded = load_model_folder<float>(folder.path());
+    CHECK(loaded.description.text == model.description.text);
+    GenerationOptions options = generation_options(model.description);
+    options.beam_size = 1;
+    options.max_length = 13 - static_cast<index_t>(options.prefix_ids.size());
+    const auto lines = reference.json.at("lines").get<std::vector<std::string>>();
+    const auto translations = translate(loaded, lines, options);
+    CHECK(translations == translate(model, lines, options));
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      CHECK(translations[i] == model.tokenizers.target->decode(reference.json.at("greedy").at(i).get<Ids>()));
+    }
+  }
+}
+
+TEST_CASE("weights in several files are read as in one") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  nlohmann::json index = {{"weight_map", nlohmann::json::object()}};
+  {
+    const auto file = SafetensorsFile::open(copy / "model.safetensors");
+    SafetensorsWriter first, second;
+    std::size_t i = 0;
+    for (const std::string& name : file.names()) {
+      const bool even = i++ % 2 == 0;
+      (even ? first : second).add(name, file.tensor<float>(name));
+      index["weight_map"][name] = even ? "model-1.safetensors" : "model-2.safetensors";
+    }
+    first.save(copy / "model-1.safetensors");
+    second.save(copy / "model-2.safetensors");
+  }
+  copy.remove("model.safetensors");
+  copy.write("model.safetensors.index.json", index.dump());
+  const auto whole = import_huggingface<float>(CheckpointReference("hf_marian").folder);
+  const auto parts = import_huggingface<float>(copy.path());
+  CHECK(translate(parts, {"a tree"}) == translate(whole, {"a tree"}));
+  copy.remove("model-2.safetensors");
+  check_refused([&] { (void)import_huggingface<float>(copy.path()); }, {"model-2.safetensors"});
+  index["weight_map"]["a"] = "../b";
+  copy.write("model.safetensors.index.json", index.dump());
+  check_refused([&] { (void)import_huggingface<float>(copy.path()); }, {"weight_map a", "expected a file"});
+}
+
+TEST_CASE("what does not fit in a Hugging Face folder is refused with its file and what is wrong") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  const std::string config = copy.read("config.json"), weights = copy.read("model.safetensors");
+  const auto refuse = [&](const std::vector<std::string>& words) {
+    check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, words);
+    copy.write("config.json", config);
+  };
+  copy.set("config.json", "model_type", 3);
+  refuse({"config.json", "model_type"});
+  copy.set("config.json", "model_type", nullptr);
+  refuse({"config.json", "model_type"});
+  copy.set("config.json", "model_type", "gpt2");
+  refuse({"config.json", "gpt2", "marian"});
+  copy.set("config.json", "d_model", 18);
+  refuse({"model.safetensors", "wrong shape", "18)"});
+  copy.set("config.json", "d_model", 1000000000000);
+  refuse({"config.json", "d_model"});
+  copy.set("config.json", "d_model", 2000000000);
+  refuse({"config.json", "memory"});
+  copy.set("config.json", "encoder_layers", 1000000000);
+  refuse({"config.json", "1000000000 layers"});
+  copy.set("config.json", "encoder_layers", 3);
+  refuse({"missing", "model.encoder.layers.2.self_attn.q_proj.weight"});
+  copy.set("config.json", "decoder_layers", 1);
+  refuse({"unexpected", "model.decoder.layers.1."});
+  copy.set("config.json", "encoder_attention_heads", 7);
+  refuse({"encoder_attention_heads"});
+  copy.set("config.json", "activation_function", "swoosh");
+  refuse({"activation_function", "swoosh"});
+  copy.write("config.json", config.substr(0, config.size() / 2));
+  refuse({"config.json", "not JSON"});
+  for (const std::size_t size : {std::size_t{3}, std::size_t{500}, weights.size() - 1}) {
+    copy.write("model.safetensors", weights.substr(0, size));
+    refuse({"model.safetensors"});
+  }
+  copy.remove("model.safetensors");
+  refuse({"no model.safetensors"});
+  copy.write("tf_model.h5", "x");
+  refuse({"no model.safetensors", "tf_model.h5 holds TensorFlow weights", "from_tf=True"});
+  copy.write("pytorch_model.bin", "x");
+  refuse({"no model.safetensors", "pytorch_model.bin holds PyTorch weights",
+          "python3 -c \"import transformers;",
+          "AutoModelForSeq2SeqLM.from_pretrained('" + copy.path().string() + "').save_pretrained("});
+  copy.write("model.safetensors", weights);
+
+  const std::string vocabulary = copy.read("vocab.json"), source = copy.read("source.spm");
+  copy.set("vocab.json", "one too many", 5000);
+  refuse({"vocab.json", "5000", "rows"});
+  copy.write("vocab.json", "{\"<unk>\": 1, \"a\": 2}");
+  refuse({"does not fit"});
+  copy.write("vocab.json", "[]");
+  refuse({"vocab.json", "object"});
+  copy.write("vocab.json", vocabulary);
+  copy.write("source.spm", source.substr(0, 20));
+  refuse({"source.spm'", "truncated or no SentencePiece model: 20 bytes"});
+  copy.write("source.spm", "");
+  refuse({"source.spm'", "is empty, expected a SentencePiece model"});
+  copy.remove("source.spm");
+  refuse({"SentencePiece", "source.spm"});
+  copy.remove("config.json");
+  check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"no checkpoint", "model.bin"});
+  check_refused([&] { (void)import_checkpoint<float>(copy / "nowhere"); }, {"nowhere", "does not exist"});
+}
+
+TEST_CASE("ids outside the vocabulary and settings that no search can have are refused by file and name") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  const std::string generation = copy.read("generation_config.json");
+  const auto refuse = [&](const std::string& name, const nlohmann::json& value, const std::string& expected) {
+    for (const char* file : {"generation_config.json", "config.json"}) {
+      const std::string before = copy.read(file);
+      if (file == std::string("config.json"))
+        copy.write("generation_config.json", "{}");  // leaves the word to it
+      copy.set(file, name, value);
+      check_refused([&] { (void)import_huggingface<float>(copy.path()); },
+                    {std::string("/") + file, "sets " + name + " to " + value.dump(), expected});
+      copy.write(file, before);
+      copy.write("generation_config.json", generation);
+    }
+  };
+  for (const char* name : {"decoder_start_token_id", "eos_token_id", "forced_bos_token_id"}) {
+    for (const nlohmann::json& id : {nlohmann::json(48), nlohmann::json(-1), nlohmann::json(4294967296)}) {
+      refuse(name, id, "0 to 47");
+    }
+  }
+  refuse("eos_token_id", {99, 0}, "0 to 47");
+  refuse("num_beams", 0, "1 to 4096");
+  refuse("num_beams", -3, "1 to 4096");
+  refuse("num_beams", 4097, "1 to 4096");
+  refuse("max_length", 0, "1 to 2147483647");
+  refuse("max_new_tokens", -1, "1 to 2147483647");
+  refuse("min_length", -1, "0 to 2147483647");
+  refuse("no_repeat_ngram_size", -2, "0 to 2147483647");
+  refuse("suppress_tokens", {3, 48}, "0 to 47");
+  copy.set("generation_config.json", "num_beams", 4096);
+  copy.set("generation_config.json", "eos_token_id", nlohmann::json::array({0, 99}));
+  CHECK(import_huggingface<float>(copy.path()).description.text.beam_size == 4096);
+}
+
+TEST_CASE("what is no checkpoint is refused as what it is") {
+  const TemporaryFolder folder;
+  const auto refuse = [&](const std::filesystem::path& path, const std::vector<std::string>& words) {
+    check_refused([&] { (void)import_checkpoint<float>(path); }, words);
+  };
+  write_text_file(folder / "config.json", "{}");
+  refuse(folder / "config.json", {"config.json' is not a folder"});
+  write_text_file(folder / "source_vocabulary.json", "[]");
+  refuse(folder.path(), {"has no model.bin", "source_vocabulary.json of CTranslate2"});
+  refuse(fixtures_folder() / "model_v1", {"is an eigenformer model already"});
+  const TemporaryFolder pickled;
+  write_text_file(pickled / "pytorch_model.bin", "x");
+  refuse(pickled.path(), {"neither model.safetensors nor", "pytorch_model.bin holds PyTorch weights",
+                          "Convert it with", "config.json"});
+  DamagedCopy bart("hf_bart");
+  bart.remove("vocab.json");
+  bart.write("tokenizer.json", "{}");
+  refuse(bart.path(), {"tokenizer.json' has no 'model'", "vocab.json with merges.txt"});
+}
+
+TEST_CASE("what generation_config.json says is done, or told of by name") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_m2m100");
+  std::vector<std::string> told;
+  ImportOptions options{"en", "de", {}};
+  options.warn = [&](const std::string& what) { told.push_back(what); };
+  const auto import = [&] {
+    told.clear();
+    return import_huggingface<float>(copy.path(), options).description;
+  };
+  CHECK(import().text.beam_size == 0);
+  CHECK(told.empty());
+  const nlohmann::json done = {{"num_beams", 5},           {"max_length", 41},
+                               {"min_length", 4},          {"length_penalty", 0.7},
+                               {"early_stopping", true},   {"no_repeat_ngram_size", 3},
+                               {"suppress_tokens", {7}},   {"bad_words_ids", {{9}}},
+                               {"forced_eos_token_id", 2}, {"repetition_penalty", 1.0},
+                               {"do_sample", false},       {"num_beam_groups", 1},
+                               {"temperature", 0.3},       {"use_cache", true}};
+  for (const auto& [name, value] : done.items()) copy.set("generation_config.json", name, value);
+  const ModelDescription description = import();
+  CHECK(told.empty());
+  const GenerationOptions search = generation_options(description);
+  CHECK(search.beam_size == 5);
+  CHECK(search.max_length == 39);  // theirs counts the start and the language
+  CHECK(search.min_length == 2);
+  CHECK(search.length_penalty == 0.7);
+  CHECK(search.early_stopping);
+  CHECK(search.force_end);
+  CHECK(search.no_repeat_ngram_size == 3);
+  CHECK(search.forbidden_ids == Ids{9, 7});
+  CHECK(conventions_from_json(conventions_to_json(description.text), 100000, 100000) == description.text);
+  copy.set("generation_config.json", "max_new_tokens", 21);
+  copy.set("generation_config.json", "min_new_tokens", 8);
+  CHECK(import().text.max_length == 20);
+  CHECK(import().text.min_length == 7);
+
+  const nlohmann::json told_of = {{"do_sample", true},
+                                  {"repetition_penalty", 1.2},
+                                  {"num_beam_groups", 2},
+                                  {"diversity_penalty", 0.5},
+                                  {"encoder_no_repeat_ngram_size", 2},
+                                  {"early_stopping", "never"},
+                                  {"begin_suppress_tokens", {5}},
+                                  {"num_return_sequences", 3},
+                                  {"token_healing", true},
+                                  {"cache_implementation", "quantized"},
+                                  {"of_the_future", 1},
+                                  {"stop_strings", {"a"}},
+                                  {"eos_token_id", {2, 5}},
+                                  {"forced_eos_token_id", 6},
+                                  {"exponential_decay_length_penalty", {3, 1.5}}};
+  const std::string before = copy.read("generation_config.json");
+  for (const auto& entry : told_of.items()) {
+    const std::string& name = entry.key();
+    const nlohmann::json& value = entry.value();
+    CAPTURE(name);
+    copy.set("generation_config.json", name, value);
+    (void)import();
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].find("generation_config.json' sets " + name + " to " + value.dump()) != std::string::npos);
+    copy.write("generation_config.json", before);
+  }
+  // What changes no result, or none without do_sample.
+  const nlohmann::json without_effect = {{"cache_implementation", "static"},
+                                         {"use_mtp", true},
+                                         {"top_p", 0.9},
+                                         {"max_cache_len", 70},
+                                         {"of_the_future", nullptr},
+                                         {"_private", 1},
+                                         {"num_return_sequences", 1}};
+  for (const auto& [name, value] : without_effect.items()) copy.set("generation_config.json", name, value);
+  (void)import();
+  CHECK(told.empty());
+  copy.write("generation_config.json", before);
+  nlohmann::json words = nlohmann::json::array();
+  words.push_back({3, 4});
+  copy.set("generation_config.json", "bad_words_ids", words);
+  (void)import();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find("forbids [3,4] in bad_words_ids") != std::string::npos);
+  copy.set("generation_config.json", "num_beams", "many");
+  check_refused([&] { (void)import(); }, {"generation_config.json", "num_beams"});
+}
+
+TEST_CASE("the old name for a forced begin symbol counts in config.json and generation_config.json") {
+  if (!has_subword_tokenizer()) return;
+  DamagedCopy copy("hf_marian");
+  const auto prefix = [&] { return import_huggingface<float>(copy.path()).description.text.target_prefix; };
+  CHECK(prefix().empty());
+  copy.set("generation_config.json", "force_bos_token_to_be_generated", true);
+  copy.set("generation_config.json", "bos_token_id", 3);
+  CHECK(prefix() == Ids{3});
+  copy.remove("generation_config.json");
+  CHECK(prefix().empty());
+  copy.set("config.json", "force_bos_token_to_be_generated", true);
+  copy.set("config.json", "bos_token_id", 4);
+  CHECK(prefix() == Ids{4});
+}
+
+TEST_CASE("a model of several languages wants them named") {
+  if (!has_subword_tokenizer()) return;
+  const std::filesystem::path folder = CheckpointReference("hf_nllb").folder;
+  CHECK_THROWS_AS((void)import_huggingface<float>(folder), ValueError);
+  CHECK_THROWS_AS((void)import_huggingface<float>(folder, {"eng_Latn", "xyz_Latn", {}}), ValueError);
+}

@@ -1,0 +1,317 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "eigenformer/io/models/quantized_model.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
+#include "fixtures.hpp"
+#include "generation/packed_test_tools.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+const WeightFormat small_formats[] = {WeightFormat::bf16, WeightFormat::int8};
+
+/// A float model whose weights have many scales: one row of each matrix is zero, one tiny.
+Seq2SeqTransformer<float> model_with_scales(Tying tying = Tying::none) {
+  auto model = float_model(tying);
+  RandomGenerator rng(5);
+  for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {
+    if (p.shape().rank() != 2) return;
+    const index_t n = p.shape()[1];
+    for (index_t row = 0; row < p.shape()[0]; ++row) {
+      const auto factor = static_cast<float>(0.25 + rng.uniform());
+      for (index_t i = 0; i < n; ++i)
+        p.value().data()[row * n + i] *= row == 1 ? 0.0F : row == 2 ? 1e-30F : factor;
+    }
+  });
+  return model;
+}
+
+template <class T>
+bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
+  return a.shape() == b.shape() &&
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.numel()) * sizeof(T)) == 0;
+}
+
+std::string load_failure(const fs::path& path, WeightFormat format) {
+  auto model = float_model();
+  const float before = model.projection_bias.value().at({1});
+  const std::string message = message_of<IoError>([&] { load_quantized_model(path, model, format); });
+  CHECK(model.projection_bias.value().at({1}) == before);
+  return message;
+}
+
+TokenizerPair word_tokenizers() {
+  ParallelCorpus corpus;
+  corpus.source = {"a man rides a bike", "two dogs run"};
+  corpus.target = {"ein mann f\xC3\xA4hrt rad", "zwei hunde rennen"};
+  return train_tokenizers({.kind = "word", .joint = false}, corpus);
+}
+
+Seq2SeqTransformer<float> model_for(const TokenizerPair& tokenizers) {
+  RandomGenerator rng(4);
+  return Seq2SeqTransformer<float>({.source_vocab_size = tokenizers.source->vocabulary_size(),
+                                    .target_vocab_size = tokenizers.target->vocabulary_size(),
+                                    .d_model = 12,
+                                    .num_heads = 3,
+                                    .num_encoder_layers = 2,
+                                    .num_decoder_layers = 1,
+                                    .dim_feedforward = 20,
+                                    .tying = Tying::target},
+                                   rng);
+}
+
+nlohmann::json read_json(const fs::path& path) { return nlohmann::json::parse(read_text_file(path)); }
+
+}  // namespace
+
+TEST_CASE("int8 matrices come back as int8 times scale, and quantise to the same bits again") {
+  const TemporaryFolder folder;
+  for (const Tying tying : {Tying::none, Tying::all}) {
+    const auto saved = model_with_scales(tying);
+    save_quantized_model(folder / "m", saved, WeightFormat::int8);
+    auto loaded = float_model(tying);
+    load_quantized_model(folder / "m", loaded, WeightFormat::int8);
+    const auto file = SafetensorsFile::open(folder / "m");
+    const auto expected = state_dict(saved), actual = state_dict(loaded);
+    index_t tensors = 0;
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      if (!actual[i].alias_of.empty()) continue;
+      CAPTURE(actual[i].name);
+      const Tensor<float>&x = expected[i].value, &y = actual[i].value;
+      tensors += x.rank() == 2 ? 2 : 1;
+      if (x.rank() != 2) {
+        CHECK(same_bits(x, y));
+        continue;
+      }
+      const index_t rows = x.dim(0), n = x.dim(1);
+      const auto q = file.tensor<std::int8_t>(actual[i].name);
+      const auto scale = file.tensor<float>(actual[i].name + "_scale");
+      REQUIRE(q.shape() == x.shape());
+      REQUIRE(scale.shape() == Shape{rows});
+      for (index_t row = 0; row < rows; ++row) {
+        const float s = scale.at({row});
+        for (index_t k = 0; k < n; ++k) {
+          CHECK(y.at({row, k}) == static_cast<float>(q.at({row, k})) * s);
+          CHECK(std::abs(y.at({row, k}) - x.at({row, k})) <= 0.501F * s);
+        }
+      }
+      Tensor<std::int8_t> again(q.shape());
+      Tensor<float> scale_again(scale.shape());
+      kernels::quantize_int8(y.data(), rows, n, again.data(), scale_again.data());
+      CHECK(same_bits(again, q));
+      CHECK(same_bits(scale_again, scale));
+    }
+    // Tied matrices are stored once.
+    CHECK(static_cast<index_t>(file.names().size()) == tensors);
+    CHECK(file.contains("source_embedding.weight"));
+    CHECK(file.contains("target_embedding.weight") == (tying == Tying::none));
+  }
+}
+
+TEST_CASE("quantising what was quantised changes no bit, whatever the scale") {
+  RandomGenerator rng(9);
+  constexpr index_t n = 3, rows = 20000;
+  std::vector<float> w(rows * n);
+  for (index_t i = 0; i < rows; ++i) {
+    const float size = std::ldexp(1.0F, static_cast<int>(rng.uniform_int(200)) - 115);
+    for (index_t k = 0; k < n; ++k)
+      w[static_cast<std::size_t>(i * n + k)] = size * static_cast<float>(rng.uniform(-1, 1));
+  }
+  std::vector<std::int8_t> q(w.size()), q_again(w.size());
+  std::vector<float> scale(rows), scale_again(rows);
+  kernels::quantize_int8(w.data(), rows, n, q.data(), scale.data());
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(q[i]) * scale[i / n];
+  kernels::quantize_int8(w.data(), rows, n, q_again.data(), scale_again.data());
+  CHECK(q == q_again);
+  CHECK(scale == scale_again);
+  float tiny[] = {1e-40F, -1e-37F, 0.0F};
+  kernels::quantize_int8(tiny, 1, 3, q.data(), scale.data());
+  CHECK(scale[0] == 0);
+  CHECK((q[0] == 0 && q[1] == 0 && q[2] == 0));
+}
+
+TEST_CASE("products with int8 weights have the same bits before and after saving") {
+  const TemporaryFolder folder;
+  const auto saved = model_with_scales();
+  RandomGenerator rng(11);
+  for (const WeightFormat format : small_formats) {
+    save_quantized_model(folder / "m", saved, format);
+    auto loaded = float_model();
+    load_quantized_model(folder / "m", loaded, format);
+    // linear1.weight is (44, 36); three rows of input.
+    Tensor<float> x({3, 36}), before({3, 44}), after({3, 44});
+    rng.fill_normal(x.data(), x.numel(), 0, 1);
+    const auto product = [&](const Seq2SeqTransformer<float>& model, Tensor<float>& y) {
+      const Tensor<float>& w = model.transformer.encoder.layers[1].feed_forward.linear1.weight.value();
+      kernels::gemm_packed(3, x.data(), 36, kernels::PackedMatrix::pack(w.data(), 44, 36, false, format), 0,
+                           y.data(), 44);
+    };
+    product(saved, before);
+    product(loaded, after);
+    CHECK(same_bits(before, after));
+  }
+}
+
+TEST_CASE("bf16 matrices come back rounded, vectors exactly") {
+  const TemporaryFolder folder;
+  const auto saved = model_with_scales();
+  save_quantized_model(folder / "m", saved, WeightFormat::bf16);
+  auto loaded = float_model();
+  load_quantized_model(folder / "m", loaded, WeightFormat::bf16);
+  const auto expected = state_dict(saved), actual = state_dict(loaded);
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    CAPTURE(actual[i].name);
+    const Tensor<float>& x = expected[i].value;
+    CHECK(same_bits(actual[i].value, x.rank() == 2 ? x.to<bfloat16>().to<float>() : x));
+  }
+  CHECK(SafetensorsFile::open(folder / "m").info("source_embedding.weight").dtype == Dtype::bf16);
+}
+
+TEST_CASE("a truncated or foreign file of quantised weights is refused, and the model stays as it was") {
+  const TemporaryFolder folder;
+  const auto saved = model_with_scales();
+  const auto refused = [&](const std::string& part, WeightFormat format = WeightFormat::int8) {
+    const std::string message = load_failure(folder / "m", format);
+    CHECK_MESSAGE(contains(message, part), message << " lacks: " << part);
+    CHECK_MESSAGE(contains(message, "/m'"), message);
+  };
+  save_quantized_model(folder / "m", saved, WeightFormat::int8);
+  refused("is I8, expected BF16 in a model of bf16 weights", WeightFormat::bf16);
+  fs::resize_file(folder / "m", fs::file_size(folder / "m") - 5);
+  refused("truncated");
+  save_model(folder / "m", saved);
+  refused("is F32, expected I8 in a model of int8 weights");
+
+  // One tensor at a time is not as it should be.
+  const std::string name = "encoder.layers.1.linear2.weight";
+  const auto with = [&](auto change) {
+    SafetensorsWriter writer;
+    Tensor<std::int8_t> q;
+    Tensor<float> scale;
+    save_quantized_model(folder / "whole", saved, WeightFormat::int8);
+    const auto file = SafetensorsFile::open(folder / "whole");
+    for (const std::string& each : file.names()) {
+      if (each == name) {
+        q = file.tensor<std::int8_t>(each).clone();
+      } else if (each == name + "_scale") {
+        scale = file.tensor<float>(each).clone();
+      } else if (file.info(each).dtype == Dtype::i8) {
+        writer.add(each, file.tensor<std::int8_t>(each));
+      } else {
+        writer.add(each, file.tensor<float>(each));
+      }
+    }
+    change(writer, q, scale);
+    writer.save(folder / "m");
+  };
+  using Writer = SafetensorsWriter&;
+  using Q = Tensor<std::int8_t>&;
+  using S = Tensor<float>&;
+  with([&](Writer w, Q q, S s) { w.add(name, q).add(name + "_scale", s); });
+  CHECK(load_failure(folder / "m", WeightFormat::int8) == "no error");
+  with([&](Writer w, Q q, S) { w.add(name, q); });
+  refused("has no '" + name + "_scale' beside it");
+  with([&](Writer w, Q q, S s) { w.add(name, q).add(name + "_scale", s.rows(0, 35)); });
+  refused("must have an F32 '" + name + "_scale' of shape (36,), which is F32 of shape (35,)");
+  with([&](Writer w, Q, S s) { w.add(name + "_scale", s); });
+  refused("missing: " + name + ". unexpected: " + name + "_scale");
+  for (const float bad :
+       {-0.5F, 0.0F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    with([&](Writer w, Q q, S s) {
+      s.at({7}) = bad;
+      w.add(name, q).add(name + "_scale", s);
+    });
+    refused("'" + name + "' is damaged or foreign: row 7 ");
+  }
+  for (const int bad : {-128, 126}) {
+    with([&](Writer w, Q q, S s) {
+      for (std::int8_t& x : q.rows(9, 1).span()) x = static_cast<std::int8_t>(bad);
+      w.add(name, q).add(name + "_scale", s);
+    });
+    refused("'" + name + "' is damaged or foreign: row 9 ");
+  }
+}
+
+TEST_CASE("weights that are not finite, and given back, are not saved") {
+  const TemporaryFolder folder;
+  auto model = model_with_scales();
+  model.transformer.encoder.layers[0].self_attn.out_proj.weight.value().at({3, 4}) =
+      std::numeric_limits<float>::infinity();
+  const std::string message =
+      message_of<ValueError>([&] { save_quantized_model(folder / "m", model, WeightFormat::int8); });
+  CHECK_MESSAGE(contains(message, "'encoder.layers.0.self_attn.out_proj.weight' cannot be int8"), message);
+  auto released = float_model();
+  (void)pack_weights_in_place(released);
+  for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
+    const std::string why =
+        message_of<ValueError>([&] { save_quantized_model(folder / "m", released, format); });
+    CHECK_MESSAGE(contains(why, "was given back"), why);
+  }
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("a model folder keeps its weights' format, and older readers see a newer version") {
+  const TemporaryFolder folder;
+  const TokenizerPair tokenizers = word_tokenizers();
+  const auto model = model_for(tokenizers);
+  save_model_folder(folder / "float", model, tokenizers, {{"epochs", 3}});
+  CHECK(read_json(folder / "float" / "options.json").at("format_version") == 1);
+  const std::uintmax_t size = fs::file_size(folder / "float" / "model.safetensors");
+  for (const WeightFormat format : small_formats) {
+    const std::string name = weight_format_name(format);
+    save_model_folder(folder / name, model, tokenizers, {{"epochs", 3}}, format);
+    const auto json = read_json(folder / name / "options.json");
+    CHECK(json.at("format_version") == 2);
+    CHECK(json.at("weights") == name);
+    const auto loaded = load_model_folder<float>(folder / name);
+    CHECK(loaded.description.weights == format);
+    CHECK(loaded.description.training.at("epochs") == 3);
+    CHECK(fs::file_size(folder / name / "model.safetensors") < size);
+
+    // What is loaded saves to the same bytes.
+    save_model_folder(folder / "again", loaded.model, loaded.tokenizers, {{"epochs", 3}}, format);
+    CHECK(read_text_file(folder / "again" / "options.json") ==
+          read_text_file(folder / name / "options.json"));
+    const auto read_bytes = [&](const std::string& which) {
+      const auto file = MappedFile::open(folder / which / "model.safetensors");
+      const auto bytes = file->bytes();
+      return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+    CHECK(read_bytes("again") == read_bytes(name));
+  }
+  CHECK(load_model_folder<float>(folder / "float").description.weights == WeightFormat::float32);
+}
+
+TEST_CASE("a model folder whose options and weights do not fit, or of a newer version, is refused") {
+  const TemporaryFolder folder;
+  const TokenizerPair tokenizers = word_tokenizers();
+  save_model_folder(folder / "m", model_for(tokenizers), tokenizers, {}, WeightFormat::int8);
+  const auto refused_with = [&](const char* key, const nlohmann::json& value, const std::string& part) {
+    const auto good = read_json(folder / "m" / "options.json");
+    auto json = good;
+    json[key] = value;
+    write_file(folder / "m" / "options.json", json.dump());
+    const std::string message = message_of<IoError>([&] { load_model_folder<float>(folder / "m"); });
+    CHECK_MESSAGE(contains(message, part), message);
+    write_file(folder / "m" / "options.json", good.dump());
+  };
+  refused_with("weights", "float32", "is I8, must be floating-point");
+  refused_with("weights", "bf16", "is I8, expected BF16");
+  refused_with("weights", "int4", "weights is \"int4\", expected one of float32, bf16, int8");
+  refused_with("weights", 8, "expected one of float32, bf16, int8");
+  refused_with("format_version", 4, "has format_version 4, this version of the library");
+  CHECK_NOTHROW(load_model_folder<float>(folder / "m"));
+}

@@ -1,0 +1,255 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "fixtures.hpp"
+
+using namespace eigenformer;
+using eigenformer::testing::TemporaryFolder;
+
+namespace {
+
+template <class T>
+struct Dense {
+  using value_type = T;
+  Parameter<T> weight;
+  Parameter<T> bias;
+  Buffer<T> scale;
+
+  Dense(index_t out, index_t in, T first)
+      : weight(Tensor<T>::full({out, in}, first)), bias(Tensor<T>::full({out}, first + T(1))) {
+    scale.value = Tensor<T>::full({out}, first + T(2));
+    scale.persistent = true;
+  }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("weight", self.weight);
+    visit("bias", self.bias);
+    visit("scale", self.scale);
+  }
+};
+
+/// Two layers, the second's weight listed again under "tied".
+template <class T>
+struct Model {
+  using value_type = T;
+  std::vector<Dense<T>> layers;
+
+  explicit Model(T first) {
+    layers.emplace_back(2, 3, first);
+    layers.emplace_back(5, 7, first + T(10));
+  }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("layers", self.layers);
+    visit("tied", self.layers[1].weight);
+  }
+};
+
+struct Two {
+  using value_type = float;
+  Parameter<float> a{Tensor<float>::zeros({2, 3})}, b{Tensor<float>::zeros({2, 3})};
+  static void fields(auto& self, auto&& visit) {
+    visit("a", self.a);
+    visit("b", self.b);
+  }
+};
+
+/// The message of the IoError that loading throws.
+template <class M>
+std::string load_failure(const std::filesystem::path& path, M& model) {
+  try {
+    load_model(path, model);
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a model comes back with the same bits, tied tensors stored once") {
+  const TemporaryFolder folder;
+  Model<float> saved(0.1F);
+  saved.layers[0].weight.value().at({1, 2}) = std::numeric_limits<float>::denorm_min();
+  save_model(folder / "m", saved, {{"note", "hello"}});
+  const auto file = SafetensorsFile::open(folder / "m");
+  CHECK(file.names() == std::vector<std::string>{"layers.0.bias", "layers.0.scale", "layers.0.weight",
+                                                 "layers.1.bias", "layers.1.scale", "layers.1.weight"});
+  Model<float> loaded(3.0F);
+  const auto metadata = load_model(folder / "m", loaded);
+  CHECK(metadata.at("note") == "hello");
+  CHECK(metadata.at("format") == "pt");
+  const auto expected = state_dict(saved);
+  const auto actual = state_dict(loaded);
+  REQUIRE(actual.size() == expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    CHECK(actual[i].name == expected[i].name);
+    CHECK(std::memcmp(actual[i].value.data(), expected[i].value.data(),
+                      static_cast<std::size_t>(actual[i].value.numel()) * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE(
+    "parameters become the mapped file, or are filled where they are; either way no module shares with "
+    "another") {
+  const TemporaryFolder folder;
+  save_model(folder / "m", Model<float>(0.5F));
+  const auto file = SafetensorsFile::open(folder / "m");
+  Model<float> mapped(3.0F), other(4.0F), copied(5.0F);
+  const float* own = mapped.layers[0].weight.value().data();
+  const float* kept = copied.layers[0].weight.value().data();
+  const auto id = mapped.layers[0].weight.id();
+  load_state_dict(mapped, file);
+  load_state_dict(other, file);
+  load_state_dict(copied, file, {.map = false});
+  CHECK(mapped.layers[0].weight.value().data() != own);
+  CHECK(mapped.layers[0].weight.id() == id);
+  CHECK(copied.layers[0].weight.value().data() == kept);
+  mapped.layers[0].weight.value().fill(9.0F);
+  for (auto* model : {&other, &copied}) CHECK(model->layers[0].weight.value().at({1, 2}) == 0.5F);
+  CHECK(file.tensor<float>("layers.0.weight").at({1, 2}) == 0.5F);
+
+  // Another element type is converted into the memory that is there.
+  Model<double> wide(7.0);
+  const double* before = wide.layers[1].weight.value().data();
+  load_state_dict(wide, file);
+  CHECK(wide.layers[1].weight.value().data() == before);
+  CHECK(wide.layers[1].weight.value().at({4, 6}) == 10.5);
+}
+
+TEST_CASE("names are changed on the way, tensors left out, and gaps reported where that is asked for") {
+  const TemporaryFolder folder;
+  std::vector<std::pair<std::string, Tensor<float>>> tensors;
+  for (const auto& entry : state_dict(Model<float>(0.5F))) {
+    if (entry.name != "tied") tensors.emplace_back("model." + entry.name, entry.value);
+  }
+  tensors.emplace_back("head.weight", Tensor<float>::ones({2}));
+  save_safetensors(folder / "m", tensors);
+  const auto file = SafetensorsFile::open(folder / "m");
+  const auto rename = [](const std::string& name) {
+    return name.starts_with("model.") ? name.substr(6) : "";
+  };
+  Model<float> model(3.0F);
+  const auto none = load_state_dict(model, file, {.rename = rename});
+  CHECK(none.missing.empty());
+  CHECK(none.unexpected.empty());
+  CHECK(model.layers[0].weight.value().at({1, 2}) == 0.5F);
+
+  Model<float> part(3.0F);
+  const auto layer_one = [](const std::string& name) {
+    return name.starts_with("model.layers.1.") ? name.substr(6) : name;
+  };
+  const auto report = load_state_dict(part, file, {.strict = false, .rename = layer_one});
+  CHECK(report.missing == std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.0.scale"});
+  CHECK(report.unexpected == std::vector<std::string>{"head.weight", "model.layers.0.bias",
+                                                      "model.layers.0.scale", "model.layers.0.weight"});
+  CHECK(part.layers[0].weight.value().at({0, 0}) == 3.0F);
+  CHECK(part.layers[1].weight.value().at({0, 0}) == 10.5F);
+
+  const auto all_alike = [](const std::string&) { return std::string("layers.0.bias"); };
+  CHECK_THROWS_WITH_AS(
+      load_state_dict(part, file, {.strict = false, .rename = all_alike}),
+      doctest::Contains("given twice: layers.0.bias (by head.weight and model.layers.0.bias)"), IoError);
+}
+
+TEST_CASE("a tensor stored once loads into two parameters, and integers are no weights") {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer;
+  const auto shared = Tensor<float>::full({2, 3}, 1.5F);
+  writer.add("weight", shared)
+      .add("bias", Tensor<std::int32_t>::zeros({2}))
+      .add("scale", Tensor<float>::ones({2}));
+  writer.save(folder / "m");
+  Dense<float> dense(2, 3, 0.0F);
+  CHECK_THROWS_WITH_AS(load_model(folder / "m", dense),
+                       doctest::Contains("wrong type: bias is I32, must be floating-point."), IoError);
+  CHECK(dense.weight.value().at({0, 0}) == 0.0F);
+
+  Two two;
+  SafetensorsWriter().add("a", shared).add("b", shared).save(folder / "two");
+  load_model(folder / "two", two);
+  CHECK(two.a.value().at({1, 2}) == 1.5F);
+  CHECK(two.b.value().at({1, 2}) == 1.5F);
+}
+
+TEST_CASE("a tied parameter loads from either of its names, and other float types convert") {
+  const TemporaryFolder folder;
+  for (const char* name : {"layers.1.weight", "tied"}) {
+    CAPTURE(name);
+    std::vector<std::pair<std::string, Tensor<double>>> tensors;
+    for (const auto& entry : state_dict(Model<double>(0.5))) {
+      if (entry.name != "layers.1.weight" && entry.name != "tied")
+        tensors.emplace_back(entry.name, entry.value);
+    }
+    tensors.emplace_back(name, Tensor<double>::full({5, 7}, 42.5));
+    save_safetensors(folder / "m", tensors);
+    Model<float> loaded(0.0F);
+    load_model(folder / "m", loaded);
+    CHECK(loaded.layers[1].weight.value().at({4, 6}) == 42.5F);
+    CHECK(loaded.layers[0].bias.value().at({1}) == 1.5F);
+  }
+}
+
+TEST_CASE("all that does not fit is told at once, and nothing is loaded") {
+  const TemporaryFolder folder;
+  save_safetensors<float>(folder / "m", {{"layers.0.weight", Tensor<float>::ones({3, 2})},
+                                         {"layers.0.bias", Tensor<float>::ones({2})},
+                                         {"layers.1.weight", Tensor<float>::ones({7, 5})},
+                                         {"layers.1.scale", Tensor<float>::ones({5})},
+                                         {"layers.2.bias", Tensor<float>::ones({2})},
+                                         {"extra", Tensor<float>::ones({2})}});
+  Model<float> model(7.0F);
+  const std::string message = load_failure(folder / "m", model);
+  for (const char* part :
+       {"/m'", "missing: layers.0.scale, layers.1.bias", "unexpected: extra, layers.2.bias",
+        "layers.0.weight is (3, 2), must be (2, 3)", "layers.1.weight is (7, 5), must be (5, 7)"}) {
+    CHECK_MESSAGE(contains(message, part), message << " lacks: " << part);
+  }
+  CHECK(model.layers[0].bias.value().at({0}) == 8.0F);
+}
+
+TEST_CASE("a missing, foreign or truncated model file leaves the model as it was") {
+  const TemporaryFolder folder;
+  Model<float> model(7.0F);
+  CHECK_FALSE(load_failure(folder / "none", model).empty());
+  write_file(folder / "m", "just text, and long enough for a header");
+  CHECK(contains(load_failure(folder / "m", model), "not a safetensors file"));
+  save_model(folder / "m", Model<float>(0.0F));
+  std::filesystem::resize_file(folder / "m", std::filesystem::file_size(folder / "m") - 4);
+  CHECK(contains(load_failure(folder / "m", model), "truncated"));
+  CHECK(model.layers[0].weight.value().at({0, 0}) == 7.0F);
+}
+
+TEST_CASE("a training state comes back exactly") {
+  const TemporaryFolder folder;
+  RandomGenerator rng(std::numeric_limits<std::uint64_t>::max() - 5);
+  (void)rng.normal();
+  TrainingState<double> saved;
+  saved.tensors.emplace_back("adam.m.w", Tensor<double>::full({2, 3}, 0.1));
+  saved.tensors.emplace_back("adam.v.w", Tensor<double>::full({2, 3}, 1e-300));
+  saved.values["step"] = std::int64_t{1} << 60;
+  saved.values["best_loss"] = 0.1 + 0.2;
+  saved.values["rng"] = rng.state();
+  save_training_state(folder / "t", saved);
+  const auto loaded = load_training_state<double>(folder / "t");
+  CHECK(loaded.values == saved.values);
+  CHECK(loaded.values.at("best_loss").get<double>() == 0.1 + 0.2);
+  CHECK(loaded.values.at("rng").get<RandomGenerator::State>() == rng.state());
+  REQUIRE(loaded.tensors.size() == 2);
+  CHECK(loaded.tensors[0].first == "adam.m.w");
+  CHECK(loaded.tensors[1].second.at({1, 2}) == 1e-300);
+  save_model(folder / "m", Model<float>(0.0F));
+  CHECK_THROWS_AS(load_training_state<float>(folder / "m"), IoError);
+  CHECK_THROWS_AS(nlohmann::json::object().get<RandomGenerator::State>(), IoError);
+}

@@ -1,0 +1,134 @@
+#include "eigenformer/kernels/normalization/softmax.hpp"
+#include "kernels/kernel_tools.hpp"
+
+namespace {
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+std::vector<double> reference_softmax(const std::vector<double>& x, index_t rows, index_t n) {
+  std::vector<double> y(x.size());
+  for (index_t r = 0; r < rows; ++r) {
+    const double* row = x.data() + r * n;
+    const double largest = *std::max_element(row, row + n);
+    double sum = 0;
+    for (index_t i = 0; i < n; ++i) sum += std::exp(row[i] - largest);
+    for (index_t i = 0; i < n; ++i) y[static_cast<std::size_t>(r * n + i)] = std::exp(row[i] - largest) / sum;
+  }
+  return y;
+}
+
+template <class T>
+std::vector<double> wide(const std::vector<T>& x) {
+  return {x.begin(), x.end()};
+}
+
+TEST_CASE_TEMPLATE("softmax and its gradient equal a plain loop", T, float, double) {
+  for_each_isa([&] {
+    for (const index_t n : edge_sizes) {
+      CAPTURE(n);
+      const index_t rows = 5;
+      const auto x = random_values<T>(rows * n, 1, -9, 9), dy = random_values<T>(rows * n, 2);
+      std::vector<T> y(x.size());
+      kernels::softmax(x.data(), y.data(), rows, n);
+      const auto expected = reference_softmax(wide(x), rows, n);
+      CHECK(worst_error(y, expected) < tolerance<T>);
+
+      auto log_y = x;
+      kernels::log_softmax(log_y.data(), log_y.data(), rows, n);
+      std::vector<double> log_expected;
+      for (const double p : expected) log_expected.push_back(std::log(p));
+      CHECK(worst_error(log_y, log_expected) < tolerance<T>);
+
+      std::vector<T> lse(static_cast<std::size_t>(rows));
+      kernels::log_sum_exp(x.data(), lse.data(), rows, n);
+      for (index_t r = 0; r < rows; ++r) {
+        const auto at = static_cast<std::size_t>(r * n);
+        CHECK(static_cast<double>(lse[static_cast<std::size_t>(r)]) ==
+              doctest::Approx(static_cast<double>(x[at]) - log_expected[at]).epsilon(1e-5));
+      }
+
+      for (const T beta : {T(0), T(1)}) {
+        std::vector<double> dx(x.size()), dx_log(x.size());
+        for (index_t r = 0; r < rows; ++r) {
+          double dot = 0, sum = 0;
+          for (index_t i = r * n; i < (r + 1) * n; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            dot += expected[at] * static_cast<double>(dy[at]);
+            sum += static_cast<double>(dy[at]);
+          }
+          for (index_t i = r * n; i < (r + 1) * n; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            const double before = static_cast<double>(beta) * 0.5;
+            dx[at] = before + expected[at] * (static_cast<double>(dy[at]) - dot);
+            dx_log[at] = before + static_cast<double>(dy[at]) - expected[at] * sum;
+          }
+        }
+        // beta 0 must not read what it overwrites.
+        const T old = beta == T(0) ? std::numeric_limits<T>::quiet_NaN() : T(0.5);
+        std::vector<T> result(x.size(), old), result_log(x.size(), old);
+        kernels::softmax_backward(y.data(), dy.data(), result.data(), beta, rows, n);
+        kernels::log_softmax_backward(log_y.data(), dy.data(), result_log.data(), beta, rows, n);
+        CHECK(worst_error(result, dx) < tolerance<T>);
+        CHECK(worst_error(result_log, dx_log) < 10 * tolerance<T>);
+      }
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("softmax of masked entries is exactly zero, and of a masked row zeros", T, float, double) {
+  const T minus = -std::numeric_limits<T>::infinity();
+  for_each_isa([&] {
+    const std::vector<T> x = {minus, 1, 1, minus, minus, minus, minus, minus};
+    std::vector<T> y(x.size());
+    kernels::softmax(x.data(), y.data(), 2, 4);
+    CHECK(y == std::vector<T>{0, T(0.5), T(0.5), 0, 0, 0, 0, 0});
+    kernels::log_softmax(x.data(), y.data(), 2, 4);
+    CHECK(y[0] == minus);
+    CHECK(static_cast<double>(y[1]) == doctest::Approx(-std::log(2.0)));
+    CHECK(y[5] == minus);
+    std::vector<T> lse(2);
+    kernels::log_sum_exp(x.data(), lse.data(), 2, 4);
+    CHECK(lse[1] == minus);
+    // Gradients stay finite there.
+    const std::vector<T> dy(8, T(1));
+    std::vector<T> dx(8);
+    kernels::log_softmax_backward(y.data(), dy.data(), dx.data(), T(0), 2, 4);
+    for (const T g : dx) CHECK(std::isfinite(g));
+  });
+}
+
+TEST_CASE_TEMPLATE("softmax does not hide NaN and survives large logits", T, float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN(), minus = -std::numeric_limits<T>::infinity();
+  for_each_isa([&] {
+    const std::vector<T> x = {1, nan, 2, nan, nan, minus, T(1e30), T(1e30), T(-1e30)};
+    std::vector<T> y(9);
+    kernels::softmax(x.data(), y.data(), 3, 3);
+    CHECK(std::isnan(y[0]));
+    CHECK(std::isnan(y[3]));
+    CHECK(y[6] == T(0.5));
+    CHECK(y[8] == T(0));
+  });
+}
+
+TEST_CASE_TEMPLATE("softmax of a row is the same alone and in any batch, on any number of threads", T, float,
+                   double) {
+  for_each_isa([&] {
+    const index_t rows = 700, n = 67;
+    const auto x = random_values<T>(rows * n, 3, -9, 9);
+    std::vector<T> one(x.size()), many(x.size()), alone(x.size());
+    {
+      const ThreadScope threads(1);
+      kernels::softmax(x.data(), one.data(), rows, n);
+    }
+    {
+      const ThreadScope threads(3);
+      kernels::softmax(x.data(), many.data(), rows, n);
+    }
+    for (index_t r = 0; r < rows; ++r) kernels::softmax(x.data() + r * n, alone.data() + r * n, 1, n);
+    CHECK(one == many);
+    CHECK(one == alone);
+  });
+}
+
+}  // namespace

@@ -1,0 +1,77 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/kernels/reduction/top_k.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
+
+using namespace eigenformer;
+
+namespace {
+
+template <class T>
+void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double tolerance) {
+  RandomGenerator rng(static_cast<std::uint64_t>(n * 31 + k));
+  std::vector<T> x(static_cast<std::size_t>(rows * ld), std::numeric_limits<T>::quiet_NaN());
+  for (index_t r = 0; r < rows; ++r) {
+    // Whole numbers, so that there are ties.
+    for (index_t j = 0; j < n; ++j)
+      x[static_cast<std::size_t>(r * ld + j)] = static_cast<T>(rng.uniform_int(9) - 4);
+  }
+  std::vector<T> values(static_cast<std::size_t>(rows * k));
+  std::vector<std::int32_t> ids(values.size());
+  kernels::log_softmax_top_k<T>(x.data(), ld, rows, n, k, values.data(), ids.data());
+  for (index_t r = 0; r < rows; ++r) {
+    const T* row = x.data() + r * ld;
+    double sum = 0;
+    for (index_t j = 0; j < n; ++j) sum += std::exp(static_cast<double>(row[j]));
+    std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return row[a] > row[b]; });
+    for (index_t i = 0; i < k; ++i) {
+      const auto at = static_cast<std::size_t>(r * k + i);
+      CHECK(ids[at] == order[static_cast<std::size_t>(i)]);
+      CHECK(std::abs(static_cast<double>(values[at]) - (static_cast<double>(row[ids[at]]) - std::log(sum))) <
+            tolerance);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the k best entries and their log-probabilities, on every instruction set") {
+  for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512}) {
+    kernels::set_isa_for_testing(isa);
+    for (const index_t n : {1, 7, 15, 16, 17, 35, 300, 1200, 9000}) {
+      for (const index_t k : {1, 3, 9}) {
+        if (k > n) continue;
+        check_top_k<float>(3, n, n + 2, k, 1e-5);
+        check_top_k<double>(3, n, n + 2, k, 1e-12);
+      }
+    }
+  }
+  kernels::set_isa_for_testing(kernels::Isa::avx512);
+}
+
+TEST_CASE("top k refuses an impossible k and survives rows without numbers") {
+  const std::vector<float> x(8, -std::numeric_limits<float>::infinity());
+  std::vector<float> values(2);
+  std::vector<std::int32_t> ids(2);
+  CHECK_THROWS_AS(kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 0, values.data(), ids.data()),
+                  ValueError);
+  CHECK_THROWS_AS(kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 9, values.data(), ids.data()),
+                  ValueError);
+  kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 2, values.data(), ids.data());
+  CHECK(ids == std::vector<std::int32_t>{0, 1});
+  // Enough numbers for the k best, in one group of many.
+  std::vector<float> sparse(2000, -std::numeric_limits<float>::infinity());
+  sparse[1999] = 1;
+  sparse[1998] = 2;
+  kernels::log_softmax_top_k<float>(sparse.data(), 2000, 1, 2000, 2, values.data(), ids.data());
+  CHECK(ids == std::vector<std::int32_t>{1998, 1999});
+}
