@@ -13,15 +13,13 @@ using Ids = std::vector<std::int32_t>;
 inline Seq2SeqTransformer<double> small_model(index_t vocabulary, bool norm_first = false,
                                               std::uint64_t seed = 1) {
   RandomGenerator rng(seed);
-  Seq2SeqTransformer<double> model({.source_vocab_size = 23,
-                                    .target_vocab_size = vocabulary,
-                                    .d_model = 12,
-                                    .num_heads = 3,
-                                    .num_encoder_layers = 2,
-                                    .num_decoder_layers = 2,
-                                    .dim_feedforward = 20,
-                                    .norm_first = norm_first},
-                                   rng);
+  Seq2SeqTransformer<double> model(
+      {.source_vocab_size = 23,
+       .target_vocab_size = vocabulary,
+       .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .norm_first = norm_first},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
   // Untrained projections are nearly uniform; larger ones make different sentences clearly better and worse.
   for (double& w : model.own_projection.value().span()) w *= 3;
   rng.fill_normal(model.projection_bias.value().data(), vocabulary, 0, 0.5);

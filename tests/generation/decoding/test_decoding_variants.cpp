@@ -95,14 +95,12 @@ TEST_CASE("every variant decodes with a cache what it decodes without, with the 
 TEST_CASE("shared heads make the cache smaller") {
   const auto cached = [](index_t heads) {
     RandomGenerator rng(1);
-    const Seq2SeqTransformer<double> model({.source_vocab_size = 23,
-                                            .d_model = 24,
-                                            .num_heads = 6,
-                                            .num_encoder_layers = 1,
-                                            .num_decoder_layers = 2,
-                                            .dim_feedforward = 20,
-                                            .num_key_value_heads = heads},
-                                           rng);
+    const Seq2SeqTransformer<double> model(
+        {.source_vocab_size = 23,
+         .layer = {.d_model = 24, .num_heads = 6, .dim_feedforward = 20, .num_key_value_heads = heads},
+         .encoder = {.num_layers = 1},
+         .decoder = {.num_layers = 2}},
+        rng);
     return IncrementalDecoder<double>(model, Context<double>::inference(), encode(model, {{5, 3}}))
         .cached_per_token();
   };

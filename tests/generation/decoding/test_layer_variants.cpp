@@ -17,11 +17,9 @@ namespace {
 Seq2SeqOptions small() {
   return {.source_vocab_size = 23,
           .target_vocab_size = 19,
-          .d_model = 12,
-          .num_heads = 3,
-          .num_encoder_layers = 2,
-          .num_decoder_layers = 2,
-          .dim_feedforward = 20};
+          .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+          .encoder = {.num_layers = 2},
+          .decoder = {.num_layers = 2}};
 }
 
 std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {

@@ -242,8 +242,8 @@ LanguageModel<float> float_language_model(bool tied, AttentionKind kind = Attent
                                          .num_heads = 3,
                                          .dim_feedforward = 44,
                                          .activation = Activation::silu,
-                                         .attention = kind,
-                                         .gated = true},
+                                         .gated = true,
+                                         .attention = kind},
                                .tied = tied},
                               rng);
 }

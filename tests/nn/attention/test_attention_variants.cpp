@@ -325,7 +325,7 @@ TEST_CASE("names and shapes of parameters of variants; defaults have none of the
   CHECK(shapes.size() == 8);
   Encoder<float> encoder(
       {.num_layers = 1,
-       .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .positions = Positions::relative_bias}},
+       .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .positions = RelativeBiasPositions{}}},
       rng);
   list(encoder);
   CHECK(shapes.at("relative_bias.weight") == Shape{32, H});
@@ -366,19 +366,16 @@ TEST_CASE("impossible options of attention are named") {
   using O = MultiHeadAttentionOptions;
   CHECK(message([](O& o) { o.num_key_value_heads = 3; }) ==
         "[multi_head_attention] num_heads is 4, must be divisible by num_key_value_heads, which is 3");
-  CHECK(message([](O& o) { o.positions = Positions::rotary; }) ==
+  CHECK(message([](O& o) { o.layer.positions = RotaryPositions{}; }) ==
         "[multi_head_attention] rotary.dim is 3, must be even, at least 2 and at most 3, the features of a "
         "head");
   CHECK(contains(message([](O& o) { o.attention_window = -1; }), "attention_window is -1"));
   CHECK(contains(message([](O& o) { o.head_dim = -2; }), "head_dim is -2"));
   CHECK(contains(message([](O& o) { o.attention_scale = -1; }), "attention_scale"));
-  CHECK(contains(message([](O& o) {
-                   o.positions = Positions::shaw;
-                   o.shaw_max_distance = 0;
-                 }),
+  CHECK(contains(message([](O& o) { o.layer.positions = ShawPositions{.max_distance = 0}; }),
                  "shaw_max_distance is 0"));
-  Seq2SeqOptions o{
-      .source_vocab_size = V, .d_model = D, .num_heads = H, .positions = Positions::relative_bias};
+  Seq2SeqOptions o{.source_vocab_size = V,
+                   .layer = {.d_model = D, .num_heads = H, .positions = RelativeBiasPositions{}}};
   o.relative_bias.buckets = 6;
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }),
                  "relative_bias.buckets is 6"));

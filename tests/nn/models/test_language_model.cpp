@@ -26,7 +26,7 @@ LanguageModelOptions other() {
   o.logit_scale = 0.5;
   o.tied = true;
   o.projection_bias = false;
-  o.layer.positions = Positions::learned;
+  o.positions = LearnedPositions{};
   o.max_length = S;
   return o;
 }
@@ -133,7 +133,7 @@ TEST_CASE("a language model's names, a tied matrix under both of its own, and wh
   CHECK(contains(refusal([](auto& o) { o.embedding_dropout = 1; }), "embedding_dropout is 1"));
   CHECK(contains(refusal([](auto& o) { o.padding_index = 23; }),
                  "must be -1 or below vocab_size, which is 23"));
-  CHECK(contains(refusal([](auto& o) { o.layer.positions = Positions::learned, o.max_length = 0; }),
+  CHECK(contains(refusal([](auto& o) { o.positions = LearnedPositions{}, o.max_length = 0; }),
                  "max_length is 0"));
   const auto ctx = Context<float>::inference();
   CHECK(contains(message_of<ShapeError>([&] {

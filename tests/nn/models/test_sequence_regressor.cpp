@@ -17,12 +17,9 @@ SequenceRegressorOptions small(Activation output = Activation::none) {
   return {.source_features = 3,
           .target_features = 4,
           .output_features = 2,
-          .d_model = D,
-          .num_heads = H,
-          .num_encoder_layers = 1,
-          .num_decoder_layers = 2,
-          .dim_feedforward = F,
-          .activation = Activation::gelu,
+          .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .activation = Activation::gelu},
+          .encoder = {.num_layers = 1},
+          .decoder = {.num_layers = 2},
           .output_activation = output};
 }
 
@@ -75,7 +72,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
                                      o.norm_first = true;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::rotary;
+                                     o.layer.positions = RotaryPositions{};
                                      o.norm = NormKind::rms_norm;
                                      o.query_key_norm = true;
                                      o.query_key_norm_kind = NormKind::rms_norm;
@@ -84,26 +81,25 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
                                      o.bias = false;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::relative_bias;
-                                     o.relative_bias = {.buckets = 8, .max_distance = 9};
+                                     o.layer.positions =
+                                         RelativeBiasPositions{.buckets = 8, .max_distance = 9};
                                      o.num_key_value_heads = 1;
                                      o.head_dim = 6;
                                      o.attention_scale = 0.3;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::shaw;
-                                     o.shaw_max_distance = 2;
+                                     o.layer.positions = ShawPositions{.max_distance = 2};
                                      o.attention_window = 3;
                                      o.sandwich_norm = true;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::alibi;
+                                     o.layer.positions = AlibiPositions{};
                                      o.final_norm = false;
                                      o.layer_norm_formula = LayerNormFormula::teaching;
                                      o.layer_norm_scalar_gain = true;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::none;
+                                     o.positions = NoPositions{};
                                      o.attention = AttentionKind::linear;
                                    })};
   const auto source = random_tensor<double>({B, S, 3}, 1), target = random_tensor<double>({B, L, 4}, 2);

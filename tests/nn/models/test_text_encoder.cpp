@@ -24,7 +24,7 @@ TextEncoderOptions bert() {
   o.num_token_types = 2;
   o.embedding_norm = true;
   o.scale_embedding = false;
-  o.layer.positions = Positions::learned;
+  o.positions = LearnedPositions{};
   o.max_length = S;
   o.pooling = Pooling::first;
   return o;

@@ -31,18 +31,15 @@ std::vector<std::pair<std::string, LanguageModelOptions>> language_models() {
   using O = LayerOptions;
   return {{"sinusoidal", with([](O&) {})},
           {"rotary, one head of keys", with([](O& o) {
-             o.positions = Positions::rotary;
+             o.layer.positions = RotaryPositions{};
              o.num_key_value_heads = 1;
            })},
-          {"alibi", with([](O& o) { o.positions = Positions::alibi; })},
+          {"alibi", with([](O& o) { o.layer.positions = AlibiPositions{}; })},
           {"relative bias", with([](O& o) {
-             o.positions = Positions::relative_bias;
-             o.relative_bias = {.buckets = 8, .max_distance = 9, .bidirectional = true};
+             o.layer.positions =
+                 RelativeBiasPositions{.buckets = 8, .max_distance = 9, .bidirectional = true};
            })},
-          {"shaw", with([](O& o) {
-             o.positions = Positions::shaw;
-             o.shaw_max_distance = 2;
-           })},
+          {"shaw", with([](O& o) { o.layer.positions = ShawPositions{.max_distance = 2}; })},
           {"window", with([](O& o) { o.attention_window = 3; })}};
 }
 

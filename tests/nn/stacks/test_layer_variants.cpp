@@ -86,7 +86,7 @@ TEST_CASE_TEMPLATE("a layer of RMS norms before and after, and SwiGLU, agrees wi
                          .dim_feedforward = F,
                          .activation = Activation::silu,
                          .gated = true,
-                         .norm = NormKind::rms_norm,
+                         .norm = {.kind = NormKind::rms_norm},
                          .sandwich_norm = true},
                         rng);
   check_parity<T>(
@@ -165,7 +165,8 @@ TEST_CASE(
   };
   CHECK(layer([](auto& o) { o.attention_window = 3; }) ==
         "[encoder_layer] linear attention has no attention_window");
-  CHECK(contains(layer([](auto& o) { o.positions = Positions::alibi; }), "positions that act on scores"));
+  CHECK(
+      contains(layer([](auto& o) { o.layer.positions = AlibiPositions{}; }), "positions that act on scores"));
   CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }),
                  "num_key_value_heads other than num_heads"));
 }
@@ -221,7 +222,7 @@ TEST_CASE("linear attention with key padding attends to what is left, causal or 
 TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers out, and only in training") {
   RandomGenerator rng(1);
   const LayerOptions options{
-      .d_model = D, .num_heads = H, .dim_feedforward = F, .dropout = 0, .layer_drop = 0.8};
+      .d_model = D, .num_heads = H, .dim_feedforward = F, .dropout = {0}, .layer_drop = 0.8};
   const Encoder<double> stack({.num_layers = 4, .layer = options}, rng);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(stack.layers[i].options.layer_drop == doctest::Approx(0.2 * static_cast<double>(i + 1)));

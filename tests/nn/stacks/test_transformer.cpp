@@ -11,12 +11,9 @@ using namespace eigenformer::testing;
 namespace {
 
 TransformerOptions small(bool norm_first = false) {
-  return {.d_model = D,
-          .num_heads = H,
-          .num_encoder_layers = 2,
-          .num_decoder_layers = 2,
-          .dim_feedforward = F,
-          .norm_first = norm_first};
+  return {.layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .norm_first = norm_first},
+          .encoder = {.num_layers = 2},
+          .decoder = {.num_layers = 2}};
 }
 
 template <class T>
