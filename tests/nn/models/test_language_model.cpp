@@ -48,7 +48,7 @@ TEST_CASE("a language model is embedding, causal layers and projection") {
   const auto model = make<double>(small());
   const auto ctx = Context<double>::inference();
   const Var<double> embedded =
-      model.embedding.sinusoids(ctx, model.embedding.embedding(ctx, input, std::sqrt(12.0)), layout);
+      model.embedding.positions(ctx, model.embedding.embedding(ctx, input, std::sqrt(12.0)), layout);
   const Var<double> decoded = model.decoder(ctx, embedded, layout, AttentionMask::causal());
   const Var<double> expected = linear(ctx, decoded, model.own_projection, model.projection_bias);
   check_close(model(ctx, input, layout).value(), expected.value(), 1e-12);
@@ -56,7 +56,7 @@ TEST_CASE("a language model is embedding, causal layers and projection") {
   const auto gpt = make<double>(other());
   const Var<double> summed = gpt.embedding.embedding(ctx, input);
   const Var<double> placed =
-      (*gpt.embedding.embedding_norm)(ctx, (*gpt.embedding.positions)(ctx, summed, layout));
+      (*gpt.embedding.embedding_norm)(ctx, gpt.embedding.positions(ctx, summed, layout));
   const Var<double> last = gpt.decoder(ctx, placed, layout, AttentionMask::causal());
   const Var<double> logits =
       linear(ctx, multiply(last, 0.5), gpt.embedding.embedding.weight, Parameter<double>());
