@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -15,6 +14,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 
 namespace eigenformer {
@@ -41,12 +41,12 @@ struct VocabularyOptions {
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
 class Vocabulary {
  public:
-  static constexpr std::int32_t pad_id = 0;
-  static constexpr std::int32_t unknown_id = 1;
-  static constexpr std::int32_t begin_id = 2;
-  static constexpr std::int32_t end_id = 3;
-  static constexpr index_t num_specials = 4;
-  static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
+  static constexpr std::int32_t pad_id = SpecialIds::pad;
+  static constexpr std::int32_t unknown_id = SpecialIds::unknown;
+  static constexpr std::int32_t begin_id = SpecialIds::begin;
+  static constexpr std::int32_t end_id = SpecialIds::end;
+  static constexpr index_t num_specials = SpecialIds::count;
+  static constexpr auto& special_names = SpecialIds::names;
 
   /// The special entries alone.
   Vocabulary() : tokens_(special_names.begin(), special_names.end()) {}
