@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/special_ids.hpp"
+#include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/vocabulary.hpp"
 
@@ -22,4 +23,23 @@ TEST_CASE("conventions: a vocabulary and the conventions of text have the same o
   CHECK(text.source_suffix == std::vector<std::int32_t>{SpecialIds::end});
   CHECK(text.forbidden_ids ==
         std::vector<std::int32_t>{SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin});
+}
+
+TEST_CASE("conventions: num_positions is what batches of the longest sentences take") {
+  EncodedCorpus corpus;
+  corpus.source.push_back(std::vector<std::int32_t>{4, 5, 6});
+  corpus.target.push_back(std::vector<std::int32_t>{7, 8, 9});
+  TextConventions text;
+  const auto longest = [&] {
+    const Batch batch = Batcher(corpus, {.text = text}).batch(0, 0);
+    return std::max(batch.source_layout.max_length(), batch.target_layout.max_length());
+  };
+  CHECK(num_positions(3) == 4);
+  CHECK(num_positions(3, text) == longest());
+  text.target_prefix = {10, 11};
+  CHECK(num_positions(3, text) == 6);
+  CHECK(num_positions(3, text) == longest());
+  text.source_prefix = {12, 13, 14};
+  CHECK(num_positions(3, text) == 7);
+  CHECK(num_positions(3, text) == longest());
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,5 +44,13 @@ struct TextConventions {
 
   friend bool operator==(const TextConventions&, const TextConventions&) = default;
 };
+
+/// The positions that a sentence of up to `tokens` tokens takes in training and in decoding: its own, and
+/// those of what stands around it (source: prefix and suffix; target: begin or end, and the prefix). A table
+/// of learned positions needs as many rows.
+inline index_t num_positions(index_t tokens, const TextConventions& text = {}) {
+  const std::size_t source = text.source_prefix.size() + text.source_suffix.size();
+  return tokens + static_cast<index_t>(std::max(source, text.target_prefix.size() + 1));
+}
 
 }  // namespace eigenformer

@@ -15,6 +15,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 
 namespace eigenformer {
@@ -121,7 +122,7 @@ class Vocabulary {
   void save(const std::filesystem::path& path) const {
     std::string text;
     for (const std::string& token : tokens_) text += escape(token) + '\n';
-    write_text_file(path, text);
+    write_file(path, text);
   }
 
   /// Reads what save() wrote. Throws IoError for anything else, naming file and line.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -55,12 +56,7 @@ class HuggingFaceT5 {
     o.layer_norm_eps = config.get("layer_norm_epsilon", 1e-6);
     o.bias = false;
     o.projection_bias = false;
-    o.tying = weights.contains("lm_head.weight") ? Tying::none : Tying::all;
-    // Of old, being tied was what told T5 from T5 1.1 and mT5, which do not scale.
-    const bool scaled =
-        config.require<std::string>("model_type") == "t5" && config.get("tie_word_embeddings", true);
-    if (config.get("scale_decoder_outputs", scaled))
-      o.logit_scale = 1 / std::sqrt(static_cast<double>(o.d_model));
+    set_projection(config);
     o.scale_embedding = false;
     o.attention_scale = 1;
     o.positions = Positions::relative_bias;
@@ -93,7 +89,7 @@ class HuggingFaceT5 {
     import.take("source_embedding.weight", {weights_.first_of({embeddings[0], embeddings[1]})}, table);
     if (o.tying == Tying::none) {
       import.take("target_embedding.weight", {weights_.first_of({embeddings[0], embeddings[2]})}, table);
-      import.take("projection.weight", {weights_.first_of({embeddings[3], embeddings[0]})}, table);
+      import.take("projection.weight", {embeddings[3]}, table);
     }
     stack(import, "encoder", o.num_encoder_layers);
     stack(import, "decoder", o.num_decoder_layers);
@@ -105,6 +101,23 @@ class HuggingFaceT5 {
   }
 
  private:
+  // Which table makes logits, and their scale. Up to transformers 4 `tie_word_embeddings` says both, and is
+  // false for mT5 alone where it is left out. Version 5 always writes true: there the file says whether there
+  // are two tables, and T5's scale has a field of its own.
+  void set_projection(const JsonFile& config) {
+    const bool t5 = config.require<std::string>("model_type") == "t5";
+    const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
+    const bool tied = config.get("tie_word_embeddings", t5 || version5);
+    const bool one_table = tied && !(version5 && weights_.contains("lm_head.weight"));
+    options_.tying = one_table ? Tying::all : Tying::none;
+    if (config.get("scale_decoder_outputs", tied && (t5 || !version5)))
+      options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.d_model));
+  }
+  // Of the transformers that wrote the file; 0 where it does not say.
+  static int major_version(const JsonFile& config) {
+    return std::atoi(config.get<std::string>("transformers_version", "").c_str());
+  }
+
   template <class T>
   void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack, index_t layers) const {
     const Seq2SeqOptions& o = options_;

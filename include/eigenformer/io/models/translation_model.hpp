@@ -1,10 +1,6 @@
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -14,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
-#include "eigenformer/io/files/folder_transaction.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
@@ -141,14 +137,6 @@ inline void require_sizes(const std::filesystem::path& path, const Seq2SeqOption
   }
 }
 
-inline void sync_file(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw errno_error("save_model_folder", "open", path, errno);
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
-  ::close(descriptor);
-  if (error != 0) throw errno_error("save_model_folder", "write", path, error);
-}
-
 }  // namespace detail
 
 /// Whether a folder holds a model, of whatever version and state.
@@ -190,9 +178,7 @@ void save_model_folder(const std::filesystem::path& folder, const Seq2SeqTransfo
   for (const char* name : {"tokenizer", "source", "target"}) {
     if (tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
     const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
-    const std::filesystem::path path = save.file(detail::tokenizer_file(kind, name));
-    tokenizer.save(path.parent_path(), name);
-    detail::sync_file(path);
+    tokenizer.save(save.file(detail::tokenizer_file(kind, name)).parent_path(), name);
   }
   save.commit();
 }
