@@ -11,7 +11,7 @@ using namespace eigenformer;
 
 TEST_CASE("conventions: a vocabulary and the conventions of text have the same ones") {
   const Vocabulary vocabulary;
-  REQUIRE(vocabulary.size() == SpecialIds::count);
+  REQUIRE(vocabulary.size() == Vocabulary::num_specials);
   CHECK(vocabulary.token(SpecialIds::pad) == "<pad>");
   CHECK(vocabulary.token(SpecialIds::unknown) == "<unk>");
   CHECK(vocabulary.token(SpecialIds::begin) == "<s>");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -46,8 +47,8 @@ class Vocabulary {
   static constexpr std::int32_t unknown_id = SpecialIds::unknown;
   static constexpr std::int32_t begin_id = SpecialIds::begin;
   static constexpr std::int32_t end_id = SpecialIds::end;
-  static constexpr index_t num_specials = SpecialIds::count;
-  static constexpr auto& special_names = SpecialIds::names;
+  static constexpr index_t num_specials = 4;
+  static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
 
   /// The special entries alone.
   Vocabulary() : tokens_(special_names.begin(), special_names.end()) {}
