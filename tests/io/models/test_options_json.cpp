@@ -12,49 +12,39 @@ using testing::message_of;
 TEST_CASE("options come back from JSON as they were, every field") {
   const Seq2SeqOptions given = {.source_vocab_size = 23,
                                 .target_vocab_size = 29,
-                                .d_model = 12,
-                                .num_heads = 3,
-                                .num_encoder_layers = 2,
-                                .num_decoder_layers = 4,
-                                .dim_feedforward = 20,
-                                .dropout = 0.25,
-                                .embedding_dropout = 0.125,
-                                .residual_dropout = 0.0,
-                                .layer_drop = 0.25,
-                                .activation = Activation::gelu_tanh,
-                                .attention = AttentionKind::linear,
-                                .gated = true,
-                                .norm_first = true,
-                                .norm = NormKind::rms_norm,
-                                .sandwich_norm = true,
-                                .embedding_norm = true,
+                                .layer = {.d_model = 12,
+                                          .num_heads = 3,
+                                          .dim_feedforward = 20,
+                                          .dropout = {.rate = 0.25, .residual = 0.0},
+                                          .layer_drop = 0.25,
+                                          .activation = Activation::gelu_tanh,
+                                          .gated = true,
+                                          .norm = {.kind = NormKind::rms_norm,
+                                                   .eps = 1e-6,
+                                                   .formula = LayerNormFormula::teaching,
+                                                   .scalar_gain = true},
+                                          .norm_first = true,
+                                          .sandwich_norm = true,
+                                          .bias = false,
+                                          .attention = AttentionKind::linear,
+                                          .num_key_value_heads = 1,
+                                          .head_dim = 6,
+                                          .attention_scale = 0.5,
+                                          .attention_window = 7,
+                                          .query_key_norm = NormKind::rms_norm},
                                 .final_norm = false,
-                                .layer_norm_eps = 1e-6,
-                                .layer_norm_formula = LayerNormFormula::teaching,
-                                .layer_norm_scalar_gain = true,
-                                .bias = false,
+                                .encoder = {.num_layers = 2},
+                                .decoder = {.num_layers = 4},
+                                .positions = LearnedPositions{.offset = 2},
+                                .max_length = 77,
+                                .embedding_dropout = 0.125,
+                                .embedding_norm = true,
+                                .scale_embedding = false,
                                 .projection_bias = false,
                                 .tying = Tying::target,
-                                .scale_embedding = false,
                                 .logit_scale = 0.5,
                                 .causal = false,
-                                .positions = Positions::learned,
-                                .sinusoid = {.base = 500,
-                                             .order = SinusoidOrder::concatenated,
-                                             .exponent = SinusoidExponent::tensor2tensor,
-                                             .first_position = 1},
-                                .max_length = 77,
-                                .padding_index = 0,
-                                .rotary = {.base = 500, .dim = 2, .pairing = RotaryPairing::halves},
-                                .relative_bias = {.buckets = 8, .max_distance = 9, .bidirectional = true},
-                                .shaw_max_distance = 5,
-                                .num_key_value_heads = 1,
-                                .head_dim = 6,
-                                .attention_scale = 0.5,
-                                .attention_window = 7,
-                                .query_key_norm = true,
-                                .query_key_norm_kind = NormKind::rms_norm,
-                                .learned_position_offset = 2};
+                                .padding_index = 0};
   const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
   const auto back = options_from_json<Seq2SeqOptions>(json);
   CHECK(options_to_json(back) == json);
@@ -109,11 +99,11 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   model.vocab_size = 23;
   model.num_layers = 2;
   model.layer.d_model = 12;
-  model.layer.norm = NormKind::rms_norm;
+  model.layer.norm.kind = NormKind::rms_norm;
   model.layer.gated = true;
   model.layer.activation = Activation::relu_squared;
   model.tied = true;
-  model.layer.positions = Positions::rotary;
+  model.layer.positions = RotaryPositions{};
   model.layer.attention = AttentionKind::linear;
   const nlohmann::json json = options_to_json(model);
   CHECK(json.at("norm") == "rms_norm");

@@ -45,12 +45,9 @@ Seq2SeqTransformer<float> model_for(const TokenizerPair& t, std::uint64_t seed, 
   RandomGenerator rng(seed);
   return {{.source_vocab_size = t.source->vocabulary_size(),
            .target_vocab_size = t.target->vocabulary_size(),
-           .d_model = 12,
-           .num_heads = 3,
-           .num_encoder_layers = 1,
-           .num_decoder_layers = 2,
-           .dim_feedforward = 20,
-           .norm_first = true,
+           .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .norm_first = true},
+           .encoder = {.num_layers = 1},
+           .decoder = {.num_layers = 2},
            .tying = tying},
           rng};
 }
@@ -99,16 +96,16 @@ TEST_CASE("a model of another variant comes back as it was") {
   RandomGenerator rng(3);
   const Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
                                          .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                         .d_model = 12,
-                                         .num_heads = 3,
-                                         .num_encoder_layers = 1,
-                                         .num_decoder_layers = 2,
-                                         .dim_feedforward = 20,
-                                         .layer_drop = 0.25,
-                                         .activation = Activation::silu,
-                                         .gated = true,
-                                         .norm = NormKind::rms_norm,
-                                         .sandwich_norm = true,
+                                         .layer = {.d_model = 12,
+                                                   .num_heads = 3,
+                                                   .dim_feedforward = 20,
+                                                   .layer_drop = 0.25,
+                                                   .activation = Activation::silu,
+                                                   .gated = true,
+                                                   .norm = {.kind = NormKind::rms_norm},
+                                                   .sandwich_norm = true},
+                                         .encoder = {.num_layers = 1},
+                                         .decoder = {.num_layers = 2},
                                          .embedding_norm = true,
                                          .logit_scale = 0.5},
                                         rng);
@@ -249,15 +246,13 @@ TEST_CASE("weights of another model are refused with all that does not fit") {
   Saved saved;
   const TokenizerPair tokenizers = word_tokenizers(false);
   RandomGenerator rng(1);
-  const Seq2SeqTransformer<float> other({.source_vocab_size = tokenizers.source->vocabulary_size(),
-                                         .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                         .d_model = 12,
-                                         .num_heads = 2,
-                                         .num_encoder_layers = 2,
-                                         .num_decoder_layers = 2,
-                                         .dim_feedforward = 20,
-                                         .bias = false},
-                                        rng);
+  const Seq2SeqTransformer<float> other(
+      {.source_vocab_size = tokenizers.source->vocabulary_size(),
+       .target_vocab_size = tokenizers.target->vocabulary_size(),
+       .layer = {.d_model = 12, .num_heads = 2, .dim_feedforward = 20, .bias = false},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
   save_model(saved.folder / "model.safetensors", other);
   const std::string message = saved.refusal();
   CHECK(contains(message, "model.safetensors"));
