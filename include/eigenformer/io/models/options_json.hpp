@@ -14,13 +14,13 @@
 #include "eigenformer/nn/options/layer.hpp"
 
 /// Options as JSON, made of their own lists of fields. The names are flat: those of a nested struct stand
-/// beside its owner's, those of a variant's alternatives beside its word. What differs in one stack of a model
-/// is an object of its own under "encoder" or "decoder".
+/// beside its owner's, those of a variant's alternatives beside its word. What differs in one stack of a
+/// model is an object of its own under "encoder" or "decoder".
 ///
 /// Files of version 0.1.0 have one `positions` for those added to inputs and those that act in attention, and
-/// say of an optional norm whether there is one (query_key_norm) and which (query_key_norm_kind). Both are read
-/// and written so; `attention_positions` stands in a file only beside added positions, which 0.1.0 does not
-/// know.
+/// say of an optional norm whether there is one (query_key_norm) and which (query_key_norm_kind). Both are
+/// read and written so; `attention_positions` stands in a file only beside added positions, which 0.1.0 does
+/// not know.
 namespace eigenformer {
 
 namespace detail {
@@ -99,7 +99,8 @@ struct OptionsWriter {
   template <class... A>
   void operator()(const OptionField& field, const std::variant<A...>& x) const {
     json[field.name] = chosen_word(x);
-    std::visit([this](const auto& chosen) { std::remove_cvref_t<decltype(chosen)>::fields(chosen, *this); }, x);
+    std::visit([this](const auto& chosen) { std::remove_cvref_t<decltype(chosen)>::fields(chosen, *this); },
+               x);
   }
   template <class... A>
   void operator()(const OptionField& field, const std::optional<std::variant<A...>>& x) const {
@@ -152,8 +153,7 @@ struct OptionsReader {
        A unused{};
        A* chosen = std::get_if<A>(&x);
        const nlohmann::json none = nlohmann::json::object();
-       A::fields(chosen != nullptr ? *chosen : unused,
-                 OptionsReader{chosen != nullptr ? json : none, known});
+       A::fields(chosen != nullptr ? *chosen : unused, OptionsReader{chosen != nullptr ? json : none, known});
      }()),
      ...);
   }
@@ -187,9 +187,8 @@ inline constexpr const char* attention_positions_name = "attention_positions";
 
 inline bool is_attention_position(const nlohmann::json& word) {
   bool found = false;
-  for_each_alternative<AttentionPositions>([&]<class A>(std::type_identity<A>) {
-    found |= word == A::word && !std::same_as<A, NoPositions>;
-  });
+  for_each_alternative<AttentionPositions>(
+      [&]<class A>(std::type_identity<A>) { found |= word == A::word && !std::same_as<A, NoPositions>; });
   return found;
 }
 
@@ -235,11 +234,24 @@ nlohmann::json split_positions(nlohmann::json json) {
   return json;
 }
 
-// A group as an object: what the stack's own layer has otherwise than the model's, and the stack's own fields.
+/// Whether version 0.1.0 can read these options.
+inline bool is_readable_by_0_1_0(const nlohmann::json& json) {
+  if (json.contains(attention_positions_name)) return false;
+  for (const auto& item : json.items()) {
+    if (item.value().is_object()) return false;  // a stack's own options
+  }
+  return true;
+}
+
+// A group as an object: what the stack's own layer has otherwise than the model's, and the stack's own
+// fields.
 template <class Options, class Group>
 nlohmann::json group_to_json(const Options& options, const Group& group) {
   nlohmann::json json = nlohmann::json::object();
-  if constexpr (requires { group.layer->d_model; options.layer.d_model; }) {
+  if constexpr (requires {
+                  group.layer->d_model;
+                  options.layer.d_model;
+                }) {
     if (group.layer) {
       const nlohmann::json common = fields_to_json(options.layer);
       const nlohmann::json own = fields_to_json(*group.layer);
@@ -267,7 +279,10 @@ void group_from_json(const char* name, const nlohmann::json& json, const Options
   if (!json.is_object()) throw refused_option(name, json, "an object of options");
   std::set<std::string> of_group, of_layer;
   Group::fields(group, OptionsReader{json, of_group});
-  if constexpr (requires { group.layer->d_model; options.layer.d_model; }) {
+  if constexpr (requires {
+                  group.layer->d_model;
+                  options.layer.d_model;
+                }) {
     auto layer = options.layer;
     decltype(layer)::fields(layer, OptionsReader{json, of_layer});
     if (!(layer == options.layer)) group.layer = layer;
