@@ -24,6 +24,7 @@ std::vector<Family> families() {
   std::vector<Family> found;
   if (has_subword_tokenizer()) {
     found = {{"hf_marian", {}},
+             {"hf_marian_unequal", {}},
              {"hf_mbart", {"en_XX", "de_DE", {}}},
              {"hf_mbart50", {"en_XX", "de_DE", {}}},
              {"hf_m2m100", {"en", "de", {}}},
@@ -31,7 +32,7 @@ std::vector<Family> families() {
              {"hf_t5", {{}, {}, "translate to German: "}},
              {"hf_mt5", {{}, {}, "translate to German: "}}};
   }
-  if (has_icu_tokenizers()) found.push_back({"hf_bart", {}});
+  if (has_icu_tokenizers()) found.insert(found.end(), {{"hf_bart", {}}, {"hf_bart_unequal", {}}});
   return found;
 }
 
@@ -218,7 +219,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.set("config.json", "decoder_layers", 1);
   refuse({"unexpected", "model.decoder.layers.1."});
   copy.set("config.json", "encoder_attention_heads", 7);
-  refuse({"encoder_attention_heads"});
+  refuse({"num_heads, which is 7"});
   copy.set("config.json", "activation_function", "swoosh");
   refuse({"activation_function", "swoosh"});
   copy.write("config.json", config.substr(0, config.size() / 2));
