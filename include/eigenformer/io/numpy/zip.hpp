@@ -81,7 +81,8 @@ class ZipParser {
       if (!names.insert(entries.back().name).second)
         fail("it has the file '" + entries.back().name + "' twice");
     }
-    if (at != directory_ + directory_bytes_) fail("its directory has another length than it says");
+    if (at != directory_ + directory_bytes_)
+      fail("its directory does not have the length that the archive says");
     return entries;
   }
 
