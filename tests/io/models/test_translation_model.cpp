@@ -193,7 +193,8 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
     CHECK(contains(with_options([&](auto& j) { j["model"]["max_length"] = length; }),
                    "max_length is " + std::to_string(length) + ", must be at least 1"));
   }
-  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }), "sinusoid_base is 0.0"));
+  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }),
+                 "sinusoid_base is 0, must be positive"));
   CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_first_position"] = -2; }),
                  "sinusoid_first_position is -2"));
   CHECK(contains(with_options([](auto& j) { j["format"] = "other"; }),
@@ -275,7 +276,7 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
   const fs::path folder = testing::fixtures_folder() / "model_v1";
   const auto loaded = load_model_folder(folder);
   CHECK(loaded.description.format_version == 1);
-  CHECK(loaded.description.model.d_model == 16);
+  CHECK(loaded.description.model.layer.d_model == 16);
   CHECK(loaded.description.tokenizer == "word");
   CHECK_FALSE(loaded.tokenizers.joint());
   CHECK(loaded.description.training.at("warmup") == 20);
@@ -285,6 +286,17 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
                                              "Die Katze schläft.", "Wir sind alt."};
   CHECK(translate(loaded, lines, 1) == expected);
   CHECK(translate(loaded, lines, 4) == expected);
+}
+
+TEST_CASE("the committed folder of version 0.1.0 loads and translates as it did") {
+  const fs::path folder = testing::fixtures_folder() / "model_0_1_0";
+  const auto loaded = load_model_folder(folder);
+  CHECK(loaded.description.format_version == 1);
+  CHECK(loaded.description.library_version == "0.1.0");
+  const auto reference = nlohmann::json::parse(read(folder / "reference.json"));
+  const auto lines = reference.at("lines").get<std::vector<std::string>>();
+  CHECK(translate(loaded, lines, 1) == reference.at("greedy").get<std::vector<std::string>>());
+  CHECK(translate(loaded, lines, 4) == reference.at("beam4").get<std::vector<std::string>>());
 }
 
 TEST_CASE("a model of every variant of positions and heads saves, loads, packs and translates") {

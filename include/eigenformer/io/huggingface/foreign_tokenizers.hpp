@@ -106,7 +106,7 @@ inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslat
   if (std::filesystem::exists(path, ignored)) {
     const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
     if (json.is_discarded()) throw refuse("is truncated or not JSON");
-    if (!json.is_array()) throw refuse("is no list of tokens");
+    if (!json.is_array()) throw refuse("is not a list of tokens");
     for (const nlohmann::json& token : json) {
       if (!token.is_string()) {
         throw refuse("has " + token.dump() + " as token " + std::to_string(tokens.size()) +
@@ -190,7 +190,8 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     text.target_prefix.clear();
   } else {
     throw ValueError("import", "'" + config.path().string() +
-                                   "' leaves the decoder's first token to the caller; give target_language");
+                                   "' has no decoder_start_token, so the target language has to be the first "
+                                   "token: give target_language");
   }
   text.forbidden_ids.clear();
   text.search_rule = SearchRule::ctranslate2;

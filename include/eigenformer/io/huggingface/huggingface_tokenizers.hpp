@@ -117,9 +117,9 @@ class HuggingFaceVocabulary {
     for (const std::int32_t id : ids) {
       if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() ||
           tokens_[static_cast<std::size_t>(id)].empty()) {
-        throw IoError("import", "the vocabulary of '" + folder_.string() +
-                                    "' does not fit its config.json, which gives id " + std::to_string(id) +
-                                    " a meaning: there is no such token");
+        throw IoError("import", "the vocabulary of '" + folder_.string() + "' has no token with id " +
+                                    std::to_string(id) +
+                                    ", which config.json uses as a special token: they do not fit together");
       }
       v.special_ids.push_back(id);
     }

@@ -158,7 +158,7 @@ class TokenizerJson {
     const nlohmann::json& vocab = model.at("vocab");
     std::set<std::string> seen;
     if (type_ == "Unigram") {
-      if (!vocab.is_array()) throw file_.refuse("has a vocabulary that is no list of pieces and scores");
+      if (!vocab.is_array()) throw file_.refuse("has a vocabulary that is not a list of pieces and scores");
       for (const nlohmann::json& piece : vocab) {
         if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number()) {
           throw file_.refuse("has the piece " + piece.dump() + ", expected a text and a score");
@@ -176,7 +176,7 @@ class TokenizerJson {
       unknown_ = vocabulary_[static_cast<std::size_t>(unknown)].first;
       return;
     }
-    if (!vocab.is_object()) throw file_.refuse("has a vocabulary that is no object of tokens and ids");
+    if (!vocab.is_object()) throw file_.refuse("has a vocabulary that is not an object of tokens and ids");
     std::set<std::int64_t> ids;
     for (const auto& [token, id] : vocab.items()) {
       if (!id.is_number_integer())
@@ -187,7 +187,7 @@ class TokenizerJson {
     }
     unknown_ = text(model, "unk_token", "");
     if (!unknown_.empty() && !vocab.contains(unknown_)) {
-      throw file_.refuse("has the unk_token '" + unknown_ + "', which is no token");
+      throw file_.refuse("has the unk_token '" + unknown_ + "', which is not in its vocabulary");
     }
   }
 

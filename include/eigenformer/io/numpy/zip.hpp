@@ -18,7 +18,7 @@
 #include <zlib.h>
 #endif
 
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 
 /// Zip archives as NumPy and PyTorch use them: files one after the other, each stored or deflated, with a
 /// directory at the end. The format: PKWARE, APPNOTE.TXT 6.3.9; sizes above 4 GiB by its zip64 records.
@@ -81,7 +81,8 @@ class ZipParser {
       if (!names.insert(entries.back().name).second)
         fail("it has the file '" + entries.back().name + "' twice");
     }
-    if (at != directory_ + directory_bytes_) fail("its directory has another length than it says");
+    if (at != directory_ + directory_bytes_)
+      fail("its directory does not have the length that the archive says");
     return entries;
   }
 
