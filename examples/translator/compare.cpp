@@ -9,7 +9,7 @@
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/generation/search/forced_decoding.hpp"
+#include "eigenformer/generation/decoding/forced_decoding.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <unordered_set>
 
+#include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/kernels/gemm/packed_weights.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
