@@ -9,7 +9,7 @@
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"

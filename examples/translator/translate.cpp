@@ -9,7 +9,7 @@
 #include "commands.hpp"
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "line_reader.hpp"
 #include "output_checks.hpp"

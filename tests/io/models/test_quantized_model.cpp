@@ -64,11 +64,9 @@ Seq2SeqTransformer<float> model_for(const TokenizerPair& tokenizers) {
   RandomGenerator rng(4);
   return Seq2SeqTransformer<float>({.source_vocab_size = tokenizers.source->vocabulary_size(),
                                     .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                    .d_model = 12,
-                                    .num_heads = 3,
-                                    .num_encoder_layers = 2,
-                                    .num_decoder_layers = 1,
-                                    .dim_feedforward = 20,
+                                    .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                                    .encoder = {.num_layers = 2},
+                                    .decoder = {.num_layers = 1},
                                     .tying = Tying::target},
                                    rng);
 }

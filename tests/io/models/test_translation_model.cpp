@@ -45,12 +45,9 @@ Seq2SeqTransformer<float> model_for(const TokenizerPair& t, std::uint64_t seed, 
   RandomGenerator rng(seed);
   return {{.source_vocab_size = t.source->vocabulary_size(),
            .target_vocab_size = t.target->vocabulary_size(),
-           .d_model = 12,
-           .num_heads = 3,
-           .num_encoder_layers = 1,
-           .num_decoder_layers = 2,
-           .dim_feedforward = 20,
-           .norm_first = true,
+           .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .norm_first = true},
+           .encoder = {.num_layers = 1},
+           .decoder = {.num_layers = 2},
            .tying = tying},
           rng};
 }
@@ -99,16 +96,16 @@ TEST_CASE("a model of another variant comes back as it was") {
   RandomGenerator rng(3);
   const Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
                                          .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                         .d_model = 12,
-                                         .num_heads = 3,
-                                         .num_encoder_layers = 1,
-                                         .num_decoder_layers = 2,
-                                         .dim_feedforward = 20,
-                                         .layer_drop = 0.25,
-                                         .activation = Activation::silu,
-                                         .gated = true,
-                                         .norm = NormKind::rms_norm,
-                                         .sandwich_norm = true,
+                                         .layer = {.d_model = 12,
+                                                   .num_heads = 3,
+                                                   .dim_feedforward = 20,
+                                                   .layer_drop = 0.25,
+                                                   .activation = Activation::silu,
+                                                   .gated = true,
+                                                   .norm = {.kind = NormKind::rms_norm},
+                                                   .sandwich_norm = true},
+                                         .encoder = {.num_layers = 1},
+                                         .decoder = {.num_layers = 2},
                                          .embedding_norm = true,
                                          .logit_scale = 0.5},
                                         rng);
@@ -196,7 +193,8 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
     CHECK(contains(with_options([&](auto& j) { j["model"]["max_length"] = length; }),
                    "max_length is " + std::to_string(length) + ", must be at least 1"));
   }
-  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }), "sinusoid_base is 0.0"));
+  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }),
+                 "sinusoid_base is 0, must be positive"));
   CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_first_position"] = -2; }),
                  "sinusoid_first_position is -2"));
   CHECK(contains(with_options([](auto& j) { j["format"] = "other"; }),
@@ -249,15 +247,13 @@ TEST_CASE("weights of another model are refused with all that does not fit") {
   Saved saved;
   const TokenizerPair tokenizers = word_tokenizers(false);
   RandomGenerator rng(1);
-  const Seq2SeqTransformer<float> other({.source_vocab_size = tokenizers.source->vocabulary_size(),
-                                         .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                         .d_model = 12,
-                                         .num_heads = 2,
-                                         .num_encoder_layers = 2,
-                                         .num_decoder_layers = 2,
-                                         .dim_feedforward = 20,
-                                         .bias = false},
-                                        rng);
+  const Seq2SeqTransformer<float> other(
+      {.source_vocab_size = tokenizers.source->vocabulary_size(),
+       .target_vocab_size = tokenizers.target->vocabulary_size(),
+       .layer = {.d_model = 12, .num_heads = 2, .dim_feedforward = 20, .bias = false},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
   save_model(saved.folder / "model.safetensors", other);
   const std::string message = saved.refusal();
   CHECK(contains(message, "model.safetensors"));
@@ -280,7 +276,7 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
   const fs::path folder = testing::fixtures_folder() / "model_v1";
   const auto loaded = load_model_folder(folder);
   CHECK(loaded.description.format_version == 1);
-  CHECK(loaded.description.model.d_model == 16);
+  CHECK(loaded.description.model.layer.d_model == 16);
   CHECK(loaded.description.tokenizer == "word");
   CHECK_FALSE(loaded.tokenizers.joint());
   CHECK(loaded.description.training.at("warmup") == 20);
@@ -290,6 +286,17 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
                                              "Die Katze schläft.", "Wir sind alt."};
   CHECK(translate(loaded, lines, 1) == expected);
   CHECK(translate(loaded, lines, 4) == expected);
+}
+
+TEST_CASE("the committed folder of version 0.1.0 loads and translates as it did") {
+  const fs::path folder = testing::fixtures_folder() / "model_0_1_0";
+  const auto loaded = load_model_folder(folder);
+  CHECK(loaded.description.format_version == 1);
+  CHECK(loaded.description.library_version == "0.1.0");
+  const auto reference = nlohmann::json::parse(read(folder / "reference.json"));
+  const auto lines = reference.at("lines").get<std::vector<std::string>>();
+  CHECK(translate(loaded, lines, 1) == reference.at("greedy").get<std::vector<std::string>>());
+  CHECK(translate(loaded, lines, 4) == reference.at("beam4").get<std::vector<std::string>>());
 }
 
 TEST_CASE("a model of every variant of positions and heads saves, loads, packs and translates") {

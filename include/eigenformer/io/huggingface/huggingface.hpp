@@ -191,7 +191,7 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
     return t5 ? load(detail::HuggingFaceT5(config.model, weights))
               : load(detail::HuggingFaceBart(config.model, weights));
   } catch (const ShapeError& error) {
-    throw config.model.refuse(std::string("asks for what no memory holds: ") + error.what());
+    throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
   }
 }
 

@@ -15,12 +15,12 @@
 
 namespace eigenformer {
 
-namespace detail {
-
 template <>
 struct EnumNames<SearchRule> {
   static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2"};
 };
+
+namespace detail {
 
 void visit_conventions(auto& c, auto&& visit) {
   visit("source_text", c.source_text);

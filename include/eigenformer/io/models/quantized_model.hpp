@@ -25,12 +25,12 @@
 /// and vectors (norms, biases) stay F32. A tied matrix is stored once.
 namespace eigenformer {
 
-namespace detail {
-
 template <>
 struct EnumNames<WeightFormat> {
   static constexpr std::array names = {"float32", "bf16", "int8"};
 };
+
+namespace detail {
 
 inline std::string scale_name(const std::string& name) { return name + "_scale"; }
 
@@ -112,7 +112,7 @@ Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
 
 /// The name of a weight format: float32, bf16 or int8.
 inline const char* weight_format_name(WeightFormat format) {
-  return detail::EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
+  return EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
 }
 
 /// Writes a module's state dict as save_model does, its matrices in `format`. Throws ValueError for int8

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/files/atomic_file.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/safetensors/dtype.hpp"
 
 namespace eigenformer {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/numpy/npy.hpp"
 #include "eigenformer/io/numpy/zip.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"

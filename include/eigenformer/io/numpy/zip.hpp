@@ -18,7 +18,7 @@
 #include <zlib.h>
 #endif
 
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 
 /// Zip archives as NumPy and PyTorch use them: files one after the other, each stored or deflated, with a
 /// directory at the end. The format: PKWARE, APPNOTE.TXT 6.3.9; sizes above 4 GiB by its zip64 records.

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "eigenformer/core/tensor/tensor.hpp"
-#include "eigenformer/io/files/atomic_file.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/safetensors/safetensors_format.hpp"
 
 namespace eigenformer {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/files/folder_transaction.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/folder_transaction.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "fixtures.hpp"
 
 using namespace eigenformer;

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/files/atomic_file.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "fixtures.hpp"
 
 using namespace eigenformer;

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 
 namespace eigenformer {
 
@@ -58,8 +58,9 @@ class FolderTransaction {
     }
   }
 
-  /// Where to write the new version of file `name`, with AtomicFile or anything else that makes it durable.
-  /// Throws ValueError for a name that is not a plain, visible file name.
+  /// Where to write the new version of file `name`, with write_file(), AtomicFile, or what uses them
+  /// (tokenizers, vocabularies, safetensors). Throws ValueError for a name that is not a plain, visible file
+  /// name.
   std::filesystem::path file(std::string_view name) const {
     if (name.empty() || name.front() == '.' || name.find('/') != std::string_view::npos) {
       throw ValueError("write", "'" + std::string(name) + "' is not a plain file name");
