@@ -83,7 +83,7 @@ int train_and_sample(const example::Arguments& arguments) {
   }
 
   const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
-  const auto texts = ef::sample<float>(
+  const auto texts = ef::sample(
       model, ef::Context<float>::inference(), prompts,
       {.temperature = temperature,
        .top_p = 0.95,

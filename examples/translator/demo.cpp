@@ -8,11 +8,11 @@
 
 #include "attention_map.hpp"
 #include "commands.hpp"
+#include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar.hpp"
-#include "sentence_translator.hpp"
 #include "terminal_progress.hpp"
 #include "threads.hpp"
 
@@ -156,8 +156,11 @@ int demo(const DemoCommand& command) {
   ef::ModelDescription description;
   description.model = model.options;
   description.model.max_length = 64;
-  const SentenceTranslator translator(model, tokenizers, description, {.beam = 1, .max_length = 40});
-  const std::vector<std::string> translations = translator(corpus.held_out.source);
+  const ef::TextTranslator translator(model, tokenizers, description,
+                                      {.search = {.beam_size = 1, .max_length = 40}});
+  std::vector<std::string> translations;
+  for (auto& translation : translator.translate(corpus.held_out.source))
+    translations.push_back(std::move(translation.text));
   show_translations(corpus.held_out, translations, command.shown);
   const std::size_t example = good_example(corpus.held_out, translations);
   std::printf(

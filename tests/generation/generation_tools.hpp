@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer::testing {
 
@@ -32,14 +33,7 @@ inline Tensor<std::int32_t> id_tensor(const Ids& ids) {
 
 /// Encoded source sentences, packed.
 inline Memory<double> encode(const Seq2SeqTransformer<double>& model, const std::vector<Ids>& sources) {
-  Ids all;
-  std::vector<index_t> lengths;
-  for (const Ids& s : sources) {
-    all.insert(all.end(), s.begin(), s.end());
-    lengths.push_back(static_cast<index_t>(s.size()));
-  }
-  const auto layout = SequenceLayout::packed(lengths);
-  return {model.encode(Context<double>::inference(), id_tensor(all), layout), layout};
+  return model.encode_sentences(Context<double>::inference(), sources);
 }
 
 /// Log-probabilities (T, V) of every next token after begin and the given target, without any cache.

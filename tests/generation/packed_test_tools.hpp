@@ -8,6 +8,7 @@
 
 #include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer::testing {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/translate.hpp"
+#include "eigenformer/generation/text/translate.hpp"
 #include "fixtures.hpp"
 #include "folders.hpp"
 

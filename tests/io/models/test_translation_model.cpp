@@ -82,7 +82,7 @@ std::vector<std::string> translate(const TranslationModel<float>& m, const std::
     sources.back().push_back(Vocabulary::end_id);
   }
   std::vector<std::string> out;
-  for (const auto& found : generate<float>(m.model, Context<float>::inference(), sources,
+  for (const auto& found : generate(m.model, Context<float>::inference(), sources,
                                            {.beam_size = beam, .max_length = 20})) {
     out.push_back(m.tokenizers.target->decode(found.front().ids));
   }
@@ -319,8 +319,8 @@ TEST_CASE("a model of every variant of positions and heads saves, loads, packs a
     CHECK(translate(loaded, lines, 2) == translations);
     const auto packed = Context<float>::inference().with_packed_weights(pack_weights(loaded.model));
     const std::vector<std::vector<std::int32_t>> sources{{5, 6, 7, 3}};
-    const auto a = generate<float>(loaded.model, packed, sources, {.max_length = 8});
-    const auto b = generate<float>(loaded.model, Context<float>::inference(), sources, {.max_length = 8});
+    const auto a = generate(loaded.model, packed, sources, {.max_length = 8});
+    const auto b = generate(loaded.model, Context<float>::inference(), sources, {.max_length = 8});
     CHECK(a[0][0].ids == b[0][0].ids);
   }
 }

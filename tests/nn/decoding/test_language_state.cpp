@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "eigenformer/generation/decoding/language_decoder.hpp"
+#include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "fixtures.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/language_tools.hpp"
@@ -16,7 +16,7 @@ TEST_CASE("prompts of different lengths and token after token give what the whol
     const auto model = small_language_model(options);
     const auto ctx = Context<double>::inference();
     const std::vector<Ids> texts = {{2, 7, 8, 9, 10, 11}, {2, 12, 4, 18}, {5, 5, 6, 7, 8, 9, 10}};
-    LanguageModelDecoder<double> decoder(model, ctx, 3);
+    DecoderState<double> decoder = model.begin(ctx, 3);
     // The first tokens at once, then one of each, then what is left, some of them several at once.
     const std::vector<std::vector<index_t>> plan = {{3, 1, 4}, {1, 1, 1}, {2, 0, 2}, {0, 2, 0}};
     std::vector<index_t> done(3, 0);
@@ -44,7 +44,7 @@ TEST_CASE("prompts of different lengths and token after token give what the whol
 TEST_CASE("re-ordered texts go on as if each had been decoded by itself") {
   const auto model = small_language_model(language_models().front());
   const auto ctx = Context<double>::inference();
-  LanguageModelDecoder<double> decoder(model, ctx, 2);
+  DecoderState<double> decoder = model.begin(ctx, 2);
   std::vector<Ids> texts = {{2, 7, 8}, {2}};
   (void)decoder.step(id_tensor({2, 7, 8, 2}), std::vector<index_t>{3, 1});
   const std::vector<std::vector<std::int32_t>> parents = {{0, 1, 1, 0}, {3, 2, 1}, {1, 1, 0, 2, 2}};
@@ -67,10 +67,10 @@ TEST_CASE("re-ordered texts go on as if each had been decoded by itself") {
   }
 }
 
-TEST_CASE("a language model's decoder says what does not fit") {
+TEST_CASE("a language model's state says what does not fit") {
   const auto model = small_language_model(language_models().front());
   const auto ctx = Context<double>::inference();
-  LanguageModelDecoder<double> decoder(model, ctx, 2);
+  DecoderState<double> decoder = model.begin(ctx, 2);
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder.step(id_tensor({2, 3, 4}));
                  }),
@@ -80,7 +80,6 @@ TEST_CASE("a language model's decoder says what does not fit") {
                  }),
                  "parent 2 does not exist, there are 2 sequences"));
   Tape<double> tape;
-  CHECK(contains(message_of<ValueError>(
-                     [&] { LanguageModelDecoder<double>(model, Context<double>::checking(tape), 1); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)model.begin(Context<double>::checking(tape), 1); }),
                  "needs an inference context"));
 }

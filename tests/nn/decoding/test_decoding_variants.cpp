@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/decoding/packed_model.hpp"
 #include "fixtures.hpp"
 #include "generation/generation_tools.hpp"
 #include "test_tools.hpp"
@@ -29,13 +28,15 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
     change(all.back().second);
   };
   add("rms, pre-norm, swiglu", [](auto& o) {
-    o.norm = NormKind::rms_norm, o.norm_first = true, o.gated = true, o.activation = Activation::silu;
+    o.layer.norm.kind = NormKind::rms_norm, o.layer.norm_first = true, o.layer.gated = true,
+    o.layer.activation = Activation::silu;
   });
   add("sandwich, relu squared",
-      [](auto& o) { o.sandwich_norm = true, o.activation = Activation::relu_squared; });
-  add("linear attention", [](auto& o) { o.attention = AttentionKind::linear; });
+      [](auto& o) { o.layer.sandwich_norm = true, o.layer.activation = Activation::relu_squared; });
+  add("linear attention", [](auto& o) { o.layer.attention = AttentionKind::linear; });
   add("embedding norm, scaled logits, glu", [](auto& o) {
-    o.embedding_norm = true, o.logit_scale = 0.5, o.gated = true, o.activation = Activation::sigmoid;
+    o.embedding_norm = true, o.logit_scale = 0.5, o.layer.gated = true,
+    o.layer.activation = Activation::sigmoid;
   });
   return all;
 }
@@ -51,7 +52,7 @@ TEST_CASE("every variant decodes token by token as at once") {
     const Seq2SeqTransformer<double> model(options, rng);
     const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
     const Ids targets[] = {{2, 7, 8, 9, 10, 11, 4}, {2, 12, 12, 4, 18, 5, 6}};
-    IncrementalDecoder<double> decoder(model, Context<double>::inference(), memory);
+    DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
     for (std::size_t t = 0; t < 7; ++t) {
       const auto y =
           model.logits(Context<double>::inference(), decoder.step(id_tensor({targets[0][t], targets[1][t]})));
@@ -64,24 +65,5 @@ TEST_CASE("every variant decodes token by token as at once") {
         check_close(y.value().rows(b, 1), all.rows(static_cast<index_t>(t), 1), 1e-12);
       }
     }
-  }
-}
-
-TEST_CASE("packed weights, the gate's too, decode what the parameters do") {
-  Seq2SeqOptions options = small();
-  options.gated = true;
-  options.activation = Activation::silu;
-  RandomGenerator rng(1);
-  const Seq2SeqTransformer<float> model(options, rng);
-  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}};
-  const auto plain = generate<float>(model, Context<float>::inference(), sources, {.max_length = 8});
-  const auto packed = pack_weights(model);
-  const auto& layer = model.transformer.decoder.layers[1];
-  CHECK(packed->contains(layer.feed_forward.linear3->weight.id()));
-  const auto found = generate<float>(model, Context<float>::inference().with_packed_weights(packed), sources,
-                                     {.max_length = 8});
-  for (std::size_t i = 0; i < 2; ++i) {
-    CHECK(found[i][0].ids == plain[i][0].ids);
-    CHECK(found[i][0].log_probability == doctest::Approx(plain[i][0].log_probability).epsilon(1e-5));
   }
 }

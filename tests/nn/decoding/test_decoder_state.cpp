@@ -37,14 +37,14 @@ TEST_CASE("decoding token by token gives what decoding at once gives") {
     const auto model = small_model(19, norm_first);
     const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
     const Ids targets[] = {{2, 7, 8, 9, 10, 11, 4}, {2, 12, 12, 4, 18, 5, 6}};
-    IncrementalDecoder<double> decoder(model, Context<double>::inference(), memory);
+    DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
     for (std::size_t t = 0; t < 7; ++t) {
       const auto y = decoder.step(id_tensor({targets[0][t], targets[1][t]})).value();
       for (std::int32_t b = 0; b < 2; ++b) {
         check_row(y, b, uncached(model, memory, b, targets[b]), static_cast<index_t>(t));
       }
     }
-    CHECK(decoder.length() == 7);
+    CHECK(decoder.lengths()[0] == 7);
   }
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("several tokens at once continue a cache") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 6, 7, 3}, {8, 9, 10, 11, 3}});
   const Ids targets[] = {{2, 7, 8, 9, 10, 11}, {2, 12, 12, 4, 18, 5}};
-  IncrementalDecoder<double> decoder(model, Context<double>::inference(), memory);
+  DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
   const auto first = decoder.step(Tensor<std::int32_t>::from({2, 2}, {2, 7, 2, 12})).value();
   const auto second = decoder.step(Tensor<std::int32_t>::from({2, 3}, {8, 9, 10, 12, 4, 18})).value();
   const auto third = decoder.step(id_tensor({11, 5})).value();
@@ -67,7 +67,7 @@ TEST_CASE("several tokens at once continue a cache") {
 TEST_CASE("re-ordered hypotheses go on as if each had been decoded by itself") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
-  IncrementalDecoder<double> decoder(model, Context<double>::inference(), memory);
+  DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
   std::vector<Ids> hypotheses = {{2}, {2}};
   std::vector<std::int32_t> sequences = {0, 1};
   RandomGenerator rng(4);
@@ -92,14 +92,14 @@ TEST_CASE("re-ordered hypotheses go on as if each had been decoded by itself") {
     }
     hypotheses = next;
     sequences = next_sequences;
-    CHECK(std::equal(sequences.begin(), sequences.end(), decoder.sequences().begin()));
+    CHECK(std::equal(sequences.begin(), sequences.end(), decoder.memory_sequences().begin()));
   }
 }
 
 TEST_CASE("a long sequence outgrows the first cache") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 6, 7, 3}});
-  IncrementalDecoder<double> decoder(model, Context<double>::inference(), memory);
+  DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
   Ids target;
   Tensor<double> last;
   for (int t = 0; t < 150; ++t) {
@@ -109,14 +109,15 @@ TEST_CASE("a long sequence outgrows the first cache") {
   check_row(last, 0, uncached(model, memory, 0, target), 149);
 }
 
-TEST_CASE("misuse of the incremental decoder is refused") {
+TEST_CASE("misuse of a decoder's state is refused") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 3}, {6, 3}});
   Tape<double> tape;
-  CHECK_THROWS_AS(IncrementalDecoder<double>(model, Context<double>::checking(tape), memory), ValueError);
-  IncrementalDecoder<double> decoder(model, Context<double>::inference(), memory);
+  CHECK_THROWS_AS(model.begin(Context<double>::checking(tape), memory), ValueError);
+  DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
   CHECK_THROWS_WITH_AS((void)decoder.step(id_tensor({2, 2, 2})),
-                       "[incremental_decoder] ids of shape (3,) must be (2) or (2, n)", ShapeError);
+                       "[decoder_state] ids of shape (3,) must be (2) or (2, n), a row for each sequence",
+                       ShapeError);
   CHECK_THROWS_AS((void)decoder.step(id_tensor({2, 19})), IndexError);
   const std::vector<std::int32_t> parents = {2};
   CHECK_THROWS_AS(decoder.reorder(parents), IndexError);

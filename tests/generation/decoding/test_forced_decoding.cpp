@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "eigenformer/generation/search/forced_decoding.hpp"
+#include "eigenformer/generation/decoding/forced_decoding.hpp"
 #include "generation/packed_test_tools.hpp"
 
 using namespace eigenformer;

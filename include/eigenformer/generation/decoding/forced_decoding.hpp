@@ -15,8 +15,8 @@ namespace eigenformer {
 /// lower id is. How often two models' choices are equal tells what smaller weights change.
 ///
 /// Returns as many ids as batch.target_output has. Throws IndexError for an id outside the vocabulary.
-template <class T>
-std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
+template <class T, class E, class D>
+std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                          const Batch& batch, std::span<const std::int32_t> forbidden = {}) {
   const auto tokens = [](const std::vector<std::int32_t>& ids) {
     return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);

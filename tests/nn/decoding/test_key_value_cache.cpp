@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/search/sampling.hpp"
+#include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "fixtures.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/language_tools.hpp"
@@ -23,9 +23,9 @@ std::vector<std::pair<std::string, LanguageModelOptions>> variants(index_t windo
   std::vector<std::pair<std::string, LanguageModelOptions>> all;
   for (const auto& variant : attention_variants()) {
     const Seq2SeqOptions& o = variant.second;
-    LanguageModelOptions options{.vocab_size = 19, .num_layers = 2, .layer = o.transformer().layer()};
+    LanguageModelOptions options{.vocab_size = 19, .num_layers = 2, .layer = o.layer};
+    options.positions = o.positions;
     options.max_length = o.max_length;
-    options.learned_position_offset = o.learned_position_offset;
     if (window != 0) options.layer.attention_window = window;
     all.emplace_back(variant.first, options);
   }
@@ -53,7 +53,7 @@ TEST_CASE(
   for (const auto& variant : variants(5)) {
     CAPTURE(variant.first);
     const auto model = small_language_model(variant.second);
-    LanguageModelDecoder<double> decoder(model, Context<double>::inference(), 2);
+    DecoderState<double> decoder = model.begin(Context<double>::inference(), 2);
     RandomGenerator rng(3);
     std::vector<Ids> texts(2);
     const auto step = [&](const std::vector<index_t>& counts) {
@@ -96,7 +96,7 @@ TEST_CASE("the cache of a windowed decoder is bounded by the window, and not by 
   const auto bytes_after = [&](index_t window, index_t prompt, index_t tokens, index_t sequences) {
     options.layer.attention_window = window;
     const auto model = small_language_model(options);
-    LanguageModelDecoder<double> decoder(model, Context<double>::inference(), sequences);
+    DecoderState<double> decoder = model.begin(Context<double>::inference(), sequences);
     const auto all = [&](index_t x) { return std::vector<index_t>(static_cast<std::size_t>(sequences), x); };
     (void)decoder.step(Tensor<std::int32_t>::full({sequences * prompt}, 5), all(prompt));
     std::size_t most = 0;
@@ -124,7 +124,7 @@ TEST_CASE("the cache of a windowed decoder is bounded by the window, and not by 
 
 TEST_CASE("rows that re-ordering leaves to no one are used again") {
   const auto model = small_language_model(variants(0).front().second);
-  LanguageModelDecoder<double> decoder(model, Context<double>::inference(), 1);
+  DecoderState<double> decoder = model.begin(Context<double>::inference(), 1);
   (void)decoder.step(id_tensor({2}));
   // Of four continuations of one text one goes on, again and again.
   for (index_t i = 0; i < 100; ++i) {
@@ -145,13 +145,13 @@ TEST_CASE("weights are shown for all keys, zero for those that a window has left
   const Seq2SeqTransformer<double> model(options, rng);
   const auto ctx = Context<double>::inference();
   const auto memory = encode(model, {{5, 6, 7, 3}});
-  IncrementalDecoder<double> decoder(model, ctx, memory);
+  DecoderState<double> decoder = model.begin(ctx, memory);
   const Ids target = {2, 7, 8, 9, 10, 11, 12, 13};
   DecoderMaps<double> expected, maps;
   (void)model.decode(ctx, id_tensor(target), SequenceLayout::packed({8}), memory, {}, &expected);
-  const std::size_t without = IncrementalDecoder<double>(model, ctx, memory).cache_bytes();
+  const std::size_t without = model.begin(ctx, memory).cache_bytes();
   for (index_t t = 0; t < 8; ++t) {
-    (void)decoder.step(id_tensor({target[static_cast<std::size_t>(t)]}), &maps);
+    (void)decoder.step(id_tensor({target[static_cast<std::size_t>(t)]}), 0, &maps);
     CHECK(maps.target[1].shape() == Shape{1, 3, 1, t + 1});
     for (index_t h = 0; h < 3; ++h) {
       for (index_t j = 0; j <= t; ++j) {
@@ -168,7 +168,7 @@ TEST_CASE("a prompt whose first tokens see one another: cached as uncached, for 
     for (const auto& variant : variants(window)) {
       CAPTURE(variant.first);
       const auto model = small_language_model(variant.second);
-      LanguageModelDecoder<double> decoder(model, Context<double>::inference(), 3);
+      DecoderState<double> decoder = model.begin(Context<double>::inference(), 3);
       std::vector<Ids> texts = {{2, 7, 8, 9, 10, 11}, {2, 12, 4, 18}, {5}};
       const std::vector<index_t> prefix = {4, 4, 0};
       Ids ids;
@@ -202,68 +202,10 @@ TEST_CASE("a prompt whose first tokens see one another: cached as uncached, for 
   }
 }
 
-TEST_CASE("sampling after prompts that see themselves follows the model that was given the prefix") {
-  const auto model = small_language_model(language_models().front());
-  const auto ctx = Context<double>::inference();
-  const std::vector<Ids> prompts = {{2, 7, 8, 9}, {2, 12}};
-  bool differs = false;
-  for (const index_t prefix : {0, 3, 100}) {
-    const SamplingOptions options{.temperature = 0, .max_length = 5, .end_id = -1, .prefix_length = prefix};
-    const auto found = sample(model, ctx, std::span<const Ids>(prompts), options);
-    for (std::size_t i = 0; i < 2; ++i) {
-      Ids text = prompts[i];
-      double log_probability = 0;
-      for (const std::int32_t id : found[i].ids) {
-        const auto rows =
-            whole(model, text, std::min<index_t>(prefix, static_cast<index_t>(prompts[i].size())));
-        const auto p = model.log_probabilities(ctx, Var<double>(rows.rows(rows.dim(0) - 1, 1))).value();
-        log_probability += p.at({0, id});
-        for (std::int32_t other = 3; other < 19; ++other) CHECK(p.at({0, id}) >= p.at({0, other}));
-        text.push_back(id);
-      }
-      CHECK(found[i].ids.size() == 5);
-      CHECK(found[i].log_probability == doctest::Approx(log_probability).epsilon(1e-10));
-    }
-    const auto causal = sample(model, ctx, std::span<const Ids>(prompts),
-                               SamplingOptions{.temperature = 0, .max_length = 5, .end_id = -1});
-    differs = differs || causal[0].log_probability != found[0].log_probability;
-  }
-  CHECK(differs);
-  CHECK(contains(message_of<ValueError>(
-                     [&] { (void)sample(model, ctx, std::span<const Ids>(prompts), {.prefix_length = -1}); }),
-                 "prefix_length is -1, must not be negative"));
-}
-
-TEST_CASE("beam search after forced tokens that see one another") {
-  const auto model = small_model(19);
-  const auto ctx = Context<double>::inference();
-  const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
-  GenerationOptions options{.beam_size = 2, .max_length = 6, .prefix_ids = {9, 10}, .prefix_length = 3};
-  const auto found = beam_search(model, ctx, memory, options);
-  options.prefix_length = 0;
-  CHECK(beam_search(model, ctx, memory, options)[0][0].log_probability != found[0][0].log_probability);
-  for (std::size_t s = 0; s < 2; ++s) {
-    const Hypothesis& h = found[s][0];
-    Ids target = {2, 9, 10};
-    target.insert(target.end(), h.ids.begin(), h.ids.end());
-    const Memory<double> one(memory.rows, memory.layout, {static_cast<std::int32_t>(s)});
-    const auto n = static_cast<index_t>(target.size());
-    const auto decoded = model.decode(ctx, id_tensor(target), SequenceLayout::packed({n}), one,
-                                      {.target = AttentionMask::prefix({3})});
-    const auto p = model.log_probabilities(ctx, decoded).value();
-    double sum = h.finished ? p.at({n - 1, options.end_id}) : 0;
-    for (index_t t = 3; t < n; ++t) sum += p.at({t - 1, target[static_cast<std::size_t>(t)]});
-    CHECK(h.log_probability == doctest::Approx(sum).epsilon(1e-10));
-  }
-  options.prefix_length = 4;
-  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, memory, options); }),
-                 "prefix_length is 4, must be at most 3, the begin_id and the prefix_ids"));
-}
-
 TEST_CASE("a prefix comes in one step, one for each sequence, and linear attention has none") {
   const auto ctx = Context<double>::inference();
   const auto model = small_language_model(language_models().front());
-  LanguageModelDecoder<double> decoder(model, ctx, 2);
+  DecoderState<double> decoder = model.begin(ctx, 2);
   const auto error = [&](std::vector<index_t> counts, std::vector<index_t> prefix) {
     index_t rows = 0;
     for (const index_t n : counts) rows += n;
@@ -282,7 +224,7 @@ TEST_CASE("a prefix comes in one step, one for each sequence, and linear attenti
                  }),
                  "1 prefix lengths must be 2"));
   const auto linear = small_language_model(language_models()[3]);
-  LanguageModelDecoder<double> other(linear, ctx, 1);
+  DecoderState<double> other = linear.begin(ctx, 1);
   CHECK(contains(message_of<ValueError>([&] {
                    (void)other.step(id_tensor({5, 6}), std::vector<index_t>{2}, {2});
                  }),
