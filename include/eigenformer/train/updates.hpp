@@ -138,6 +138,14 @@ class Updates {
                                 Gradients<T>& gradients) = 0;
 };
 
+// std::ranges::subrange, which Clang 14 does not compile with GCC's library.
+template <class Iterator>
+struct Slice {
+  Iterator first, last;
+  Iterator begin() const { return first; }
+  Iterator end() const { return last; }
+};
+
 template <class Batches>
 concept BatchRange = std::ranges::random_access_range<Batches> && std::ranges::sized_range<Batches>;
 
@@ -169,7 +177,7 @@ class UpdatesOf final : public Updates<T> {
     } else if constexpr (BatchRange<Source>) {
       using Difference = std::ranges::range_difference_t<Source>;
       const auto begin = std::ranges::begin(batches_) + static_cast<Difference>(first);
-      return add(std::ranges::subrange(begin, begin + static_cast<Difference>(count)));
+      return add(Slice<std::ranges::iterator_t<Source>>{begin, begin + static_cast<Difference>(count)});
     } else {
       const auto made = batches_(first + 1);  // one batch, or a range of them
       using Made = std::remove_const_t<decltype(made)>;
