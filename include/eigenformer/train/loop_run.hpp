@@ -40,8 +40,8 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       early_stopping_(options.patience, options.validation.better),
       snapshots_(std::max<index_t>(options.average_last, 1)) {
   using Source = std::remove_reference_t<Batches>;
-  using LossOwned = std::remove_cvref_t<Loss>;
-  using RatesOwned = std::remove_cvref_t<Rates>;
+  using LossOwned = std::decay_t<Loss>;
+  using RatesOwned = std::decay_t<Rates>;
   static_assert(
       EpochBatches<Source> || detail::BatchRange<Source> || std::invocable<Source&, index_t>,
       "batches: a random-access range of batches, a type with num_batches(epoch) and batch(epoch, k), or a "
@@ -278,22 +278,28 @@ TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
 // The weights to go on from stay what they were.
 template <class T>
 void TrainingLoop<T>::try_average() {
+  struct Restore {
+    const std::vector<ParameterHandle<T>>& parameters;
+    std::vector<Tensor<T>> kept;
+    ~Restore() {
+      for (std::size_t i = 0; i < kept.size(); ++i) parameters[i]->value.copy_from(kept[i]);
+    }
+  };
   const std::vector<StateEntry<T>> mean = snapshots_.average();
-  std::vector<Tensor<T>> kept;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    kept.push_back(parameters_[i]->value.clone());
-    parameters_[i]->value.copy_from(mean[i].value);
+  {
+    Restore restore{parameters_, {}};
+    for (const auto& p : parameters_) restore.kept.push_back(p->value.clone());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(mean[i].value);
+    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots_.size()) +
+                    " validations:");
+    const double value = validates() ? options_.validation.measure() : 0;
+    const bool best = !validates() || early_stopping_.improves(value);
+    if (validates()) {
+      tell(value, best);
+      if (best) early_stopping_.update(value);
+    }
+    if (best) sink_.on_best();
   }
-  sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots_.size()) +
-                  " validations:");
-  const double value = validates() ? options_.validation.measure() : 0;
-  const bool best = !validates() || early_stopping_.improves(value);
-  if (validates()) {
-    tell(value, best);
-    if (best) early_stopping_.update(value);
-  }
-  if (best) sink_.on_best();
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(kept[i]);
   sink_.on_checkpoint();
 }
 

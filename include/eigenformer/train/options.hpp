@@ -102,11 +102,6 @@ inline void LoopOptions::validate() const {
                      "epochs, max_steps and max_minutes are all 0, one must be positive: nothing else ends "
                      "the training");
   }
-  if (patience > 0 && !validation.measure) {
-    // Checked by the loop, where Trainer has put its own validation in place.
-    throw ValueError("training", "patience is " + std::to_string(patience) +
-                                     ", which needs a validation: give one, or set patience = 0");
-  }
 }
 
 inline void TrainingOptions::validate() const {
@@ -117,6 +112,7 @@ inline void TrainingOptions::validate() const {
     detail::require_option(value >= least, name, std::to_string(value),
                            ("at least " + std::to_string(least)).c_str());
   };
+  loop.validate();
   at_least("batch_tokens", batch_tokens, index_t{1});
   at_least("warmup", warmup, index_t{0});
   at_least("weight_decay", weight_decay, 0.0);
