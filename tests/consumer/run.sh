@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run.sh KIND COMPILER SCRATCH BUILD EIGEN: builds a client project with COMPILER in SCRATCH and runs it. KIND is a
-# folder here, or `bare` for the include folder and a compiler alone. BUILD is this project's build folder, to
-# install from; EIGEN the folder that holds Eigen/Core.
+# run.sh KIND COMPILER SCRATCH BUILD EIGEN [WORKING FLAG...]: builds a client project with COMPILER in SCRATCH and runs it.
+# KIND is a folder here, or `bare` for the include folder and a compiler alone. BUILD is this project's build folder, to
+# install from; EIGEN the folder that holds Eigen/Core. For mixed_libraries, the FLAGs are those of WORKING libraries.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -26,6 +26,20 @@ case $kind in
     ./client
     "$compiler" avx2.o main.o -pthread -o client
     ./client
+    ;;
+  mixed_libraries)
+    working=$6
+    "$compiler" "${flags[@]}" "-I$here/mixed_libraries" -DEIGENFORMER_WITH_BLAS "${@:7}" \
+      -c "$here/mixed_libraries/with.cpp" -o with.o &
+    first=$!
+    "$compiler" "${flags[@]}" -c "$here/mixed_libraries/main.cpp" -o main.o
+    wait "$first"
+    "$compiler" main.o with.o "${@:7}" -pthread -o client
+    ./client "$root/tests/fixtures" "$working"
+    "$compiler" with.o main.o "${@:7}" -pthread -o client
+    ./client "$root/tests/fixtures" "$working"
+    "$compiler" main.o -pthread -o client
+    ./client "$root/tests/fixtures" 0
     ;;
   *)
     prefix=()
