@@ -30,8 +30,7 @@ case $kind in
     ;;
   mixed_libraries)
     working=$7
-    "$compiler" "${flags[@]}" "-I$here/mixed_libraries" -DEIGENFORMER_WITH_BLAS "${@:8}" \
-      -c "$here/mixed_libraries/with.cpp" -o with.o &
+    "$compiler" "${flags[@]}" "${@:8}" -c "$here/mixed_libraries/with.cpp" -o with.o &
     first=$!
     "$compiler" "${flags[@]}" -c "$here/mixed_libraries/main.cpp" -o main.o
     wait "$first"

@@ -7,7 +7,6 @@
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/huggingface/tokenizer_json.hpp"
 #include "eigenformer/io/numpy/npz.hpp"
-#include "eigenformer/kernels/gemm/gemm_backends.hpp"
 
 /// "ok" or the message of what f throws.
 template <class F>
@@ -38,17 +37,5 @@ static std::vector<std::string> use_libraries(const std::string& fixtures) {
               if (token == json.unknown()) vocabulary.unknown_id = static_cast<std::int32_t>(id);
             }
             (void)json.tokenizer(vocabulary);
-          }),
-          "BLAS: " + result_of([&] {
-            ef::kernels::set_gemm_backend(ef::kernels::GemmBackend::blas);
-            double a = 1, b = 1, c = 0;
-            ef::kernels::detail::GemmProblem<double> problem{};
-            problem.m = problem.n = problem.k = 1;
-            problem.a = &a;
-            problem.b = &b;
-            problem.c = &c;
-            problem.lda = problem.ldb = problem.ldc = 1;
-            if (!ef::kernels::detail::multiply_in_backend(problem, ef::kernels::gemm_backend()) || c != 42)
-              throw ef::ValueError("test", "the BLAS was not called");
           })};
 }

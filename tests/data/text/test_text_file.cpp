@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "test_tools.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;
@@ -28,7 +28,7 @@ TEST_CASE("text_file: line ends of both kinds, a byte order mark, a last line wi
 }
 
 TEST_CASE("text_file: what was written is read, and a folder of no use is left alone") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string bytes("Gr\xC3\xBC\r\n\0x", 8), long_text(200'000, 'y');
   write_text_file(folder.path() / "a", bytes);
   CHECK(read_text_file(folder.path() / "a") == bytes);
@@ -45,7 +45,7 @@ TEST_CASE("text_file: what was written is read, and a folder of no use is left a
 
 TEST_CASE("text_file: a full disk is an error, and the old file stays") {
   if (!std::filesystem::exists("/dev/full")) return;
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   write_text_file(folder.path() / "a", "old");
   std::filesystem::create_symlink("/dev/full", folder.path() / "a.tmp");
   CHECK(contains(message_of<IoError>([&] { write_text_file(folder.path() / "a", "new"); }), "No space left"));
@@ -53,7 +53,7 @@ TEST_CASE("text_file: a full disk is an error, and the old file stays") {
 }
 
 TEST_CASE("text_file: errors name the file and the place") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path() / "none.en"); }),
                  "none.en': No such file"));
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path()); }), "it is a folder"));

@@ -4,7 +4,6 @@
 #include <type_traits>
 
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 
@@ -20,9 +19,8 @@ namespace eigenformer::kernels {
 /// Who multiplies matrices in gemm() and gemm_batched().
 enum class GemmBackend {
   own,  ///< this library: the default, and the one whose results do not depend on batch or threads bit by bit
-  onednn,  ///< dnnl_sgemm, for float; needs a file compiled with EIGENFORMER_WITH_ONEDNN, and -ldnnl
-  blas     ///< cblas_sgemm and cblas_dgemm; needs a file compiled with EIGENFORMER_WITH_BLAS, and a CBLAS
-           ///< library
+  onednn,  ///< dnnl_sgemm, for float; needs EIGENFORMER_WITH_ONEDNN and -ldnnl
+  blas     ///< cblas_sgemm and cblas_dgemm; needs EIGENFORMER_WITH_BLAS and a CBLAS library
 };
 
 namespace detail {
@@ -32,59 +30,24 @@ inline std::atomic<GemmBackend>& gemm_backend_slot() {
   return slot;
 }
 
-/// What needs oneDNN or a BLAS: C = alpha op(A) op(B) + beta C. Returns false where the library has to do it.
-struct OneDnnFunctions {
-  bool (*multiply)(const GemmProblem<float>& g);
-};
-struct BlasFunctions {
-  bool (*multiply_float)(const GemmProblem<float>& g);
-  bool (*multiply_double)(const GemmProblem<double>& g);
-};
-
-#if defined(EIGENFORMER_WITH_ONEDNN)
-inline bool multiply_with_onednn(const GemmProblem<float>& g) {
-  return dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a, g.lda,
-                    g.b, g.ldb, g.beta, g.c, g.ldc) == dnnl_success;
-}
-inline constexpr OneDnnFunctions onednn_functions{&multiply_with_onednn};
-inline const bool onednn_is_linked = eigenformer::detail::link(onednn_functions);
-#endif
-
-#if defined(EIGENFORMER_WITH_BLAS)
-template <class T>
-bool multiply_with_blas(const GemmProblem<T>& g) {
-  const auto size = [](index_t n) { return static_cast<int>(n); };
-  const auto order = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
-  const auto call = [&](auto function) {
-    function(CblasRowMajor, order(g.transpose_a), order(g.transpose_b), size(g.m), size(g.n), size(g.k),
-             g.alpha, g.a, size(g.lda), g.b, size(g.ldb), g.beta, g.c, size(g.ldc));
-  };
-  if constexpr (std::is_same_v<T, float>) {
-    call(cblas_sgemm);
-  } else {
-    call(cblas_dgemm);
-  }
-  return true;
-}
-inline constexpr BlasFunctions blas_functions{&multiply_with_blas<float>, &multiply_with_blas<double>};
-inline const bool blas_is_linked = eigenformer::detail::link(blas_functions);
-#endif
-
 }  // namespace detail
 
 /// Chooses the backend for the whole process; a yardstick and an alternative. bfloat16 products, packed
 /// weights and types that a backend lacks stay with the library. The backend brings its own threads: set
 /// their number there. Throws ValueError for one that this program was compiled without.
 inline void set_gemm_backend(GemmBackend backend) {
-  using eigenformer::detail::find_linked;
-  if (backend == GemmBackend::onednn && find_linked<detail::OneDnnFunctions>() == nullptr) {
+#if !defined(EIGENFORMER_WITH_ONEDNN)
+  if (backend == GemmBackend::onednn) {
     throw ValueError("set_gemm_backend",
                      "oneDNN was not compiled in, expected EIGENFORMER_WITH_ONEDNN to be defined");
   }
-  if (backend == GemmBackend::blas && find_linked<detail::BlasFunctions>() == nullptr) {
+#endif
+#if !defined(EIGENFORMER_WITH_BLAS)
+  if (backend == GemmBackend::blas) {
     throw ValueError("set_gemm_backend",
                      "BLAS was not compiled in, expected EIGENFORMER_WITH_BLAS to be defined");
   }
+#endif
   detail::gemm_backend_slot().store(backend, std::memory_order_relaxed);
 }
 
@@ -95,14 +58,31 @@ namespace detail {
 
 /// C = alpha op(A) op(B) + beta C by the chosen backend; false where the library has to do it.
 template <class T>
-bool multiply_in_backend(const GemmProblem<T>& g, GemmBackend backend) {
-  using eigenformer::detail::find_linked;
+bool multiply_in_backend([[maybe_unused]] const GemmProblem<T>& g, [[maybe_unused]] GemmBackend backend) {
+#if defined(EIGENFORMER_WITH_ONEDNN)
   if constexpr (std::is_same_v<T, float>) {
-    if (backend == GemmBackend::onednn) return find_linked<OneDnnFunctions>()->multiply(g);
-    if (backend == GemmBackend::blas) return find_linked<BlasFunctions>()->multiply_float(g);
-  } else {
-    if (backend == GemmBackend::blas) return find_linked<BlasFunctions>()->multiply_double(g);
+    if (backend == GemmBackend::onednn) {
+      return dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a,
+                        g.lda, g.b, g.ldb, g.beta, g.c, g.ldc) == dnnl_success;
+    }
   }
+#endif
+#if defined(EIGENFORMER_WITH_BLAS)
+  if (backend == GemmBackend::blas) {
+    const auto size = [](index_t n) { return static_cast<int>(n); };
+    const auto order = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
+    const auto call = [&](auto function) {
+      function(CblasRowMajor, order(g.transpose_a), order(g.transpose_b), size(g.m), size(g.n), size(g.k),
+               g.alpha, g.a, size(g.lda), g.b, size(g.ldb), g.beta, g.c, size(g.ldc));
+    };
+    if constexpr (std::is_same_v<T, float>) {
+      call(cblas_sgemm);
+    } else {
+      call(cblas_dgemm);
+    }
+    return true;
+  }
+#endif
   return false;
 }
 
