@@ -8,8 +8,8 @@
 
 #include "examples/program.hpp"
 #include "folders.hpp"
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer::testing;
 namespace fs = std::filesystem;

@@ -7,8 +7,8 @@
 
 #include "folders.hpp"
 #include "program.hpp"
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer::testing;
 namespace fs = std::filesystem;

@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 #include "train_test_tools.hpp"
-#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "eigenformer/data/text/text_file.hpp"
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;

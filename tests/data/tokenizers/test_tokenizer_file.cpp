@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using eigenformer::testing::contains;

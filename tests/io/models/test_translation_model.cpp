@@ -12,8 +12,8 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "folders.hpp"
 #include "nn/attention_variants.hpp"
-#include "test_tools.hpp"
 #include "temporary_folder.hpp"
+#include "test_tools.hpp"
 
 using namespace eigenformer;
 using testing::contains;

@@ -114,8 +114,8 @@ TEST_CASE("compressed archives are read with zlib, and without it the message sa
     CHECK(same(file.tensor<float>("layers.0.weight"), count<float>({40, 50})));
     CHECK(same(file.tensor<float>("fortran"), count<float>({3, 5})));
   } else {
-    CHECK(
-        contains(message_of<IoError>([] { NpzFile::open(fixture("compressed.npz")); }), "built without zlib"));
+    CHECK(contains(message_of<IoError>([] { NpzFile::open(fixture("compressed.npz")); }),
+                   "built without zlib"));
   }
 }
 
