@@ -15,7 +15,7 @@
 
 #include "../temporary_folder.hpp"
 
-/// libFuzzer calls this with bytes; so does replay.cpp, with the seed corpus.
+/// libFuzzer calls this with bytes; so does replay.cpp, under another name, with the seed corpus.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace eigenformer::fuzz {
