@@ -33,8 +33,7 @@ case $preset in
   fuzz)
     if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
       clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
-      echo "configuration.sh: no clang++ with libFuzzer, so nothing is fuzzed (Debian and Ubuntu: clang, libclang-rt-dev)"
-      exit 0
+      exec bash tests/skip.sh "no clang++ with libFuzzer, so nothing is fuzzed (Debian and Ubuntu: clang, libclang-rt-dev)"
     fi
     options+=(-DCMAKE_CXX_COMPILER=clang++ -DEIGENFORMER_BUILD_EXAMPLES=OFF -DEIGENFORMER_BUILD_BENCH=OFF
       -DEIGENFORMER_TEST_FOLDERS=fuzz -DEIGENFORMER_TEST_FUZZ=ON)
@@ -58,7 +57,7 @@ if [[ $preset == fuzz ]]; then
   cmake_preset=asan
   targets=(--target fuzz)
 fi
-cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON "${options[@]}"
+cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_TEST_BATCHES=ON "${options[@]}"
 cmake --build "$build" --parallel "$jobs" "${targets[@]}"
 # The thread sanitizer of some compilers cannot stand the address space of newer kernels.
 without_random_addresses=()

@@ -52,33 +52,22 @@ inline std::filesystem::path find_sentencepiece(const std::filesystem::path& fol
 inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::filesystem::path& path,
                                                                 ForeignVocabulary vocabulary,
                                                                 bool language_codes) {
-#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
-    return std::make_shared<SentencePieceTokenizer>(read_text_file(path), std::move(vocabulary),
-                                                    language_codes);
+    return functions.make(read_text_file(path), std::move(vocabulary), language_codes);
   } catch (const ValueError& error) {
     throw IoError("import", "'" + path.string() + "': " + error.what());
   }
-#else
-  (void)vocabulary;
-  (void)language_codes;
-  throw ValueError("import",
-                   "'" + path.string() + "' needs SentencePiece, which this program was built without");
-#endif
 }
 
 /// A SentencePiece file's pieces in the order of its own ids. Throws as sentencepiece_tokenizer does.
 inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
-#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
-    return SentencePieceTokenizer::model_pieces(read_text_file(path));
+    return functions.pieces(read_text_file(path));
   } catch (const ValueError& error) {
     throw IoError("import", "'" + path.string() + "': " + error.what());
   }
-#else
-  throw ValueError("import",
-                   "'" + path.string() + "' needs SentencePiece, which this program was built without");
-#endif
 }
 
 /// Throws IoError where a vocabulary has more tokens than an embedding has rows; gives the rows beyond it no

@@ -115,15 +115,16 @@ class NpzFile {
         map->bytes().subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(entry.stored)),
         map};
     if (entry.deflated) {
-      if (!detail::can_inflate) {
+      const auto* zlib = detail::find_linked<detail::ZlibFunctions>();
+      if (zlib == nullptr) {
         throw IoError("npz",
                       name +
-                          " is compressed, which this build cannot read: it was made without zlib (link "
-                          "eigenformer::io where CMake finds ZLIB, or write it with numpy.savez)");
+                          " is compressed, and this program was built without zlib; expected an array that "
+                          "numpy.savez wrote, or a program with zlib");
       }
       Tensor<std::int8_t> inflated(Shape{static_cast<index_t>(entry.size)});
       const auto bytes = std::as_writable_bytes(inflated.span());
-      if (!detail::inflate_into(array.bytes, bytes))
+      if (!zlib->inflate(array.bytes, bytes))
         throw IoError("npz", name + " is damaged: it does not inflate to its size");
       array.bytes = bytes;
       array.keep_alive = std::make_shared<Tensor<std::int8_t>>(inflated);
