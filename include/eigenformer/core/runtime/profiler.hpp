@@ -62,6 +62,8 @@ class Profiler {
   }
 
  private:
+  friend class Runtime;
+
   std::atomic<bool> enabled_{false};
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, bool>, OpProfile> profiles_;
