@@ -1,10 +1,14 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -69,6 +73,23 @@ TEST_CASE("parallel_for: a negative count runs nothing, a grain not exceeded sta
     CHECK(end == 64);
   });
   CHECK(calls == 1);
+}
+
+TEST_CASE("parallel_for: numbers next to the largest do not wrap") {
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  const ThreadScope scope(2);
+  for (const index_t grain : {most / 2, most / 2 + 1, most / 9, most - 1}) {
+    std::mutex mutex;
+    std::vector<std::pair<index_t, index_t>> ranges;
+    parallel_for(most, grain, [&](index_t begin, index_t end) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ranges.emplace_back(begin, end);
+    });
+    std::sort(ranges.begin(), ranges.end());
+    CHECK(ranges.front().first == 0);
+    CHECK(ranges.back().second == most);
+    for (std::size_t i = 1; i < ranges.size(); ++i) CHECK(ranges[i].first == ranges[i - 1].second);
+  }
 }
 
 TEST_CASE("parallel_for: no range is smaller than the grain, but the last") {

@@ -152,15 +152,16 @@ void parallel_for(index_t n, index_t grain, F&& f) {
     return;
   }
   // A few ranges a thread even out what other processes take from a core.
-  const index_t chunk = std::max(grain, (n + threads * 4 - 1) / (threads * 4));
-  const index_t tasks = (n + chunk - 1) / chunk;
+  const auto divide_up = [n](index_t by) { return n / by + (n % by == 0 ? 0 : 1); };
+  const index_t chunk = std::max(grain, divide_up(threads * 4));
+  const index_t tasks = divide_up(chunk);
   std::exception_ptr error;
   std::atomic<bool> failed{false};
   auto task = [&](index_t i) {
     const bool outer = detail::inside_parallel();
     detail::inside_parallel() = true;
     try {
-      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, std::min(n, (i + 1) * chunk));
+      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, i * chunk + std::min(chunk, n - i * chunk));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
