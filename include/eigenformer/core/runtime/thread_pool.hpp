@@ -34,7 +34,8 @@ class TaskRef {
 };
 
 /// Something that runs tasks 0 .. count-1, in any order, perhaps at once; an OpenMP or TBB loop fits.
-/// `run` returns when all are done; tasks handed to it do not throw.
+/// `run` returns when all are done; tasks handed to it do not throw. While it waits it may run other work on
+/// the calling thread, but must return on the thread that called it.
 class Executor {
  public:
   virtual ~Executor() = default;
