@@ -108,8 +108,10 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const
   const index_t columns_packed = packed.data != nullptr ? 0
                                  : keep_b               ? std::min(column_block, j1 - j0) + columns
                                                         : columns;
-  P* const packed_a = GemmScratch::of_thread(0).reserve<P>(rows_packed * steps_per_block + slack);
-  P* const packed_b = GemmScratch::of_thread(1).reserve<P>(columns_packed * steps_per_block + slack);
+  const GemmScratch<0> memory_a;
+  const GemmScratch<1> memory_b;
+  P* const packed_a = memory_a->template reserve<P>(rows_packed * steps_per_block + slack);
+  P* const packed_b = memory_b->template reserve<P>(columns_packed * steps_per_block + slack);
 
   for (index_t jc = j0; jc < j1; jc += column_block) {
     const index_t jn = std::min(column_block, j1 - jc);

@@ -174,7 +174,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   constexpr index_t epilogue_columns = 256;
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   // Rows are quantised once, by the caller's threads, and read by all ranges.
-  Int8Four* const quantized = detail::GemmScratch::of_thread(2).reserve<Int8Four>(m * (steps_ + 1));
+  const detail::GemmScratch<2> memory;
+  Int8Four* const quantized = memory->reserve<Int8Four>(m * (steps_ + 1));
   auto* const row_scale = reinterpret_cast<float*>(quantized + m * steps_);
   parallel_for(m, std::max<index_t>(1, 65536 / k_), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
@@ -191,7 +192,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
     const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
     const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
     // Fours of bytes move like floats.
-    Int8Four* const packed = detail::GemmScratch::of_thread(0).reserve<Int8Four>(rows_packed * steps_ + 16);
+    const detail::GemmScratch<0> range_memory;
+    Int8Four* const packed = range_memory->reserve<Int8Four>(rows_packed * steps_ + 16);
     const auto& pack = detail::gemm_kernels<float>(isa_).pack_transposed;
     for (index_t ic = i0; ic < i1; ic += row_block) {
       const index_t in = std::min(row_block, i1 - ic);
