@@ -9,6 +9,7 @@
 
 // The backward passes. With weights P = softmax(S), dropout's multipliers Z and output O = (P Z) V:
 //   dV = (P Z)^T dO,   dS = P (Z (dO V^T) - <dO, O>),   dQ = scale dS K,   dK = scale dS^T Q,
+// dS times the derivative of a rule of scores if there is one, before it goes on to Q and K;
 // and the gradient of a bias by distance is the sum of dS at that distance, tile by tile, P being computed
 // again from S and its log-sum-exp (Dao et al. 2022, algorithm 4).
 
@@ -39,6 +40,7 @@ class OutputGradientTiles : public AttentionTiles<T> {
     gradient = this->take(Tiles::tile_size);
     log_sum_exp_ = this->take(attention_block);
     delta_ = this->take(attention_block);
+    this->keep_ruled_scores();
   }
 
   void pack_block(const AttentionPlace& at, index_t first, index_t count) {
@@ -86,6 +88,7 @@ class OutputGradientTiles : public AttentionTiles<T> {
     dispatch_wide<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
                                              static_cast<const T*>(log_sum_exp_ + row),
                                              static_cast<const T*>(delta_ + row));
+    this->differentiate_rule(at, first, m, key, n, gradient);
     return true;
   }
 
@@ -98,8 +101,8 @@ class OutputGradientTiles : public AttentionTiles<T> {
 
  private:
   static index_t size(const AttentionProblem<T>& problem) {
-    return attention_panels(problem.value_dim) * (Tiles::key_panel + Tiles::query_panel) + Tiles::tile_size +
-           2 * attention_block;
+    return attention_panels(problem.value_dim) * (Tiles::key_panel + Tiles::query_panel) +
+           2 * Tiles::tile_size + 2 * attention_block;
   }
 
   static void clear_row(T* row, index_t panels) {
@@ -125,9 +128,10 @@ class WeightGradientTiles : public AttentionTiles<T> {
   };
 
   WeightGradientTiles(const AttentionProblem<T>& problem, const Call& call, index_t extra)
-      : Tiles(problem, Tiles::tile_size + attention_block + extra), call_(call) {
+      : Tiles(problem, 2 * Tiles::tile_size + attention_block + extra), call_(call) {
     gradient = this->take(Tiles::tile_size);
     delta_ = this->take(attention_block);
+    this->keep_ruled_scores();
   }
 
   void pack_block(const AttentionPlace& at, index_t first, index_t count) {
@@ -137,14 +141,19 @@ class WeightGradientTiles : public AttentionTiles<T> {
                                     p.keys->lengths()[at.kb], delta_);
   }
 
-  void pack_tile(const AttentionPlace&, index_t, index_t) {}
+  /// The weights are given; scores are wanted only for a rule's derivative.
+  void pack_tile(const AttentionPlace& at, index_t first, index_t count) {
+    if (this->keeps_ruled_scores()) this->pack_keys_transposed(at, first, count);
+  }
 
   bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key,
                      index_t n) {
+    if (this->keeps_ruled_scores() && !this->score(at, row, first, m, key, n)) return false;
     const index_t start = attention_weight_index(p, at, first, key);
     dispatch_wide<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
                                               p.keys->max_length(), m, n, static_cast<const T*>(delta_ + row),
                                               gradient);
+    this->differentiate_rule(at, first, m, key, n, gradient);
     return true;
   }
 

@@ -152,20 +152,26 @@ class AttentionTiles {
                      n);
     }
     if (p.distances.any()) add_distances(at, first, m, key, n);
-    if (p.mask == nullptr) return true;
-    if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
-    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
-      const AttentionMask::Strides s = AttentionMask::strides(mask);
-      const index_t start = dense_start(mask, s, at, first, key);
-      if (mask.kind == AttentionMask::Kind::additive) {
-        dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
-      } else {
-        dispatch<AttentionFlags<T>>(scores, m, n, mask.flags.data() + start, s.i,
-                                    mask.kind == AttentionMask::Kind::allow);
-      }
+    if (p.has_rule()) {
+      p.rule->apply(score_tile(at, first, m, key, n, scores));
+      if (ruled_ != nullptr) std::copy_n(scores, m * width, ruled_);
     }
-    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
+    if (p.mask != nullptr) forbid(at, first, m, key, n, limited, low, high);
+    // What a mask forbids has no gradient, whatever the score was.
+    if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, static_cast<const T*>(scores), m, n);
     return true;
+  }
+
+  /// For passes that call differentiate_rule(): score() then keeps what the rule makes. Takes a tile.
+  void keep_ruled_scores() {
+    if (p.differentiates_rule()) ruled_ = take(tile_size);
+  }
+  bool keeps_ruled_scores() const noexcept { return ruled_ != nullptr; }
+
+  /// Makes a gradient (m, n) of the scores that score() gave one of the scores before the rule.
+  void differentiate_rule(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
+                          T* gradient) const {
+    if (ruled_ != nullptr) p.rule->backward(score_tile(at, first, m, key, n, ruled_), gradient);
   }
 
   /// The multipliers (m, n) of dropout for the tile that score() takes; returns nullptr without dropout.
@@ -252,6 +258,36 @@ class AttentionTiles {
   bool keys_in_place = false;
 
  private:
+  /// Sets to -inf what the mask forbids; `limited` and the columns as in score().
+  void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n, bool limited,
+              index_t low, index_t high) {
+    if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
+    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
+      const AttentionMask::Strides s = AttentionMask::strides(mask);
+      const index_t start = dense_start(mask, s, at, first, key);
+      if (mask.kind == AttentionMask::Kind::additive) {
+        dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
+      } else {
+        dispatch<AttentionFlags<T>>(scores, m, n, mask.flags.data() + start, s.i,
+                                    mask.kind == AttentionMask::Kind::allow);
+      }
+    }
+    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
+  }
+
+  ScoreTile<T> score_tile(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
+                          T* tile) const {
+    return {tile,
+            m,
+            n,
+            width,
+            at.h,
+            at.b,
+            at.kb,
+            p.queries->positions()[at.b] + first,
+            p.keys->positions()[at.kb] + key};
+  }
+
   /// Where a dense mask's element of query `first` and key `key` is.
   index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
                       const AttentionPlace& at, index_t first, index_t key) const {
@@ -307,8 +343,9 @@ class AttentionTiles {
   const index_t shared_;  // heads of queries for one of keys
   const DropoutPlan<T> plan_;
   T* next_;
-  T* multipliers_;  // (32, 64)
-  T* spare_;        // (64, 64)
+  T* multipliers_;      // (32, 64)
+  T* spare_;            // (64, 64)
+  T* ruled_ = nullptr;  // (32, 64): scores after the rule, for its derivative
 };
 
 }  // namespace eigenformer::kernels::detail

@@ -69,27 +69,50 @@ inline void set_isa_for_testing(Isa isa) {
 
 namespace detail {
 
+/// A body that calls what is not marked EIGENFORMER_ALWAYS_INLINE, and has it inlined all the same.
+template <class Body>
+concept FlattenedBody = Body::flatten;
+
+template <class Body, int Bytes, class... Args>
+EIGENFORMER_ALWAYS_INLINE void run_body(Args... args) {
+  if constexpr (requires { Body::template run<Bytes>(args...); }) {
+    Body::template run<Bytes>(args...);
+  } else {
+    Body::run(args...);
+  }
+}
+
 template <class Body, class... Args>
 void run_baseline(Args... args) {
-  Body::run(args...);
+  run_body<Body, 16>(args...);
 }
 
 #if EIGENFORMER_X86
 template <class Body, class... Args>
 EIGENFORMER_TARGET_AVX2 void run_avx2(Args... args) {
-  Body::run(args...);
+  run_body<Body, 32>(args...);
+}
+template <FlattenedBody Body, class... Args>
+EIGENFORMER_TARGET_AVX2 __attribute__((flatten)) void run_avx2(Args... args) {
+  run_body<Body, 32>(args...);
 }
 
 template <class Body, class... Args>
 EIGENFORMER_TARGET_AVX512 void run_avx512(Args... args) {
-  Body::run(args...);
+  run_body<Body, 64>(args...);
+}
+template <FlattenedBody Body, class... Args>
+EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args) {
+  run_body<Body, 64>(args...);
 }
 #endif
 
 }  // namespace detail
 
-/// Runs Body::run(args...), compiled for the instruction set in use. `run` is a static member marked
-/// EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and numbers.
+/// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors of the instruction set in use (16, 32
+/// or 64), or Body::run(args...) where that is no template, compiled for that set. `run` is a static member
+/// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
+/// numbers. Body::flatten, if there and true, inlines what `run` calls, too.
 template <class Body, class... Args>
 inline void dispatch(Args... args) {
 #if EIGENFORMER_X86
