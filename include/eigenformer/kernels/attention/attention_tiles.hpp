@@ -7,6 +7,7 @@
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/attention/attention_distances.hpp"
 #include "eigenformer/kernels/attention/attention_dropout.hpp"
+#include "eigenformer/kernels/attention/attention_eigen.hpp"
 #include "eigenformer/kernels/attention/attention_product.hpp"
 #include "eigenformer/kernels/attention/attention_rules.hpp"
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
@@ -188,9 +189,8 @@ class AttentionTiles {
   static void product(const T* a, index_t a_panel, const T* b, index_t b_panel, index_t k, T* c, index_t m,
                       index_t n) {
     for (index_t done = 0; done < k; done += width) {
-      dispatch_wide<AttentionProduct<T, Transposed>>(
-          a, b, c, m, n, std::min(width, k - done), static_cast<const T*>(nullptr),
-          done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
+      multiply<Transposed>(a, b, c, m, n, std::min(width, k - done), nullptr,
+                           done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
       a += a_panel;
       b += b_panel;
     }
@@ -204,7 +204,7 @@ class AttentionTiles {
     for (index_t done = 0; done < columns; done += width) {
       const index_t part = std::min(width, columns - done);
       if (finite) {
-        dispatch_wide<AttentionProduct<T, false>>(weights, b, c, m, part, n, row_scale, mode);
+        multiply<false>(weights, b, c, m, part, n, row_scale, mode);
       } else {
         for (index_t i = 0; i < m; ++i) {
           const T* w = weights + i * width;
@@ -215,9 +215,8 @@ class AttentionTiles {
               std::copy_n(b + j * width, width, spare_ + j * width);
             }
           }
-          dispatch_wide<AttentionProduct<T, false>>(w, static_cast<const T*>(spare_), c + i * width,
-                                                    index_t{1}, part, n,
-                                                    row_scale + (row_scale != nullptr ? i : 0), mode);
+          multiply<false>(w, spare_, c + i * width, 1, part, n, row_scale + (row_scale != nullptr ? i : 0),
+                          mode);
         }
       }
       b += key_panel;
@@ -232,8 +231,13 @@ class AttentionTiles {
     const index_t* rows;
     const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
     for (index_t done = 0; done < p.value_dim; done += width) {
-      dispatch_wide<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
-                                            std::min(width, p.value_dim - done), c, scale, mode);
+      const index_t columns = std::min(width, p.value_dim - done);
+      if (multiplies_by_eigen()) {
+        row_product_by_eigen<T>(scores, n, from + done, p.v_stride, rows, columns, c, scale, mode);
+      } else {
+        dispatch_wide<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
+                                              columns, c, scale, mode);
+      }
       c += query_panel;
     }
   }
@@ -241,8 +245,7 @@ class AttentionTiles {
   /// C (n, columns) += weights^T B, for a tile of weights (m, n) and B (m, columns) in panels.
   static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns, T* c) {
     for (index_t done = 0; done < columns; done += width) {
-      dispatch_wide<AttentionProduct<T, true>>(weights, b, c, n, std::min(width, columns - done), m,
-                                               static_cast<const T*>(nullptr), ProductMode::accumulate);
+      multiply<true>(weights, b, c, n, std::min(width, columns - done), m, nullptr, ProductMode::accumulate);
       b += query_panel;
       c += key_panel;
     }
@@ -258,6 +261,17 @@ class AttentionTiles {
   bool keys_in_place = false;
 
  private:
+  /// AttentionProduct, or Eigen's.
+  template <bool Transposed>
+  static void multiply(const T* a, const T* b, T* c, index_t m, index_t n, index_t k, const T* row_scale,
+                       ProductMode mode) {
+    if (multiplies_by_eigen()) {
+      attention_product_by_eigen<T, Transposed>(a, b, c, m, n, k, row_scale, mode);
+    } else {
+      dispatch_wide<AttentionProduct<T, Transposed>>(a, b, c, m, n, k, row_scale, mode);
+    }
+  }
+
   /// Sets to -inf what the mask forbids; `limited` and the columns as in score().
   void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n, bool limited,
               index_t low, index_t high) {
@@ -334,9 +348,14 @@ class AttentionTiles {
     const index_t* rows;
     const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
     for (index_t done = 0; done < p.head_dim; done += width) {
-      dispatch_wide<AttentionRowScores<T>>(static_cast<const T*>(queries + done / width * query_panel), n,
-                                           from + done, p.k_stride, rows, std::min(width, p.head_dim - done),
-                                           scores, done > 0);
+      const T* query = queries + done / width * query_panel;
+      const index_t columns = std::min(width, p.head_dim - done);
+      if (multiplies_by_eigen()) {
+        row_scores_by_eigen(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
+      } else {
+        dispatch_wide<AttentionRowScores<T>>(query, n, from + done, p.k_stride, rows, columns, scores,
+                                             done > 0);
+      }
     }
   }
 

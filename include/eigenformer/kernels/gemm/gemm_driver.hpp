@@ -166,16 +166,23 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const
   }
 }
 
+/// The epilogue of rows [i0, i0 + rows) and columns [j0, j0 + columns), where the sums are finished.
+template <class T>
+void finish_block(const GemmProblem<T>& g, index_t i0, index_t rows, index_t j0, index_t columns) {
+  T* const c = g.c + i0 * g.ldc + j0;
+  if (g.epilogue.bias != nullptr) {
+    for (index_t i = 0; i < rows; ++i) {
+      for (index_t j = 0; j < columns; ++j) c[i * g.ldc + j] += g.epilogue.bias[j0 + j];
+    }
+  }
+  if (g.epilogue.apply != nullptr) g.epilogue.apply(g.epilogue.context, c, g.ldc, i0, rows, j0, columns);
+}
+
 /// k = 0: C = beta * C + bias.
 template <class T>
 void gemm_empty(const GemmProblem<T>& g) {
   scale_rows(g, 0, g.m, 0, g.n);
-  if (g.epilogue.bias != nullptr) {
-    for (index_t i = 0; i < g.m; ++i) {
-      for (index_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] += g.epilogue.bias[j];
-    }
-  }
-  if (g.epilogue.apply != nullptr) g.epilogue.apply(g.epilogue.context, g.c, g.ldc, 0, g.m, 0, g.n);
+  finish_block(g, 0, g.m, 0, g.n);
 }
 
 /// How many ranges a product is cut into, along rows and columns of C.

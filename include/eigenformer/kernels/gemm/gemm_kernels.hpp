@@ -138,9 +138,10 @@ class GemmScratch {
     return static_cast<P*>(data_.get());
   }
 
-  /// The calling thread's memory for operand A (0), B (1) or quantised inputs (2).
+  /// The calling thread's memory for operand A (0), B (1), quantised inputs (2), and for groups of rows (3)
+  /// and sums (4) of Eigen's products.
   static GemmScratch& of_thread(std::size_t operand) {
-    thread_local std::array<GemmScratch, 3> scratch;
+    thread_local std::array<GemmScratch, 5> scratch;
     return scratch[operand];
   }
 

@@ -262,6 +262,13 @@ struct PackTransposed {
   }
 };
 
+/// x rounded to bfloat16 (nearest even; NaN stays NaN).
+EIGENFORMER_ALWAYS_INLINE float rounded_to_bf16(float x) {
+  const auto u = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return std::bit_cast<float>((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
+}
+
 /// Packs with Pack, then rounds to bfloat16 in place: bfloat16 products where the CPU has no instruction for
 /// them.
 template <class Pack>
@@ -269,12 +276,7 @@ struct PackRounded {
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const float* src,
                                             index_t ld, float* dst) {
     Pack::run(k, rows, width, src, ld, dst);
-    for (index_t i = 0; i < k * width; ++i) {
-      const auto u = std::bit_cast<std::uint32_t>(dst[i]);
-      const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
-      dst[i] =
-          std::bit_cast<float>((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
-    }
+    for (index_t i = 0; i < k * width; ++i) dst[i] = rounded_to_bf16(dst[i]);
   }
 };
 

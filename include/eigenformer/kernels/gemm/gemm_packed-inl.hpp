@@ -11,7 +11,9 @@
 
 #include "eigenformer/core/runtime/profiler.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/gemm/gemm_eigen.hpp"
 #include "eigenformer/kernels/gemm/gemm_int8.hpp"
 #include "eigenformer/kernels/gemm/gemm_packed.hpp"
 
@@ -28,6 +30,17 @@ inline void check_packed_sizes(index_t n, index_t k, bool int8) {
   if (int8 && k > 65536) {
     throw ValueError("packed_matrix",
                      "k is " + std::to_string(k) + ", int8 weights allow at most 65536 inputs");
+  }
+}
+
+/// Element p of k in the packed column that begins at `at`.
+template <class P>
+float packed_value(const P* at, index_t columns, index_t p) {
+  if constexpr (std::is_same_v<P, float>) {
+    return at[p * columns];
+  } else {
+    const std::uint32_t pair = at[p / 2 * columns];
+    return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
   }
 }
 
@@ -154,16 +167,80 @@ EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32
         // Blocks of k are whole steps, so a panel is one run of steps.
         const P* at = static_cast<const P*>(data_.get()) + row / kernels.columns * kernels.columns * steps_ +
                       row % kernels.columns;
-        for (index_t p = 0; p < k_; ++p) {
-          if constexpr (std::is_same_v<P, float>) {
-            to[p] = at[p * kernels.columns] * scale;
-          } else {
-            const std::uint32_t pair = at[p / 2 * kernels.columns];
-            to[p] = std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u) * scale;
-          }
-        }
+        for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(at, kernels.columns, p) * scale;
       });
     }
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::write_columns(index_t first, index_t count, float* out) const {
+  if (format_ == Format::int8) {
+    constexpr index_t columns = detail::int8_columns;
+    for (index_t j = 0; j < count; ++j) {
+      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                          (first + j) / columns * columns * steps_ * 4 + (first + j) % columns * 4;
+      for (index_t p = 0; p < 4 * steps_; ++p)
+        out[p * count + j] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]);
+    }
+    return;
+  }
+  const GemmPrecision precision = format_ == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
+  detail::with_gemm_kernels<float>(precision, isa_, [&](const auto& kernels) {
+    using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
+    const P* data = static_cast<const P*>(data_.get());
+    for (index_t j = 0; j < count;) {
+      const index_t row = first + j, at = row % kernels.columns;
+      const index_t together = std::min(count - j, kernels.columns - at);
+      const P* panel = data + (row - at) * steps_ + at;
+      for (index_t p = 0; p < k_; ++p) {
+        for (index_t i = 0; i < together; ++i)
+          out[p * count + j + i] = detail::packed_value(panel + i, kernels.columns, p);
+      }
+      j += together;
+    }
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::uint32_t* quantized,
+                                                        const float* row_scale, float beta, float* c,
+                                                        index_t ldc,
+                                                        const GemmEpilogue<float>& epilogue) const {
+  const index_t k = 4 * steps_;
+  const detail::GemmProblem<float> problem{
+      false, true,    m, n_,   k, 1.0f, nullptr,
+      k,     nullptr, 0, beta, c, ldc,  {nullptr, epilogue.apply, epilogue.context}};
+  detail::eigen_blocks(m, n_, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
+    // Sums of this many products are whole numbers that float holds.
+    constexpr index_t depth = 1024, tile = detail::int8_columns;
+    float* const a = detail::GemmScratch::of_thread(0).reserve<float>(rows * depth);
+    float* const b = detail::GemmScratch::of_thread(1).reserve<float>(columns * k);
+    float* const part = detail::GemmScratch::of_thread(4).reserve<float>(2 * rows * detail::eigen_block);
+    auto* const sums = reinterpret_cast<std::int32_t*>(part + rows * detail::eigen_block);
+    write_columns(j0, columns, b);
+    std::fill_n(sums, rows * detail::eigen_block, 0);
+    for (index_t p = 0; p < k; p += depth) {
+      const index_t kc = std::min(depth, k - p);
+      for (index_t i = 0; i < rows; ++i) {
+        const auto* q = reinterpret_cast<const std::uint8_t*>(quantized + (i0 + i) * steps_) + p;
+        for (index_t l = 0; l < kc; ++l) a[i * kc + l] = static_cast<float>(q[l]) - 128.0f;
+      }
+      std::fill_n(part, rows * columns, 0.0f);
+      detail::eigen_product(rows, columns, kc, 1.0f, static_cast<const float*>(a), kc,
+                            static_cast<const float*>(b + p * columns), columns, part, columns);
+      // One tile of 32 columns after the other, as finish_int8 takes them.
+      for (index_t i = 0; i < rows; ++i) {
+        for (index_t j = 0; j < columns; ++j)
+          sums[(j / tile * rows + i) * tile + j % tile] += static_cast<std::int32_t>(part[i * columns + j]);
+      }
+    }
+    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(problem, i0, i0 + rows, j0, j0 + columns);
+    for (index_t j = 0; j < columns; j += tile) {
+      detail::finish_int8(sums + j * rows, false,
+                          {nullptr, scale_.get() + j0 + j, row_scale + i0, c + i0 * ldc + j0 + j, ldc,
+                           epilogue.bias != nullptr ? epilogue.bias + j0 + j : nullptr, rows,
+                           std::min(tile, columns - j), beta != 0.0f});
+    }
+    detail::finish_block(problem, i0, rows, j0, columns);
   });
 }
 
@@ -182,6 +259,10 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
                                     row_scale + i);
     }
   });
+  if (gemm_backend() == GemmBackend::eigen) {
+    run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
+    return;
+  }
   const detail::GemmProblem<float> scaled{false, true, m, n_, k_, 1.0f, x, ldx, nullptr, 0, beta, c, ldc, {}};
   // A step of int8 costs a quarter of a float's.
   const auto grid =
@@ -247,6 +328,13 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     return;
   }
   const bool bf16 = w.format_ == PackedMatrix::Format::bf16;
+  if (gemm_backend() == GemmBackend::eigen) {
+    detail::eigen_gemm(problem, bf16, {&w, [](const void* matrix, index_t first, index_t count, float* out) {
+                                         static_cast<const PackedMatrix*>(matrix)->write_columns(first, count,
+                                                                                                 out);
+                                       }});
+    return;
+  }
   detail::with_gemm_kernels<float>(
       bf16 ? GemmPrecision::bf16 : GemmPrecision::full, w.isa_, [&](const auto& kernels) {
         using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;

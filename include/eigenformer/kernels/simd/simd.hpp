@@ -38,15 +38,24 @@ inline Isa best_isa() {
   return Isa::baseline;
 }
 
+/// What the environment's EIGENFORMER_ISA says; empty: nothing.
+inline std::string forced_isa_name() {
+  const char* forced = std::getenv("EIGENFORMER_ISA");
+  return forced == nullptr ? "" : forced;
+}
+
+/// The value of EIGENFORMER_ISA that has Eigen multiply (gemm_backend.hpp); other loops are baseline's.
+inline constexpr const char* eigen_isa_name = "eigen";
+
 inline Isa initial_isa() {
   const Isa best = best_isa();
-  const char* forced = std::getenv("EIGENFORMER_ISA");
-  if (forced == nullptr || *forced == '\0') return best;
-  const std::string name(forced);
+  const std::string name = forced_isa_name();
+  if (name.empty()) return best;
+  if (name == eigen_isa_name) return Isa::baseline;
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (name == isa_name(isa)) return isa < best ? isa : best;
   }
-  throw ValueError("isa", "EIGENFORMER_ISA is '" + name + "', expected baseline, avx2 or avx512");
+  throw ValueError("isa", "EIGENFORMER_ISA is '" + name + "', expected eigen, baseline, avx2 or avx512");
 }
 
 inline std::atomic<int>& isa_slot() {
@@ -57,7 +66,8 @@ inline std::atomic<int>& isa_slot() {
 }  // namespace detail
 
 /// The instruction set in use: the CPU's best, or what the environment's EIGENFORMER_ISA
-/// (baseline, avx2, avx512) lowers it to. Throws ValueError for another value of it.
+/// (baseline, avx2, avx512; eigen: baseline with Eigen's products) lowers it to. Throws ValueError for
+/// another value of it.
 inline Isa isa() { return static_cast<Isa>(detail::isa_slot().load(std::memory_order_relaxed)); }
 
 /// Switches the instruction set of the whole process (never above the CPU's); for tests of one path against
