@@ -65,7 +65,7 @@ class AttentionTiles {
       64 / static_cast<index_t>(sizeof(T)) < 16 ? 16 : 64 / static_cast<index_t>(sizeof(T));
 
   /// `extra`: elements that the pass will take() for itself.
-  AttentionTiles(const AttentionProblem<T>& problem, index_t extra)
+  EIGENFORMER_NOINLINE AttentionTiles(const AttentionProblem<T>& problem, index_t extra)
       : p(problem),
         head_panels(attention_panels(problem.head_dim)),
         value_panels(attention_panels(problem.value_dim)),
@@ -88,7 +88,7 @@ class AttentionTiles {
   }
 
   /// Packs queries [first, first + count), scaled, into `queries`.
-  void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
+  EIGENFORMER_NOINLINE void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
     bool finite = true;
     const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
     dispatch_wide<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
@@ -113,7 +113,8 @@ class AttentionTiles {
 
   /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through:
   /// others need not be packed.
-  bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key, index_t n) const {
+  EIGENFORMER_NOINLINE bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key,
+                                   index_t n) const {
     if (p.mask == nullptr) return true;
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
@@ -135,7 +136,8 @@ class AttentionTiles {
   /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
   /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where the mask forbids
   /// them all.
-  bool score(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
+  EIGENFORMER_NOINLINE bool score(const AttentionPlace& at, index_t row, index_t first, index_t m,
+                                  index_t key, index_t n) {
     index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
     bool limited = false;
     if (p.mask != nullptr) {
@@ -176,7 +178,8 @@ class AttentionTiles {
   }
 
   /// The multipliers (m, n) of dropout for the tile that score() takes; returns nullptr without dropout.
-  const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+  EIGENFORMER_NOINLINE const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key,
+                                     index_t n) {
     if (!plan_.active()) return nullptr;
     dispatch_wide<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
                                        static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first,
@@ -199,8 +202,9 @@ class AttentionTiles {
   /// C (m, columns) = [row_scale *] C + weights B, for a tile of weights (m, n) and B (n, columns) in panels.
   /// Where B is not all finite, its rows count as zero wherever a weight is zero: 0 * NaN is what masked keys
   /// must not give.
-  void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite, index_t columns, T* c,
-             index_t c_panel, const T* row_scale, ProductMode mode) {
+  EIGENFORMER_NOINLINE void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite,
+                                  index_t columns, T* c, index_t c_panel, const T* row_scale,
+                                  ProductMode mode) {
     for (index_t done = 0; done < columns; done += width) {
       const index_t part = std::min(width, columns - done);
       if (finite) {
@@ -226,8 +230,8 @@ class AttentionTiles {
 
   /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not
   /// be packed.
-  void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c, T scale,
-                         ProductMode mode) {
+  EIGENFORMER_NOINLINE void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c,
+                                              T scale, ProductMode mode) {
     const index_t* rows;
     const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
     for (index_t done = 0; done < p.value_dim; done += width) {
@@ -243,7 +247,8 @@ class AttentionTiles {
   }
 
   /// C (n, columns) += weights^T B, for a tile of weights (m, n) and B (m, columns) in panels.
-  static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns, T* c) {
+  EIGENFORMER_NOINLINE static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns,
+                                          T* c) {
     for (index_t done = 0; done < columns; done += width) {
       multiply<true>(weights, b, c, n, std::min(width, columns - done), m, nullptr, ProductMode::accumulate);
       b += query_panel;
@@ -263,8 +268,8 @@ class AttentionTiles {
  private:
   /// AttentionProduct, or Eigen's.
   template <bool Transposed>
-  static void multiply(const T* a, const T* b, T* c, index_t m, index_t n, index_t k, const T* row_scale,
-                       ProductMode mode) {
+  EIGENFORMER_NOINLINE static void multiply(const T* a, const T* b, T* c, index_t m, index_t n, index_t k,
+                                            const T* row_scale, ProductMode mode) {
     if (multiplies_by_eigen()) {
       attention_product_by_eigen<T, Transposed>(a, b, c, m, n, k, row_scale, mode);
     } else {
@@ -273,8 +278,8 @@ class AttentionTiles {
   }
 
   /// Sets to -inf what the mask forbids; `limited` and the columns as in score().
-  void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n, bool limited,
-              index_t low, index_t high) {
+  EIGENFORMER_NOINLINE void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
+                                   bool limited, index_t low, index_t high) {
     if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
@@ -317,7 +322,8 @@ class AttentionTiles {
     return matrix + (rows != nullptr ? 0 : row * stride) + at.h / shared_ * columns;
   }
 
-  void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+  EIGENFORMER_NOINLINE void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key,
+                                          index_t n) {
     const AttentionDistances<T>& d = p.distances;
     if (d.slopes != nullptr)
       dispatch<AttentionSlope<T>>(scores, m, n, d.slopes[at.h], distance(at, first, key));
@@ -327,8 +333,8 @@ class AttentionTiles {
     }
   }
 
-  bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
-            index_t count, T* to) {
+  EIGENFORMER_NOINLINE bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns,
+                                 index_t first, index_t count, T* to) {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
     bool finite = true;
@@ -336,15 +342,15 @@ class AttentionTiles {
     return finite;
   }
 
-  void transpose(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
-                 index_t count, T* to) {
+  EIGENFORMER_NOINLINE void transpose(const AttentionPlace& at, const T* matrix, index_t stride,
+                                      index_t columns, index_t first, index_t count, T* to) {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
     dispatch_wide<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
   }
 
   /// scores (1, n) of the first packed query.
-  void score_once(const AttentionPlace& at, index_t first, index_t n) {
+  EIGENFORMER_NOINLINE void score_once(const AttentionPlace& at, index_t first, index_t n) {
     const index_t* rows;
     const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
     for (index_t done = 0; done < p.head_dim; done += width) {

@@ -34,8 +34,7 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
     detail::eigen_gemm(problem, std::is_same_v<T, float> && precision == GemmPrecision::bf16);
     return;
   }
-  detail::with_gemm_kernels<T>(precision, isa(),
-                               [&](const auto& kernels) { detail::gemm_run(problem, kernels); });
+  detail::gemm_run(problem, detail::gemm_kernels_for<T>(precision, isa()));
 }
 
 template <class T>

@@ -33,33 +33,31 @@ inline void check_packed_sizes(index_t n, index_t k, bool int8) {
   }
 }
 
+/// The pieces that weights of a format were packed for.
+inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa isa) {
+  return gemm_kernels_for<float>(
+      format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
+}
+
 /// Element p of k in the packed column that begins at `at`.
-template <class P>
-float packed_value(const P* at, index_t columns, index_t p) {
-  if constexpr (std::is_same_v<P, float>) {
-    return at[p * columns];
-  } else {
-    const std::uint32_t pair = at[p / 2 * columns];
-    return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
-  }
+inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
+  if (kernels.step == 1) return at[p * kernels.columns];
+  const auto pair = std::bit_cast<std::uint32_t>(at[p / 2 * kernels.columns]);
+  return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
 }
 
 /// Packs all panels of w for `kernels`; out: panels of `columns` columns and k steps each.
-template <class P>
-void pack_panels(const GemmKernels<float, P>& kernels, const float* w, index_t n, index_t k, bool transposed,
-                 P* out) {
-  const DepthBlocks depth = depth_blocks<P>(k, kernels.step);
+inline void pack_panels(const GemmKernels<float>& kernels, const float* w, index_t n, index_t k,
+                        bool transposed, float* out) {
+  const DepthBlocks depth = depth_blocks<float>(k, kernels.step);
   const index_t columns = kernels.columns, steps = (k + kernels.step - 1) / kernels.step;
   parallel_for((n + columns - 1) / columns, 16, [&](index_t begin, index_t end) {
     for (index_t j = begin * columns; j < std::min(n, end * columns); j += columns) {
-      P* panel = out + j * steps;
+      float* panel = out + j * steps;
       for (index_t p = 0; p < k; p += depth.size) {
         const index_t kc = std::min(depth.size, k - p), cols = std::min(columns, n - j);
-        if (transposed) {
-          kernels.pack_adjacent(kc, cols, columns, w + p * n + j, n, panel);
-        } else {
-          kernels.pack_transposed(kc, cols, columns, w + j * k + p, k, panel);
-        }
+        pack_panel(kernels, transposed, kc, cols, columns, transposed ? w + p * n + j : w + j * k + p,
+                   transposed ? n : k, panel);
         panel += (kc + kernels.step - 1) / kernels.step * columns;
       }
     }
@@ -98,14 +96,11 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
   result.k_ = k;
   result.format_ = format;
   result.isa_ = kernels::isa();
-  const GemmPrecision precision = format == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
-  detail::with_gemm_kernels<float>(precision, result.isa_, [&](const auto& pieces) {
-    using P = typename std::remove_cvref_t<decltype(pieces)>::Packed;
-    result.steps_ = (k + pieces.step - 1) / pieces.step;
-    result.allocate(static_cast<std::size_t>(detail::whole_panels(n, pieces.columns) * result.steps_) *
-                    sizeof(P));
-    detail::pack_panels(pieces, w, n, k, transposed, static_cast<P*>(result.data_.get()));
-  });
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
+  result.steps_ = (k + kernels.step - 1) / kernels.step;
+  result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
+                  sizeof(float));
+  detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
   return result;
 }
 
@@ -161,14 +156,11 @@ EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32
           to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
         continue;
       }
-      const GemmPrecision precision = format_ == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
-      detail::with_gemm_kernels<float>(precision, isa_, [&](const auto& kernels) {
-        using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
-        // Blocks of k are whole steps, so a panel is one run of steps.
-        const P* at = static_cast<const P*>(data_.get()) + row / kernels.columns * kernels.columns * steps_ +
-                      row % kernels.columns;
-        for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(at, kernels.columns, p) * scale;
-      });
+      const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+      // Blocks of k are whole steps, so a panel is one run of steps.
+      const float* at = static_cast<const float*>(data_.get()) +
+                        row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
+      for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
     }
   });
 }
@@ -184,21 +176,18 @@ EIGENFORMER_INLINE void PackedMatrix::write_columns(index_t first, index_t count
     }
     return;
   }
-  const GemmPrecision precision = format_ == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
-  detail::with_gemm_kernels<float>(precision, isa_, [&](const auto& kernels) {
-    using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
-    const P* data = static_cast<const P*>(data_.get());
-    for (index_t j = 0; j < count;) {
-      const index_t row = first + j, at = row % kernels.columns;
-      const index_t together = std::min(count - j, kernels.columns - at);
-      const P* panel = data + (row - at) * steps_ + at;
-      for (index_t p = 0; p < k_; ++p) {
-        for (index_t i = 0; i < together; ++i)
-          out[p * count + j + i] = detail::packed_value(panel + i, kernels.columns, p);
-      }
-      j += together;
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+  const auto* data = static_cast<const float*>(data_.get());
+  for (index_t j = 0; j < count;) {
+    const index_t row = first + j, at = row % kernels.columns;
+    const index_t together = std::min(count - j, kernels.columns - at);
+    const float* panel = data + (row - at) * steps_ + at;
+    for (index_t p = 0; p < k_; ++p) {
+      for (index_t i = 0; i < together; ++i)
+        out[p * count + j + i] = detail::packed_value(kernels, panel + i, p);
     }
-  });
+    j += together;
+  }
 }
 
 EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::uint32_t* quantized,
@@ -327,20 +316,15 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     w.run_int8(m, x, ldx, beta, c, ldc, epilogue);
     return;
   }
-  const bool bf16 = w.format_ == PackedMatrix::Format::bf16;
   if (gemm_backend() == GemmBackend::eigen) {
-    detail::eigen_gemm(problem, bf16, {&w, [](const void* matrix, index_t first, index_t count, float* out) {
-                                         static_cast<const PackedMatrix*>(matrix)->write_columns(first, count,
-                                                                                                 out);
-                                       }});
+    const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
+      static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
+    };
+    detail::eigen_gemm(problem, w.format_ == PackedMatrix::Format::bf16, {&w, write});
     return;
   }
-  detail::with_gemm_kernels<float>(
-      bf16 ? GemmPrecision::bf16 : GemmPrecision::full, w.isa_, [&](const auto& kernels) {
-        using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
-        const detail::PackedOperand<P> packed{static_cast<const P*>(w.data_.get()), w.steps_};
-        detail::gemm_run(problem, kernels, packed);
-      });
+  detail::gemm_run(problem, detail::packed_kernels(w.format_, w.isa_),
+                   {static_cast<const float*>(w.data_.get()), w.steps_});
 }
 
 EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale) {

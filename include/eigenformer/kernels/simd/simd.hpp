@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
@@ -12,6 +13,9 @@
 #define EIGENFORMER_TARGET_AVX2 __attribute__((target("avx,avx2,fma,f16c")))
 #define EIGENFORMER_TARGET_AVX512 \
   __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
+
+/// For what several places call and none needs inlined: compilers then work on it once.
+#define EIGENFORMER_NOINLINE __attribute__((noinline))
 
 namespace eigenformer::kernels {
 
@@ -79,6 +83,10 @@ inline void set_isa_for_testing(Isa isa) {
 
 namespace detail {
 
+template <class Arg>
+inline constexpr bool points_to_double =
+    std::is_same_v<std::remove_cv_t<std::remove_pointer_t<Arg>>, double>&& std::is_pointer_v<Arg>;
+
 /// A body that calls what is not marked EIGENFORMER_ALWAYS_INLINE, and has it inlined all the same.
 template <class Body>
 concept FlattenedBody = Body::flatten;
@@ -122,19 +130,22 @@ EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args)
 /// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors of the instruction set in use (16, 32
 /// or 64), or Body::run(args...) where that is no template, compiled for that set. `run` is a static member
 /// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
-/// numbers. Body::flatten, if there and true, inlines what `run` calls, too.
+/// numbers. Bodies that work on doubles, which are for checks of gradients, are compiled for the baseline
+/// only. Body::flatten, if there and true, inlines what `run` calls, too.
 template <class Body, class... Args>
-inline void dispatch(Args... args) {
+EIGENFORMER_NOINLINE void dispatch(Args... args) {
 #if EIGENFORMER_X86
-  switch (isa()) {
-    case Isa::avx512:
-      detail::run_avx512<Body>(args...);
-      return;
-    case Isa::avx2:
-      detail::run_avx2<Body>(args...);
-      return;
-    case Isa::baseline:
-      break;
+  if constexpr (!(detail::points_to_double<Args> || ...)) {
+    switch (isa()) {
+      case Isa::avx512:
+        detail::run_avx512<Body>(args...);
+        return;
+      case Isa::avx2:
+        detail::run_avx2<Body>(args...);
+        return;
+      case Isa::baseline:
+        break;
+    }
   }
 #endif
   detail::run_baseline<Body>(args...);
