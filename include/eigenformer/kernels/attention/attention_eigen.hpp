@@ -28,8 +28,9 @@ void attention_product_by_eigen(const T* a, const T* b, T* c, index_t m, index_t
                                 const T* row_scale, ProductMode mode) {
   begin_product(c, attention_width, m, n, row_scale, mode);
   index_t lda = attention_width;
+  const GemmScratch<0> memory;
   if constexpr (Transposed) {
-    T* const copy = GemmScratch::of_thread(0).reserve<T>(m * k);
+    T* const copy = memory->template reserve<T>(m * k);
     eigen_copy(a, attention_width, true, m, k, false, copy);
     a = copy;
     lda = k;

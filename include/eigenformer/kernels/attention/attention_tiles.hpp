@@ -1,9 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
-#include <new>
 
+#include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/attention/attention_distances.hpp"
 #include "eigenformer/kernels/attention/attention_dropout.hpp"
@@ -13,26 +12,6 @@
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
 
 namespace eigenformer::kernels::detail {
-
-/// A thread's buffer of at least n elements, 64-byte aligned; it grows and is kept, so that no call allocates
-/// twice. New memory is zeroed: rows beyond a tile's last are computed with, and stay finite.
-template <class T>
-T* attention_scratch(index_t n) {
-  struct Free {
-    void operator()(T* p) const { ::operator delete (static_cast<void*>(p), std::align_val_t{64}); }
-  };
-  thread_local std::unique_ptr<T, Free> buffer;
-  thread_local index_t size = 0;
-  if (size < n) {
-    buffer.reset();
-    size = 0;
-    buffer.reset(
-        static_cast<T*>(::operator new (static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
-    std::fill_n(buffer.get(), n, T(0));
-    size = n;
-  }
-  return buffer.get();
-}
 
 /// Which sequences and head a tile belongs to.
 struct AttentionPlace {
@@ -71,8 +50,8 @@ class AttentionTiles {
         value_panels(attention_panels(problem.value_dim)),
         shared_(problem.heads_per_key()),
         plan_(problem.dropout_key, problem.dropout_rate) {
-    next_ = attention_scratch<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size + extra +
-                                 16 * gap);
+    next_ = memory_->template reserve<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size +
+                                         extra + 16 * gap);
     queries = take(head_panels * query_panel);
     keys_transposed = take(head_panels * key_panel);
     scores = take(tile_size);
@@ -367,6 +346,8 @@ class AttentionTiles {
 
   const index_t shared_;  // heads of queries for one of keys
   const DropoutPlan<T> plan_;
+  // Zero at first, and one for T: rows beyond a tile's last are computed with, and stay finite.
+  const eigenformer::detail::ThreadLease<eigenformer::detail::Scratch, AttentionTiles> memory_;
   T* next_;
   T* multipliers_;      // (32, 64)
   T* spare_;            // (64, 64)

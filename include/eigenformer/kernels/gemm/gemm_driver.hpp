@@ -119,8 +119,10 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
   const index_t columns_packed = packed.data != nullptr ? 0
                                  : keep_b               ? std::min(column_block, j1 - j0) + columns
                                                         : columns;
-  T* const packed_a = GemmScratch::of_thread(0).reserve<T>(rows_packed * steps_per_block + slack);
-  T* const packed_b = GemmScratch::of_thread(1).reserve<T>(columns_packed * steps_per_block + slack);
+  const GemmScratch<0> memory_a;
+  const GemmScratch<1> memory_b;
+  T* const packed_a = memory_a->template reserve<T>(rows_packed * steps_per_block + slack);
+  T* const packed_b = memory_b->template reserve<T>(columns_packed * steps_per_block + slack);
 
   for (index_t jc = j0; jc < j1; jc += column_block) {
     const index_t jn = std::min(column_block, j1 - jc);

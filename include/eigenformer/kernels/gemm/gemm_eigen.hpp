@@ -30,12 +30,9 @@ __attribute__((noinline)) void eigen_product(index_t m, index_t n, index_t k, T 
                                              index_t lda, const T* b, index_t ldb, T* c, index_t ldc) {
   constexpr index_t group = 8;
   const index_t whole = n + k < 32 ? 0 : m / group * group;
-  T* x = nullptr;
-  T* y = nullptr;
-  if (whole < m) {
-    x = GemmScratch::of_thread(3).reserve<T>(group * (k + n));
-    y = x + group * k;
-  }
+  const GemmScratch<3> memory;
+  T* const x = whole < m ? memory->template reserve<T>(group * (k + n)) : nullptr;
+  T* const y = x + group * k;
   for (index_t i = 0; i < m;) {
     const bool direct = i < whole;
     const index_t rows = direct ? whole : std::min(group, m - i);
@@ -104,17 +101,19 @@ void eigen_gemm(const GemmProblem<T>& g, bool rounded, const EigenColumns<T>& pa
     return;
   }
   eigen_blocks(g.m, g.n, g.k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
+    const GemmScratch<0> memory_a;
+    const GemmScratch<1> memory_b;
     const T* a = g.a + i0 * g.lda;
     const T* b = g.b + j0;
     index_t lda = g.lda, ldb = g.ldb;
     if (g.transpose_a || rounded) {
-      T* const copy = GemmScratch::of_thread(0).reserve<T>(rows * g.k);
+      T* const copy = memory_a->template reserve<T>(rows * g.k);
       eigen_copy(g.transpose_a ? g.a + i0 : a, lda, g.transpose_a, rows, g.k, rounded, copy);
       a = copy;
       lda = g.k;
     }
     if (packed.write != nullptr || g.transpose_b || rounded) {
-      T* const copy = GemmScratch::of_thread(1).reserve<T>(columns * g.k);
+      T* const copy = memory_b->template reserve<T>(columns * g.k);
       if (packed.write != nullptr) {
         packed.write(packed.context, j0, columns, copy);
       } else {

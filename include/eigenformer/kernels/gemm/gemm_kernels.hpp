@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/gemm/gemm_bf16.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
@@ -136,37 +135,11 @@ const GemmKernels<T>& gemm_kernels_for(GemmPrecision precision, Isa isa) {
   return gemm_kernels<T>(isa);
 }
 
-/// Memory of a thread for packed operands: grows, is never freed before the thread ends, and is not cleared.
-class GemmScratch {
- public:
-  /// Room for `count` elements, 64-byte aligned; the contents are lost when it grows.
-  template <class P>
-  P* reserve(index_t count) {
-    const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(P) + 4095) / 4096 * 4096;
-    if (bytes > bytes_) {
-      data_.reset();
-      bytes_ = 0;
-      data_.reset(std::aligned_alloc(64, bytes));
-      if (data_ == nullptr) throw std::bad_alloc();
-      bytes_ = bytes;
-    }
-    return static_cast<P*>(data_.get());
-  }
-
-  /// The calling thread's memory for operand A (0), B (1), quantised inputs (2), and for groups of rows (3)
-  /// and sums (4) of Eigen's products.
-  static GemmScratch& of_thread(std::size_t operand) {
-    thread_local std::array<GemmScratch, 5> scratch;
-    return scratch[operand];
-  }
-
- private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<void, Free> data_;
-  std::size_t bytes_ = 0;
-};
+/// A thread's memory for packed operands; `Operand` tells operand A (0), B (1), quantised inputs (2),
+/// and groups of rows (3) and sums (4) of Eigen's products apart.
+template <int Operand>
+using GemmScratch =
+    eigenformer::detail::ThreadLease<eigenformer::detail::Scratch, std::integral_constant<int, Operand>>;
 
 /// How k is cut: blocks of equal size (the last may be smaller), by k alone, which fixes the order of every
 /// sum.

@@ -201,9 +201,12 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::ui
   detail::eigen_blocks(m, n_, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
     // Sums of this many products are whole numbers that float holds.
     constexpr index_t depth = 1024, tile = detail::int8_columns;
-    float* const a = detail::GemmScratch::of_thread(0).reserve<float>(rows * depth);
-    float* const b = detail::GemmScratch::of_thread(1).reserve<float>(columns * k);
-    float* const part = detail::GemmScratch::of_thread(4).reserve<float>(2 * rows * detail::eigen_block);
+    const detail::GemmScratch<0> memory_a;
+    const detail::GemmScratch<1> memory_b;
+    const detail::GemmScratch<4> memory_sums;
+    float* const a = memory_a->reserve<float>(rows * depth);
+    float* const b = memory_b->reserve<float>(columns * k);
+    float* const part = memory_sums->reserve<float>(2 * rows * detail::eigen_block);
     auto* const sums = reinterpret_cast<std::int32_t*>(part + rows * detail::eigen_block);
     write_columns(j0, columns, b);
     std::fill_n(sums, rows * detail::eigen_block, 0);
@@ -240,7 +243,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   constexpr index_t epilogue_columns = 256;
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   // Rows are quantised once, by the caller's threads, and read by all ranges.
-  Int8Four* const quantized = detail::GemmScratch::of_thread(2).reserve<Int8Four>(m * (steps_ + 1));
+  const detail::GemmScratch<2> memory;
+  Int8Four* const quantized = memory->reserve<Int8Four>(m * (steps_ + 1));
   auto* const row_scale = reinterpret_cast<float*>(quantized + m * steps_);
   parallel_for(m, std::max<index_t>(1, 65536 / k_), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
@@ -261,7 +265,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
     const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
     const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
     // Fours of bytes move like floats.
-    Int8Four* const packed = detail::GemmScratch::of_thread(0).reserve<Int8Four>(rows_packed * steps_ + 16);
+    const detail::GemmScratch<0> range_memory;
+    Int8Four* const packed = range_memory->reserve<Int8Four>(rows_packed * steps_ + 16);
     const auto& pack = detail::gemm_kernels<float>(isa_).pack_transposed;
     for (index_t ic = i0; ic < i1; ic += row_block) {
       const index_t in = std::min(row_block, i1 - ic);
