@@ -16,9 +16,10 @@ namespace detail {
 /// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum)
 /// V.
 template <class T>
-void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
-                             index_t count, T* out, index_t out_stride, T* log_sum_exp,
-                             const AttentionDistanceWeights<T>& by_distance) {
+EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at,
+                                                  index_t first, index_t count, T* out, index_t out_stride,
+                                                  T* log_sum_exp,
+                                                  const AttentionDistanceWeights<T>& by_distance) {
   using Tiles = AttentionTiles<T>;
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   const index_t panels = attention_panels(p.value_dim);
@@ -94,8 +95,9 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
 
 /// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
 template <class T>
-void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
-                             index_t count, const T* log_sum_exp, T* weights) {
+EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at,
+                                                  index_t first, index_t count, const T* log_sum_exp,
+                                                  T* weights) {
   using Tiles = AttentionTiles<T>;
   Tiles t(p, attention_block);
   T* const shift = t.take(attention_block);
@@ -174,10 +176,10 @@ void attention_backward(const AttentionProblem<T>& problem, const T* out, index_
   detail::check_attention_backward(problem);
   // S again, dP, and the three gradients.
   detail::count_attention(problem, 3 * problem.head_dim + 2 * problem.value_dim);
-  const detail::AttentionBackwardCall<T> call{
-      out,         out_stride,  dout,
-      dout_stride, log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
-  detail::attention_backward_all<detail::OutputGradientTiles<T>>(problem, call, gradients);
+  detail::AttentionBackwardCall<T> call{out,         out_stride,
+                                        dout,        dout_stride,
+                                        log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
+  detail::attention_backward_all(problem, call, gradients);
 }
 
 template <class T>
@@ -203,8 +205,10 @@ void attention_weights_backward(const AttentionProblem<T>& problem, const T* wei
   detail::check_attention_backward(problem);
   AttentionGradients<T> wanted = gradients;
   wanted.dv = nullptr;
-  const typename detail::WeightGradientTiles<T>::Call call{weights, dweights};
-  detail::attention_backward_all<detail::WeightGradientTiles<T>>(problem, call, wanted);
+  detail::AttentionBackwardCall<T> call;
+  call.weights = weights;
+  call.dweights = dweights;
+  detail::attention_backward_all(problem, call, wanted);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
