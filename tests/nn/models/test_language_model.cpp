@@ -132,7 +132,7 @@ TEST_CASE("a language model's names, a tied matrix under both of its own, and wh
   CHECK(contains(refusal([](auto& o) { o.layer.num_heads = 5; }), "divisible by num_heads, which is 5"));
   CHECK(contains(refusal([](auto& o) { o.embedding_dropout = 1; }), "embedding_dropout is 1"));
   CHECK(contains(refusal([](auto& o) { o.padding_index = 23; }),
-                 "must be -1 or below vocab_size, which is 23"));
+                 "must be -1 or below the vocabulary's size, which is 23"));
   CHECK(contains(refusal([](auto& o) { o.positions = LearnedPositions{}, o.max_length = 0; }),
                  "max_length is 0"));
   const auto ctx = Context<float>::inference();

@@ -152,7 +152,7 @@ TEST_CASE("attention maps on request and messages about what does not fit") {
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder(ctx, zeros({2, 5, 12}), Memory<float>(zeros({2, 7, 11})));
                  }),
-                 "key of shape (2, 7, 11)"));
+                 "memory of shape (2, 7, 11)"));
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder(ctx, zeros({2, 5, 12}), Memory<float>(zeros({3, 7, 12})));
                  }),
@@ -161,7 +161,7 @@ TEST_CASE("attention maps on request and messages about what does not fit") {
                    (void)decoder(ctx, zeros({2, 5, 12}),
                                  Memory<float>(zeros({2, 7, 12}), SequenceLayout::packed({7, 8})));
                  }),
-                 "[decoder] memory of shape (2, 7, 12) must fit its layout"));
+                 "[attention] memory of shape (2, 7, 12) must fit its layout"));
   CHECK(message_of<ValueError>([&] { Decoder<float>({.num_layers = -1}, rng); }) ==
         "[decoder] num_layers is -1, must be positive");
 }

@@ -250,7 +250,8 @@ TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers ou
   CHECK(unchanged < 148);
   LayerOptions impossible = options;
   impossible.layer_drop = 1;
-  CHECK(contains(message_of<ValueError>([&] { EncoderLayer<float>(impossible, rng); }), "layer_drop is 1.0"));
+  CHECK(contains(message_of<ValueError>([&] { EncoderLayer<float>(impossible, rng); }),
+                 "layer_drop is 1, must be in [0, 1)"));
 }
 
 TEST_CASE("layer_drop's choices and gradients do not depend on packing") {
