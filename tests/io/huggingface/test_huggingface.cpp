@@ -242,7 +242,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.set("vocab.json", "one too many", 5000);
   refuse({"vocab.json", "5000", "rows"});
   copy.write("vocab.json", "{\"<unk>\": 1, \"a\": 2}");
-  refuse({"does not fit"});
+  refuse({"which config.json uses as a special token"});
   copy.write("vocab.json", "[]");
   refuse({"vocab.json", "object"});
   copy.write("vocab.json", vocabulary);
