@@ -28,12 +28,9 @@ Seq2SeqTransformer<T> small_model(double dropout, std::uint64_t seed = 3) {
   RandomGenerator rng(seed);
   return {{.source_vocab_size = 23,
            .target_vocab_size = 24,
-           .d_model = 12,
-           .num_heads = 3,
-           .num_encoder_layers = 1,
-           .num_decoder_layers = 2,
-           .dim_feedforward = 20,
-           .dropout = dropout},
+           .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .dropout = {dropout}},
+           .encoder = {.num_layers = 1},
+           .decoder = {.num_layers = 2}},
           rng};
 }
 
