@@ -248,7 +248,7 @@ TEST_CASE("impossible loops are refused") {
         [&] { train(parameters(line), loss_of(line), source, optimizer, constant_rate, options); });
   };
   CHECK(contains(refusal(batches, {}), "epochs, max_steps and max_minutes are all 0"));
-  CHECK(contains(refusal(batches, {.max_steps = -2}), "[training] max_steps is -2, must be at least 0"));
+  CHECK(contains(refusal(batches, {.max_steps = -2}), "[training] max_steps is -2, must not be negative"));
   CHECK(
       contains(refusal(batches, {.max_steps = 2, .patience = 3}), "patience is 3, which needs a validation"));
   CHECK(contains(refusal(function, {.max_steps = 2, .accumulate = 3}),

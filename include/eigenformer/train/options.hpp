@@ -1,7 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,6 +9,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/early_stopping.hpp"
@@ -35,22 +36,54 @@ struct LoopOptions {
   double clip_norm = 1.0;        ///< global gradient norm at most; 0: no clipping
   index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
   index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last =
-      0;  ///< average the weights of the last so many validations at the end; 0 and 1: do not
+  index_t average_last = 0;   ///< average the last so many validations' weights at the end; 0 and 1: do not
   index_t report_every = 20;  ///< updates between two reports of progress
-  std::uint64_t seed = 1;     ///< of dropout, and of batches where the caller draws them from it
+  std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
   Validation validation{};
 
+  /// All but precision and validation, which files do not hold.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
+          self.epochs);
+    visit(OptionField{"max_steps", "updates at most; 0: no limit", Allowed::not_negative}, self.max_steps);
+    visit(OptionField{"max_minutes", "minutes at most, of one run; 0: no limit", Allowed::not_negative},
+          self.max_minutes);
+    visit(OptionField{"accumulate", "batches of an update", Allowed::positive}, self.accumulate);
+    visit(OptionField{"clip_norm", "norm of the gradients at most; 0: no limit", Allowed::not_negative},
+          self.clip_norm);
+    visit(OptionField{"validate_every", "updates between validations; 0: after each epoch",
+                      Allowed::not_negative},
+          self.validate_every);
+    visit(OptionField{"patience", "end after so many validations without a better one; 0: never",
+                      Allowed::not_negative},
+          self.patience);
+    visit(OptionField{"average_last", "average the weights of the last so many validations at the end",
+                      Allowed::not_negative},
+          self.average_last);
+    visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
+          self.report_every);
+    visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
+  }
+
   /// Throws ValueError that names an impossible field.
-  void validate() const;
+  void validate() const {
+    validate_fields("training", *this);
+    if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
+      throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
+    }
+  }
 };
 
 /// How the learning rate goes on after the linear warm-up to its peak.
 enum class ScheduleKind {
   constant,
-  inverse_square_root,  ///< the curve of Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
+  inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
   cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
+};
+template <>
+struct EnumNames<ScheduleKind> {
+  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine"};
 };
 
 /// How Trainer trains a model of source and target. The defaults suit 20,000 to 200,000 sentence pairs on a
@@ -68,72 +101,41 @@ struct TrainingOptions {
   ParameterGroups groups{};  ///< own rates and decay by name
   double label_smoothing = 0.1;
 
+  /// All but the groups, which files do not hold.
+  static void fields(auto& self, auto&& visit) {
+    LoopOptions::fields(self.loop, visit);
+    visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
+    visit(OptionField{"learning_rate", "learning rate at the end of the warm-up", Allowed::positive},
+          self.learning_rate);
+    visit(OptionField{"warmup", "updates of linear warm-up", Allowed::not_negative}, self.warmup);
+    visit(OptionField{"schedule", "then: constant, inverse-sqrt or cosine"}, self.schedule);
+    visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
+    visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
+    visit(OptionField{"adam_eps", "Adam's least denominator", Allowed::not_negative}, self.adam_eps);
+    visit(OptionField{"weight_decay", "decoupled weight decay (AdamW), but of norms and biases",
+                      Allowed::not_negative},
+          self.weight_decay);
+    visit(OptionField{"label_smoothing", "label smoothing", Allowed::rate}, self.label_smoothing);
+  }
+
   /// Throws ValueError that names an impossible field.
-  void validate() const;
+  void validate() const {
+    validate_fields("training", *this);
+    loop.validate();
+  }
 
   /// The learning rate of update `step`, from 1, of `total` in all.
-  double rate(index_t step, index_t total) const;
+  double rate(index_t step, index_t total) const {
+    switch (schedule) {
+      case ScheduleKind::constant:
+        return schedule::constant(step, learning_rate, warmup);
+      case ScheduleKind::cosine:
+        return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
+      case ScheduleKind::inverse_square_root:
+        break;
+    }
+    return schedule::inverse_square_root(step, learning_rate, warmup);
+  }
 };
-
-namespace detail {
-
-inline void require_option(bool valid, const char* name, const std::string& value, const char* rule) {
-  if (!valid) throw ValueError("training", std::string(name) + " is " + value + ", must be " + rule);
-}
-
-}  // namespace detail
-
-inline void LoopOptions::validate() const {
-  const auto at_least = [](const char* name, auto value, auto least) {
-    detail::require_option(value >= least, name, std::to_string(value),
-                           ("at least " + std::to_string(least)).c_str());
-  };
-  at_least("epochs", epochs, index_t{0});
-  at_least("max_steps", max_steps, index_t{0});
-  at_least("max_minutes", max_minutes, 0.0);
-  at_least("accumulate", accumulate, index_t{1});
-  at_least("clip_norm", clip_norm, 0.0);
-  at_least("validate_every", validate_every, index_t{0});
-  at_least("patience", patience, index_t{0});
-  at_least("average_last", average_last, index_t{0});
-  at_least("report_every", report_every, index_t{1});
-  if (epochs == 0 && max_steps == 0 && !(max_minutes > 0)) {
-    throw ValueError("training",
-                     "epochs, max_steps and max_minutes are all 0, one must be positive: nothing else ends "
-                     "the training");
-  }
-}
-
-inline void TrainingOptions::validate() const {
-  const auto rate = [](const char* name, double value) {
-    detail::require_option(value >= 0 && value < 1, name, std::to_string(value), "in [0, 1)");
-  };
-  const auto at_least = [](const char* name, auto value, auto least) {
-    detail::require_option(value >= least, name, std::to_string(value),
-                           ("at least " + std::to_string(least)).c_str());
-  };
-  loop.validate();
-  at_least("batch_tokens", batch_tokens, index_t{1});
-  at_least("warmup", warmup, index_t{0});
-  at_least("weight_decay", weight_decay, 0.0);
-  at_least("adam_eps", adam_eps, 0.0);
-  rate("beta1", beta1);
-  rate("beta2", beta2);
-  rate("label_smoothing", label_smoothing);
-  detail::require_option(learning_rate > 0 && std::isfinite(learning_rate), "learning_rate",
-                         std::to_string(learning_rate), "positive");
-}
-
-inline double TrainingOptions::rate(index_t step, index_t total) const {
-  switch (schedule) {
-    case ScheduleKind::constant:
-      return schedule::constant(step, learning_rate, warmup);
-    case ScheduleKind::cosine:
-      return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
-    case ScheduleKind::inverse_square_root:
-      break;
-  }
-  return schedule::inverse_square_root(step, learning_rate, warmup);
-}
 
 }  // namespace eigenformer
