@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/gemm/gemm_bf16.hpp"
@@ -70,20 +71,21 @@ const GemmKernels<T>& make_gemm_kernels() {
 }
 
 /// The tiles for an instruction set: 14 x 32 floats fill the 32 registers of AVX-512, 6 x 16 the 16 of AVX2.
-/// With Rounded, inputs become bfloat16 while packing.
+/// With Rounded, inputs become bfloat16 while packing. double has the baseline's tile alone, as in
+/// dispatch().
 template <class T, bool Rounded = false>
-const GemmKernels<T>& gemm_kernels(Isa isa) {
+const GemmKernels<T>& gemm_kernels([[maybe_unused]] Isa isa) {
 #if EIGENFORMER_X86
-  switch (isa) {
-    case Isa::avx512:
-      return make_gemm_kernels<T, 64, Rounded, 1, 2, 4, 6, 8, 10, 12, 14>();
-    case Isa::avx2:
-      return make_gemm_kernels<T, 32, Rounded, 1, 2, 4, 6>();
-    case Isa::baseline:
-      break;
+  if constexpr (std::is_same_v<T, float>) {
+    switch (isa) {
+      case Isa::avx512:
+        return make_gemm_kernels<T, 64, Rounded, 1, 2, 4, 6, 8, 10, 12, 14>();
+      case Isa::avx2:
+        return make_gemm_kernels<T, 32, Rounded, 1, 2, 4, 6>();
+      case Isa::baseline:
+        break;
+    }
   }
-#else
-  (void)isa;
 #endif
   return make_gemm_kernels<T, 16, Rounded, 1, 2, 4, 6>();
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
@@ -88,20 +89,34 @@ EIGENFORMER_TARGET_AVX512 void run_avx512(Args... args) {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Whether a loop works on double and not on float, by its pointers. Such loops are compiled for the baseline
+/// alone: double is what gradients are checked in, and two more copies of every loop would double the time
+/// that the kernels take to compile.
+template <class... Args>
+inline constexpr bool works_in_double =
+    ((std::is_same_v<Args, double*> || std::is_same_v<Args, const double*>) || ...) &&
+    !((std::is_same_v<Args, float*> || std::is_same_v<Args, const float*>) || ...);
+
+}  // namespace detail
+
 /// Runs Body::run(args...), compiled for the instruction set in use. `run` is a static member marked
 /// EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and numbers.
 template <class Body, class... Args>
 inline void dispatch(Args... args) {
 #if EIGENFORMER_X86
-  switch (isa()) {
-    case Isa::avx512:
-      detail::run_avx512<Body>(args...);
-      return;
-    case Isa::avx2:
-      detail::run_avx2<Body>(args...);
-      return;
-    case Isa::baseline:
-      break;
+  if constexpr (!detail::works_in_double<Args...>) {
+    switch (isa()) {
+      case Isa::avx512:
+        detail::run_avx512<Body>(args...);
+        return;
+      case Isa::avx2:
+        detail::run_avx2<Body>(args...);
+        return;
+      case Isa::baseline:
+        break;
+    }
   }
 #endif
   detail::run_baseline<Body>(args...);

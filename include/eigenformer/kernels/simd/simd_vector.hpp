@@ -159,15 +159,17 @@ struct WideBody {
 template <class Body, class... Args>
 inline void dispatch_wide(Args... args) {
 #if EIGENFORMER_X86
-  switch (isa()) {
-    case Isa::avx512:
-      detail::run_avx512<detail::WideBody<Body, 64>>(args...);
-      return;
-    case Isa::avx2:
-      detail::run_avx2<detail::WideBody<Body, 32>>(args...);
-      return;
-    case Isa::baseline:
-      break;
+  if constexpr (!detail::works_in_double<Args...>) {
+    switch (isa()) {
+      case Isa::avx512:
+        detail::run_avx512<detail::WideBody<Body, 64>>(args...);
+        return;
+      case Isa::avx2:
+        detail::run_avx2<detail::WideBody<Body, 32>>(args...);
+        return;
+      case Isa::baseline:
+        break;
+    }
   }
 #endif
   detail::run_baseline<detail::WideBody<Body, 16>>(args...);
