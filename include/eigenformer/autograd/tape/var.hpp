@@ -23,6 +23,11 @@ class Var {
   using value_type = T;
 
   Var() = default;
+  EIGENFORMER_NOINLINE Var(const Var&) = default;
+  Var(Var&&) noexcept = default;
+  EIGENFORMER_NOINLINE Var& operator=(const Var&) = default;
+  EIGENFORMER_NOINLINE Var& operator=(Var&&) noexcept = default;
+  EIGENFORMER_NOINLINE ~Var() = default;
   Var(Tensor<T> value)
       : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a constant is a Var
   Var(Tensor<T> value, std::shared_ptr<detail::TapeState<T>> tape, std::uint64_t generation,
