@@ -17,6 +17,16 @@ case $kind in
     "$compiler" "${flags[@]}" "$here/main.cpp" -o client
     ./client
     ;;
+  implementation)
+    "$compiler" "${flags[@]}" -c "$here/implementation/implementation.cpp" -o implementation.o &
+    first=$!
+    for file in main numbers; do
+      "$compiler" "${flags[@]}" -DEIGENFORMER_COMPILED -c "$here/implementation/$file.cpp" -o "$file.o"
+    done
+    wait "$first"
+    "$compiler" implementation.o main.o numbers.o -pthread -o client
+    ./client
+    ;;
   mixed_flags)
     "$compiler" "${flags[@]}" -mavx2 -mfma -c "$here/mixed_flags/avx2.cpp" -o avx2.o &
     first=$!

@@ -51,9 +51,9 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
-      dispatch_wide<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
+      dispatch<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
       if (const T* multipliers = t.drop(at, first + row, m, key, n); multipliers != nullptr) {
-        dispatch_wide<AttentionMultiply<T>>(t.scores, multipliers, m, n);
+        dispatch<AttentionMultiply<T>>(t.scores, multipliers, m, n);
       }
       if (by_row != nullptr) {
         T* to = by_row + row * sums_stride;
@@ -88,9 +88,9 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
   }
   if (by_row != nullptr)
     dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, static_cast<const T*>(correction));
-  dispatch_wide<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
-                                   static_cast<const T*>(correction), T(1),
-                                   out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
+  dispatch<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
+                              static_cast<const T*>(correction), T(1),
+                              out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
 }
 
 /// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
@@ -115,8 +115,8 @@ EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, 
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
       T* to = weights + attention_weight_index(p, at, first + row, key);
-      dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n,
-                                         static_cast<const T*>(shift + row), to, ld);
+      dispatch<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n, static_cast<const T*>(shift + row),
+                                    to, ld);
     }
   }
 }

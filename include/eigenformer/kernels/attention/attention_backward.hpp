@@ -49,18 +49,18 @@ class GradientTiles : public AttentionTiles<T> {
     this->pack_queries(at, first, count);
     if (call_.weights != nullptr) {
       const index_t start = attention_weight_index(p, at, first, 0), ld = p.keys->max_length();
-      dispatch_wide<AttentionDots<T>>(call_.weights + start, ld, call_.dweights + start, ld, count,
-                                      p.keys->lengths()[at.kb], delta_);
+      dispatch<AttentionDots<T>>(call_.weights + start, ld, call_.dweights + start, ld, count,
+                                 p.keys->lengths()[at.kb], delta_);
       return;
     }
     const index_t row = p.queries->offsets()[at.b] + first;
     const T* dout = call_.dout + row * call_.dout_stride + at.h * p.value_dim;
     bool finite = true;
-    dispatch_wide<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count,
-                                    p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
-    dispatch_wide<AttentionDots<T>>(dout, call_.dout_stride,
-                                    call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
-                                    count, p.value_dim, delta_);
+    dispatch<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count,
+                               p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
+    dispatch<AttentionDots<T>>(dout, call_.dout_stride,
+                               call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
+                               count, p.value_dim, delta_);
     const T* given = call_.log_sum_exp + at.h * p.queries->rows() + row;
     constexpr T infinity = std::numeric_limits<T>::infinity();
     for (index_t i = 0; i < count; ++i) {
@@ -90,9 +90,9 @@ class GradientTiles : public AttentionTiles<T> {
       return false;
     if (weights_given) {
       const index_t start = attention_weight_index(p, at, first, key);
-      dispatch_wide<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
-                                                p.keys->max_length(), m, n,
-                                                static_cast<const T*>(delta_ + row), gradient);
+      dispatch<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
+                                           p.keys->max_length(), m, n, static_cast<const T*>(delta_ + row),
+                                           gradient);
       this->differentiate_rule(at, first, m, key, n, gradient);
       return true;
     }
@@ -105,9 +105,9 @@ class GradientTiles : public AttentionTiles<T> {
       dispatch<AttentionDistanceBias<T>>(gradient, m, n, from, stride, sums.reach,
                                          this->distance(at, first, key));
     }
-    dispatch_wide<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
-                                             static_cast<const T*>(log_sum_exp_ + row),
-                                             static_cast<const T*>(delta_ + row));
+    dispatch<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
+                                        static_cast<const T*>(log_sum_exp_ + row),
+                                        static_cast<const T*>(delta_ + row));
     this->differentiate_rule(at, first, m, key, n, gradient);
     return true;
   }
@@ -250,12 +250,12 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
     const index_t out_row = p.keys->offsets()[kb] + key;
     if (g.dk != nullptr) {
       // The packed queries carry the scale.
-      dispatch_wide<AttentionStore<T>>(
+      dispatch<AttentionStore<T>>(
           static_cast<const T*>(dk), Tiles::key_panel, n, p.head_dim, static_cast<const T*>(nullptr), T(1),
           g.dk + out_row * g.dk_stride + key_head * p.head_dim, g.dk_stride, g.dk_beta);
     }
     if (g.dv != nullptr) {
-      dispatch_wide<AttentionStore<T>>(
+      dispatch<AttentionStore<T>>(
           static_cast<const T*>(dv), Tiles::key_panel, n, p.value_dim, static_cast<const T*>(nullptr), T(1),
           g.dv + out_row * g.dv_stride + key_head * p.value_dim, g.dv_stride, g.dv_beta);
     }
@@ -265,9 +265,9 @@ EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
   for (index_t h = first_head; h < first_head + heads; ++h) {
     for (const index_t b : group) {
       const index_t length = p.queries->lengths()[b];
-      dispatch_wide<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr),
-                                       p.scale, g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim,
-                                       g.dq_stride, g.dq_beta);
+      dispatch<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr), p.scale,
+                                  g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim, g.dq_stride,
+                                  g.dq_beta);
       from += attention_padded(length) * Tiles::width;
     }
   }
@@ -303,10 +303,10 @@ EIGENFORMER_NOINLINE void attention_backward_queries(const AttentionProblem<T>& 
     }
   }
   if (g.dq == nullptr) return;
-  dispatch_wide<AttentionStore<T>>(
-      static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim, static_cast<const T*>(nullptr),
-      p.scale, g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim, g.dq_stride,
-      g.dq_beta);
+  dispatch<AttentionStore<T>>(static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim,
+                              static_cast<const T*>(nullptr), p.scale,
+                              g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim,
+                              g.dq_stride, g.dq_beta);
 }
 
 /// All wanted gradients. One task for a head of a sequence of keys where there are enough of these for the

@@ -70,8 +70,8 @@ class AttentionTiles {
   EIGENFORMER_NOINLINE void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
     bool finite = true;
     const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
-    dispatch_wide<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
-                                    p.scale, queries, query_panel, &finite);
+    dispatch<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
+                               p.scale, queries, query_panel, &finite);
   }
 
   /// Packs keys [first, first + count), transposed, into `keys_transposed`.
@@ -160,9 +160,9 @@ class AttentionTiles {
   EIGENFORMER_NOINLINE const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key,
                                      index_t n) {
     if (!plan_.active()) return nullptr;
-    dispatch_wide<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
-                                       static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first,
-                                       m, p.keys->positions()[at.kb] + key, n, multipliers_);
+    dispatch<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
+                                  static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first, m,
+                                  p.keys->positions()[at.kb] + key, n, multipliers_);
     return multipliers_;
   }
 
@@ -218,8 +218,8 @@ class AttentionTiles {
       if (multiplies_by_eigen()) {
         row_product_by_eigen<T>(scores, n, from + done, p.v_stride, rows, columns, c, scale, mode);
       } else {
-        dispatch_wide<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
-                                              columns, c, scale, mode);
+        dispatch<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
+                                         columns, c, scale, mode);
       }
       c += query_panel;
     }
@@ -252,14 +252,14 @@ class AttentionTiles {
     if (multiplies_by_eigen()) {
       attention_product_by_eigen<T, Transposed>(a, b, c, m, n, k, row_scale, mode);
     } else {
-      dispatch_wide<AttentionProduct<T, Transposed>>(a, b, c, m, n, k, row_scale, mode);
+      dispatch<AttentionProduct<T, Transposed>>(a, b, c, m, n, k, row_scale, mode);
     }
   }
 
   /// Sets to -inf what the mask forbids; `limited` and the columns as in score().
   EIGENFORMER_NOINLINE void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
                                    bool limited, index_t low, index_t high) {
-    if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
+    if (limited) dispatch<AttentionLimit<T>>(scores, m, n, low, high);
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
       const index_t start = dense_start(mask, s, at, first, key);
@@ -317,7 +317,7 @@ class AttentionTiles {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
     bool finite = true;
-    dispatch_wide<AttentionPack<T>>(from, stride, rows, count, columns, T(1), to, key_panel, &finite);
+    dispatch<AttentionPack<T>>(from, stride, rows, count, columns, T(1), to, key_panel, &finite);
     return finite;
   }
 
@@ -325,7 +325,7 @@ class AttentionTiles {
                                       index_t columns, index_t first, index_t count, T* to) {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
-    dispatch_wide<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
+    dispatch<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
   }
 
   /// scores (1, n) of the first packed query.
@@ -338,8 +338,7 @@ class AttentionTiles {
       if (multiplies_by_eigen()) {
         row_scores_by_eigen(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
       } else {
-        dispatch_wide<AttentionRowScores<T>>(query, n, from + done, p.k_stride, rows, columns, scores,
-                                             done > 0);
+        dispatch<AttentionRowScores<T>>(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
       }
     }
   }

@@ -61,15 +61,14 @@ GemmKernels<T> make_gemm_kernels(bool rounded) {
 }
 
 /// The tiles for an instruction set: 14 x 32 floats fill the 32 registers of AVX-512, 6 x 16 the 16 of AVX2.
+/// double has the baseline's alone, as in dispatch().
 template <class T>
-GemmKernels<T> make_gemm_kernels(Isa isa, bool rounded) {
+GemmKernels<T> make_gemm_kernels([[maybe_unused]] Isa isa, bool rounded) {
 #if EIGENFORMER_X86
-  // Doubles have the baseline's, as in dispatch().
-  if constexpr (std::is_same_v<T, double>) isa = Isa::baseline;
-  if (isa == Isa::avx512) return make_gemm_kernels<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
-  if (isa == Isa::avx2) return make_gemm_kernels<T, 32, 1, 2, 4, 6>(rounded);
-#else
-  (void)isa;
+  if constexpr (std::is_same_v<T, float>) {
+    if (isa == Isa::avx512) return make_gemm_kernels<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
+    if (isa == Isa::avx2) return make_gemm_kernels<T, 32, 1, 2, 4, 6>(rounded);
+  }
 #endif
   return make_gemm_kernels<T, 16, 1, 2, 4, 6>(rounded);
 }

@@ -14,9 +14,6 @@
 #define EIGENFORMER_TARGET_AVX512 \
   __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
 
-/// For what several places call and none needs inlined: compilers then work on it once.
-#define EIGENFORMER_NOINLINE __attribute__((noinline))
-
 namespace eigenformer::kernels {
 
 /// The instruction sets a hot loop is compiled for, in rising order.
@@ -83,10 +80,6 @@ inline void set_isa_for_testing(Isa isa) {
 
 namespace detail {
 
-template <class Arg>
-inline constexpr bool points_to_double =
-    std::is_same_v<std::remove_cv_t<std::remove_pointer_t<Arg>>, double>&& std::is_pointer_v<Arg>;
-
 /// A body that calls what is not marked EIGENFORMER_ALWAYS_INLINE, and has it inlined all the same.
 template <class Body>
 concept FlattenedBody = Body::flatten;
@@ -125,17 +118,24 @@ EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args)
 }
 #endif
 
+/// Whether a loop works on double and not on float, by its pointers. Such loops are compiled for the baseline
+/// alone: double is what gradients are checked in, and two more copies of every loop would double the time
+/// that the kernels take to compile.
+template <class... Args>
+inline constexpr bool works_in_double =
+    ((std::is_same_v<Args, double*> || std::is_same_v<Args, const double*>) || ...) &&
+    !((std::is_same_v<Args, float*> || std::is_same_v<Args, const float*>) || ...);
+
 }  // namespace detail
 
 /// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors of the instruction set in use (16, 32
 /// or 64), or Body::run(args...) where that is no template, compiled for that set. `run` is a static member
 /// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
-/// numbers. Bodies that work on doubles, which are for checks of gradients, are compiled for the baseline
-/// only. Body::flatten, if there and true, inlines what `run` calls, too.
+/// numbers. Body::flatten, if there and true, has what `run` calls inlined, too.
 template <class Body, class... Args>
 EIGENFORMER_NOINLINE void dispatch(Args... args) {
 #if EIGENFORMER_X86
-  if constexpr (!(detail::points_to_double<Args> || ...)) {
+  if constexpr (!detail::works_in_double<Args...>) {
     switch (isa()) {
       case Isa::avx512:
         detail::run_avx512<Body>(args...);
