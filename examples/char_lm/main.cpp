@@ -54,11 +54,11 @@ int train_and_sample(const example::Arguments& arguments) {
                                   .layer = {.d_model = 64,
                                             .num_heads = 4,
                                             .dim_feedforward = 128,
-                                            .dropout = 0,
+                                            .dropout = {0},
                                             .activation = ef::Activation::silu,
                                             .gated = true,
+                                            .norm = {.kind = ef::NormKind::rms_norm},
                                             .norm_first = true,
-                                            .norm = ef::NormKind::rms_norm,
                                             .bias = false}},
                                  rng);
   ef::Adam<float> optimizer(ef::parameters(model));

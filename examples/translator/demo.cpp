@@ -84,16 +84,13 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
 
 /// Small enough to learn in half a minute, large enough to get the grammar right.
 ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
-  return {.source_vocab_size = tokenizers.source->vocabulary_size(),
-          .target_vocab_size = tokenizers.target->vocabulary_size(),
-          .d_model = 64,
-          .num_heads = 4,
-          .num_encoder_layers = 2,
-          .num_decoder_layers = 2,
-          .dim_feedforward = 256,
-          .dropout = 0,
-          .norm_first = true,
-          .tying = ef::Tying::target};
+  return {
+      .source_vocab_size = tokenizers.source->vocabulary_size(),
+      .target_vocab_size = tokenizers.target->vocabulary_size(),
+      .layer = {.d_model = 64, .num_heads = 4, .dim_feedforward = 256, .dropout = {0}, .norm_first = true},
+      .encoder = {.num_layers = 2},
+      .decoder = {.num_layers = 2},
+      .tying = ef::Tying::target};
 }
 
 void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations,

@@ -15,7 +15,8 @@ inline std::vector<std::pair<std::string, Seq2SeqOptions>> attention_variants() 
                      .target_vocab_size = 19,
                      .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
                      .encoder = {.num_layers = 2},
-                     .decoder = {.num_layers = 2}};
+                     .decoder = {.num_layers = 2},
+                     .padding_index = -1};
     change(o);
     return o;
   };

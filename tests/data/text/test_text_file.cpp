@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -28,7 +28,7 @@ TEST_CASE("text_file: line ends of both kinds, a byte order mark, a last line wi
 }
 
 TEST_CASE("text_file: all bytes of a file are read") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string bytes("Gr\xC3\xBC\r\n\0x", 8), long_text(200'000, 'y');
   CHECK(read_text_file(folder.write("a", bytes)) == bytes);
   CHECK(read_text_file(folder.write("a", long_text)) == long_text);
@@ -36,7 +36,7 @@ TEST_CASE("text_file: all bytes of a file are read") {
 }
 
 TEST_CASE("text_file: errors name the file and the place") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path() / "none.en"); }),
                  "none.en': No such file"));
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path()); }), "it is a folder"));

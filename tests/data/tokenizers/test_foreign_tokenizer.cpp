@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -40,7 +40,7 @@ TEST_CASE("tokens between spaces have the ids of a foreign vocabulary") {
 }
 
 TEST_CASE("a foreign tokenizer is saved and loaded, and damaged files are refused by name") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   TokenTokenizer(vocabulary()).save(folder.path(), "source");
   const auto loaded = load_tokenizer("tokens", folder.path(), "source");
   CHECK(loaded->kind() == "tokens");

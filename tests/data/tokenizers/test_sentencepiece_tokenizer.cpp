@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "folders.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -62,7 +62,7 @@ TEST_CASE("a text may begin with a language where the model has several") {
   CHECK(several.encode(">>deu<< a dog") == expected);
   CHECK(several.decode(expected) == "a dog");
   CHECK(one.encode(">>deu<< a dog") != expected);
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   several.save(folder.path());
   CHECK(load_tokenizer("sentencepiece", folder.path())->encode(">>deu<< a dog") == expected);
 }

@@ -12,6 +12,7 @@
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "generation/packed_test_tools.hpp"
+#include "isa.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -182,8 +183,7 @@ TEST_CASE("rows of packed weights are the rows that were packed, rounded as the 
   Tensor<float> w(Shape{n, k});
   rng.fill_normal(w.data(), w.numel(), 0, 1);
   const std::vector<std::int32_t> ids = {36, 0, 31, 32, 36};
-  for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512}) {
-    kernels::set_isa_for_testing(isa);
+  testing::for_each_isa([&] {
     for (const WeightFormat format : formats) {
       const auto packed = kernels::PackedMatrix::pack(w.data(), n, k, false, format);
       Tensor<float> rows(Shape{5, k});
@@ -200,8 +200,7 @@ TEST_CASE("rows of packed weights are the rows that were packed, rounded as the 
       // int8: half a step of the largest entry of a row, which is below 5, doubled.
       CHECK(worst <= (format == WeightFormat::int8 ? 5.0 / 127 : 0.0));
     }
-  }
-  kernels::set_isa_for_testing(kernels::Isa::avx512);
+  });
   const auto packed = kernels::PackedMatrix::pack(w.data(), n, k);
   Tensor<float> row(Shape{1, k});
   const std::int32_t outside = 37;

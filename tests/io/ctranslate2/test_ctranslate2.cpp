@@ -179,7 +179,7 @@ TEST_CASE("a model.bin cut anywhere is refused with its name and the place") {
     check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", "truncated"});
   }
   copy.write("model.bin", whole + "x");
-  check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", "1 bytes behind"});
+  check_refused([&] { (void)import_ctranslate2<float>(copy.path()); }, {"model.bin", "1 bytes after"});
 }
 
 TEST_CASE(

@@ -242,7 +242,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.set("vocab.json", "one too many", 5000);
   refuse({"vocab.json", "5000", "rows"});
   copy.write("vocab.json", "{\"<unk>\": 1, \"a\": 2}");
-  refuse({"does not fit"});
+  refuse({"which config.json uses as a special token"});
   copy.write("vocab.json", "[]");
   refuse({"vocab.json", "object"});
   copy.write("vocab.json", vocabulary);
@@ -253,7 +253,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.remove("source.spm");
   refuse({"SentencePiece", "source.spm"});
   copy.remove("config.json");
-  check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"no checkpoint", "model.bin"});
+  check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"not a checkpoint", "model.bin"});
   check_refused([&] { (void)import_checkpoint<float>(copy / "nowhere"); }, {"nowhere", "does not exist"});
 }
 
@@ -292,7 +292,7 @@ TEST_CASE("ids outside the vocabulary and settings that no search can have are r
   CHECK(import_huggingface<float>(copy.path()).description.text.beam_size == 4096);
 }
 
-TEST_CASE("what is no checkpoint is refused as what it is") {
+TEST_CASE("what is not a checkpoint is refused as what it is") {
   const TemporaryFolder folder;
   const auto refuse = [&](const std::filesystem::path& path, const std::vector<std::string>& words) {
     check_refused([&] { (void)import_checkpoint<float>(path); }, words);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
+#include "temporary_folder.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
@@ -19,7 +19,7 @@
 using namespace eigenformer;
 using testing::contains;
 using testing::message_of;
-using testing::TextFolder;
+using testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -81,7 +81,7 @@ TEST_CASE("a language model's folder comes back with its tokenizer, in every wei
                                    rng);
   for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
     CAPTURE(weight_format_name(format));
-    const TextFolder scratch;
+    const TemporaryFolder scratch;
     save_model_folder(scratch.path() / "m", model, {tokenizer, tokenizer}, {{"epochs", 3}}, format);
     const auto loaded = load_model_folder<LanguageModel<float>>(scratch.path() / "m");
     CHECK(loaded.description.tokenizer == "word");
@@ -100,7 +100,7 @@ TEST_CASE("a language model's folder comes back with its tokenizer, in every wei
 
 TEST_CASE("models without a tokenizer, and models of somebody's own, have folders") {
   RandomGenerator rng(1);
-  const TextFolder scratch;
+  const TemporaryFolder scratch;
   const SlopeModel model({.features = 5, .slope = 0.5}, rng);
   save_model_folder(scratch.path() / "m", model);
   CHECK(options_of(scratch.path() / "m").at("tokenizer").is_null());
@@ -131,7 +131,7 @@ TEST_CASE("a model whose stacks differ has a folder of version 4, others the old
                             .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
                             .encoder = {.num_layers = 3},
                             .decoder = {.num_layers = 1}};
-  const TextFolder scratch;
+  const TemporaryFolder scratch;
   const auto version = [&](const char* name, const auto& model, WeightFormat format = WeightFormat::float32) {
     save_model_folder(scratch.path() / name, model, {tokenizer, tokenizer}, {}, format);
     const auto loaded = load_model_folder<Seq2SeqTransformer<float>>(scratch.path() / name);
@@ -170,7 +170,7 @@ TEST_CASE("a folder of version 0.1.0 says what it did") {
   CHECK(o.tying == Tying::all);
   const auto loaded = load_model_folder(testing::fixtures_folder() / "model_0_1_0");
   // Written again, it is what version 0.1.0 wrote, without the fields of positions that it does not have.
-  const TextFolder scratch;
+  const TemporaryFolder scratch;
   save_model_folder(scratch.path() / "m", loaded);
   const nlohmann::json before = options_of(testing::fixtures_folder() / "model_0_1_0"),
                        now = options_of(scratch.path() / "m");
@@ -193,7 +193,7 @@ TEST_CASE("a folder of version 0.1.0 says what it did") {
 
 TEST_CASE("sizes that are not the file's are refused before a model of them takes memory") {
   RandomGenerator rng(1);
-  const TextFolder scratch;
+  const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "m";
   const LanguageModel<float> model(
       {.vocab_size = 11, .num_layers = 2, .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20}},

@@ -7,18 +7,18 @@
 
 #include <doctest/doctest.h>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "folders.hpp"
 #include "nn/attention_variants.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
 using testing::contains;
 using testing::message_of;
-using testing::TextFolder;
+using testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -63,7 +63,7 @@ std::vector<float> weights_of(const M& model) {
 
 /// A saved folder of a small model.
 struct Saved {
-  TextFolder scratch;
+  TemporaryFolder scratch;
   fs::path folder = scratch.path() / "model";
   Saved() {
     const TokenizerPair tokenizers = word_tokenizers(false);
@@ -109,7 +109,7 @@ TEST_CASE("a model of another variant comes back as it was") {
                                          .embedding_norm = true,
                                          .logit_scale = 0.5},
                                         rng);
-  const TextFolder scratch;
+  const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "model";
   save_model_folder(folder, model, tokenizers);
   const auto loaded = load_model_folder(folder);
@@ -123,7 +123,7 @@ TEST_CASE("a model of another variant comes back as it was") {
 TEST_CASE("a model folder comes back with the same bits, options and words") {
   for (const bool joint : {false, true}) {
     CAPTURE(joint);
-    const TextFolder scratch;
+    const TemporaryFolder scratch;
     const TokenizerPair tokenizers = word_tokenizers(joint);
     const auto model = model_for(tokenizers, 1, joint ? Tying::all : Tying::target);
     save_model_folder(scratch.path() / "a/model", model, tokenizers, {{"epochs", 3}});
@@ -310,7 +310,7 @@ TEST_CASE("a model of every variant of positions and heads saves, loads, packs a
     RandomGenerator rng(3);
     TranslationModel<float> made{{}, tokenizers, {options, rng}};
     rng.fill_normal(made.model.projection_bias.value().data(), options.target_vocab_size, 0, 0.5);
-    TextFolder scratch;
+    TemporaryFolder scratch;
     save_model_folder(scratch.path() / "model", made.model, tokenizers);
     const auto loaded = load_model_folder<float>(scratch.path() / "model");
     CHECK(weights_of(loaded.model) == weights_of(made.model));

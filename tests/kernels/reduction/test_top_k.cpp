@@ -9,6 +9,7 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/kernels/reduction/top_k.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 
 using namespace eigenformer;
 
@@ -47,8 +48,7 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
 }  // namespace
 
 TEST_CASE("the k best entries and the logarithm of the sum, on every instruction set") {
-  for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512}) {
-    kernels::set_isa_for_testing(isa);
+  testing::for_each_isa([] {
     for (const index_t n : {1, 7, 15, 16, 17, 35, 300, 1200, 9000}) {
       for (const index_t k : {1, 3, 9}) {
         if (k > n) continue;
@@ -56,8 +56,7 @@ TEST_CASE("the k best entries and the logarithm of the sum, on every instruction
         check_top_k<double>(3, n, n + 2, k, 1e-12);
       }
     }
-  }
-  kernels::set_isa_for_testing(kernels::Isa::avx512);
+  });
 }
 
 TEST_CASE("top k refuses an impossible k and survives rows without numbers") {

@@ -74,7 +74,7 @@ TEST_CASE("a language model's state says what does not fit") {
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder.step(id_tensor({2, 3, 4}));
                  }),
-                 "3 ids and 2 counts that sum to 2 must be for 2 sequences"));
+                 "ids of shape (3,) must be (2) or (2, n), a row for each sequence"));
   CHECK(contains(message_of<IndexError>([&] {
                    decoder.reorder(std::vector<std::int32_t>{0, 2});
                  }),

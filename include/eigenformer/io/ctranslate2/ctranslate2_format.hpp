@@ -171,7 +171,7 @@ class Ct2File {
       const std::size_t n = number<std::uint16_t>(what);
       const auto text = take(n, what);
       if (n == 0 || text[n - 1] != std::byte{0}) {
-        throw file.refuse("is no model.bin: " + what + " at byte " + std::to_string(at - n) +
+        throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
                           " does not end in NUL");
       }
       return {reinterpret_cast<const char*>(text.data()), n - 1};
@@ -224,7 +224,7 @@ class Ct2File {
       }
     }
     if (in.at != bytes.size()) {
-      throw refuse("has " + std::to_string(bytes.size() - in.at) + " bytes behind its last entry");
+      throw refuse("has " + std::to_string(bytes.size() - in.at) + " bytes after its last entry");
     }
   }
 

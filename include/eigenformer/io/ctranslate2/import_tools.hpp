@@ -41,7 +41,7 @@ class JsonFile {
     file.path_ = path;
     file.json_ = nlohmann::json::parse(read_text_file(path), nullptr, false);
     if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
-    if (!file.json_.is_object()) throw file.refuse("holds no JSON object");
+    if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
     return file;
   }
   /// The same, or an empty object where there is no such file.

@@ -137,13 +137,8 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
 inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
                                                        ForeignVocabulary v) {
   const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-  return std::make_shared<WordPieceTokenizer>(std::move(v), config.get("do_lower_case", true));
-#else
-  (void)v;
-  throw ValueError(
-      "import", "'" + (folder / "vocab.txt").string() + "' needs ICU, which this program was built without");
-#endif
+  return require_icu("import", "'" + (folder / "vocab.txt").string() + "'")
+      .make_wordpiece(std::move(v), config.get("do_lower_case", true));
 }
 
 }  // namespace detail

@@ -72,8 +72,7 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
     }
   });
   for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0)
-      throw ValueError("options", "'" + name + "' is not one of a text's conventions");
+    if (known.count(name) == 0) throw ValueError("options", "'" + name + "' is not an option of text");
   }
   const auto check = [](const char* name, std::int32_t id, index_t size) {
     if (id >= 0 && id < size) return;

@@ -198,7 +198,8 @@ inline void join_positions(nlohmann::json& json) {
   nlohmann::json& added = json.at(added_positions_name);
   const nlohmann::json attention = json.at(attention_positions_name);
   if (attention == NoPositions::word) {
-    if (added.is_null()) added = SinusoidalPositions::word;
+    if (added.is_null())
+      OptionsWriter{json}(OptionField{added_positions_name, ""}, InputPositions{SinusoidalPositions{}});
   } else if (added.is_null() || added == NoPositions::word) {
     added = attention;
   } else {

@@ -3,7 +3,8 @@
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT; there when ICU is
 #   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
-# Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp.
+# Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp. Not named eigenformer-targets-*.cmake:
+# CMake includes all files of that name by itself, too early.
 include_guard(GLOBAL)
 
 find_package(nlohmann_json CONFIG QUIET)
@@ -59,6 +60,9 @@ endif()
 # Built only when something links it, with the flags of the project that does.
 file(GLOB_RECURSE _eigenformer_inl CONFIGURE_DEPENDS RELATIVE "${EIGENFORMER_INCLUDE_DIR}"
      "${EIGENFORMER_INCLUDE_DIR}/eigenformer/*-inl.hpp")
+if(NOT _eigenformer_inl)
+  message(FATAL_ERROR "eigenformer: no headers in '${EIGENFORMER_INCLUDE_DIR}'")
+endif()
 list(SORT _eigenformer_inl)
 list(TRANSFORM _eigenformer_inl REPLACE "(.+)" "#include \"\\1\"\n")
 list(JOIN _eigenformer_inl "" _eigenformer_inl)
