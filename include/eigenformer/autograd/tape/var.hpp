@@ -24,6 +24,11 @@ class Var {
   using value_type = T;
 
   Var() = default;
+  EIGENFORMER_NOINLINE Var(const Var&) = default;
+  Var(Var&&) noexcept = default;
+  EIGENFORMER_NOINLINE Var& operator=(const Var&) = default;
+  EIGENFORMER_NOINLINE Var& operator=(Var&&) noexcept = default;
+  EIGENFORMER_NOINLINE ~Var() = default;
   Var(Tensor<T> value)
       : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a constant is a Var
   /// An Eigen expression is a constant, too: of rank 1 for a vector, else (rows, cols).

@@ -34,6 +34,10 @@
 
 #define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
 
+/// On what an op calls a few times and never an element: copies of it in every caller take time to compile,
+/// and give none back.
+#define EIGENFORMER_NOINLINE __attribute__((noinline))
+
 #if defined(__x86_64__) || defined(_M_X64)
 #define EIGENFORMER_X86 1
 #else

@@ -100,7 +100,7 @@ void count_bytes(std::int64_t elements) {
 /// Times a scope as one op; nested scopes count into the outer one only.
 class OpScope {
  public:
-  OpScope(Profiler& profiler, const char* op, bool backward = false) {
+  EIGENFORMER_NOINLINE OpScope(Profiler& profiler, const char* op, bool backward = false) {
     if (!profiler.enabled() || active()) return;
     profiler_ = &profiler;
     op_ = op;
@@ -109,7 +109,7 @@ class OpScope {
     work_ = detail::work_counter();
     start_ = std::chrono::steady_clock::now();
   }
-  ~OpScope() {
+  EIGENFORMER_NOINLINE ~OpScope() {
     if (profiler_ == nullptr) return;
     active() = false;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;

@@ -134,17 +134,22 @@ inline bool& inside_parallel() {
 
 }  // namespace detail
 
-/// Calls f(begin, end) for ranges that cover 0 .. n, on several threads when n exceeds `grain` (items that
-/// are worth a task of their own). Serial when nested. The first exception is rethrown here, after all ranges
-/// have ended.
-template <class F>
-void parallel_for(index_t n, index_t grain, F&& f) {
-  if (n <= 0) return;
-  grain = std::max<index_t>(1, grain);
-  if (n <= grain || detail::inside_parallel()) {
-    f(index_t{0}, n);
-    return;
-  }
+namespace detail {
+
+/// A call f(begin, end) without ownership.
+class RangeRef {
+ public:
+  template <class F>
+  requires(!std::same_as<F, RangeRef>) explicit RangeRef(F& f)
+      : object_(&f), call_([](void* o, index_t begin, index_t end) { (*static_cast<F*>(o))(begin, end); }) {}
+  void operator()(index_t begin, index_t end) const { call_(object_, begin, end); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, index_t, index_t);
+};
+
+EIGENFORMER_NOINLINE inline void parallel_ranges(index_t n, index_t grain, RangeRef f) {
   const std::shared_ptr<Executor> executor = Runtime::instance().executor();
   const index_t threads = executor->threads();
   if (threads == 1) {
@@ -158,17 +163,34 @@ void parallel_for(index_t n, index_t grain, F&& f) {
   std::exception_ptr error;
   std::atomic<bool> failed{false};
   auto task = [&](index_t i) {
-    const bool outer = detail::inside_parallel();
-    detail::inside_parallel() = true;
+    const bool outer = inside_parallel();
+    inside_parallel() = true;
     try {
       if (!failed.load(std::memory_order_relaxed)) f(i * chunk, i * chunk + std::min(chunk, n - i * chunk));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
-    detail::inside_parallel() = outer;
+    inside_parallel() = outer;
   };
   executor->run(tasks, TaskRef(task));
   if (error) std::rethrow_exception(error);
+}
+
+}  // namespace detail
+
+/// Calls f(begin, end) for ranges that cover 0 .. n, on several threads when n exceeds `grain` (items that
+/// are worth a task of their own). Serial when nested. The first exception is rethrown here, after all ranges
+/// have ended.
+template <class F>
+void parallel_for(index_t n, index_t grain, F&& f) {
+  if (n <= 0) return;
+  grain = std::max<index_t>(1, grain);
+  const detail::RangeRef range(f);
+  if (n <= grain || detail::inside_parallel()) {
+    range(0, n);
+  } else {
+    detail::parallel_ranges(n, grain, range);
+  }
 }
 
 }  // namespace eigenformer

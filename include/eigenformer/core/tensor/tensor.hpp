@@ -52,9 +52,14 @@ class Tensor {
   using value_type = T;
 
   Tensor() : shape_{0} {}
+  EIGENFORMER_NOINLINE Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  EIGENFORMER_NOINLINE Tensor& operator=(const Tensor&) = default;
+  EIGENFORMER_NOINLINE Tensor& operator=(Tensor&&) noexcept = default;
+  EIGENFORMER_NOINLINE ~Tensor() = default;
 
   /// An uninitialised tensor of the given shape. Throws Error when memory runs out.
-  explicit Tensor(const Shape& shape) : shape_(shape) {
+  EIGENFORMER_NOINLINE explicit Tensor(const Shape& shape) : shape_(shape) {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * sizeof(T);
     std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes);
     T* data = static_cast<T*>(storage.get());

@@ -55,6 +55,10 @@ void check_attention(const AttentionProblem<T>& p) {
   if (p.distances.bias != nullptr && p.distances.reach < 1) {
     refuse("reach of the bias is " + std::to_string(p.distances.reach) + ", must be at least 1");
   }
+  if (p.has_rule() && !p.rule->template takes<T>()) {
+    refuse(std::string("the rule of scores has no operator()(ScoreTile<") +
+           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which this attention calls");
+  }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
     if (batch != key_batch) {
