@@ -2,6 +2,15 @@
 
 #include <cstdint>
 
+// exp() and rounding rely on the order of sums, masks on infinities, and NaN must be seen: with -ffast-math,
+// softmax(1, 2, 3) was 0.077 0.308 0.615. (clang++ does not tell -fassociative-math alone.)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || \
+    defined(__ASSOCIATIVE_MATH__)
+#error \
+    "eigenformer: results are wrong with -ffast-math, -Ofast, -ffinite-math-only and \
+-funsafe-math-optimizations; compile files that include it without these (-fno-fast-math after -Ofast)"
+#endif
+
 /// `inline` in the header-only build; nothing when a compiled target defines the function once.
 #if defined(EIGENFORMER_COMPILED_BUILD)
 #define EIGENFORMER_INLINE

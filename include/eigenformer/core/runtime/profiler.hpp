@@ -26,6 +26,7 @@ struct OpProfile {
 };
 
 /// Times every op, forward and backward apart, while it is on; costs one relaxed load per op when it is off.
+/// What an executor that steals work runs while an op waits counts as that op's.
 class Profiler {
  public:
   void start() { enabled_.store(true, std::memory_order_relaxed); }
@@ -62,6 +63,8 @@ class Profiler {
   }
 
  private:
+  friend class Runtime;
+
   std::atomic<bool> enabled_{false};
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, bool>, OpProfile> profiles_;

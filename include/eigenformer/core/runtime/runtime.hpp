@@ -18,7 +18,8 @@
 
 namespace eigenformer {
 
-/// The one process-wide object: threads (or the caller's executor), the memory pool and the profiler.
+/// The one process-wide object: threads (or the caller's executor), the memory pool and the profiler. A
+/// forked child can use it, whatever other threads of its parent did at that moment.
 class Runtime {
  public:
   /// It is never destroyed, so that tensors of static duration can give their storage back at any time.
@@ -27,8 +28,8 @@ class Runtime {
     return *runtime;
   }
 
-  /// Sets the number of threads of the built-in pool. Throws ValueError below 1. Calls under way finish as
-  /// they began.
+  /// Sets the number of threads of the built-in pool. Throws ValueError below 1, and when the system does not
+  /// start that many; the threads stay as they were then. Calls under way finish as they began.
   void set_threads(int threads) {
     if (threads < 1)
       throw ValueError("runtime", "threads is " + std::to_string(threads) + ", must be at least 1");
@@ -37,9 +38,9 @@ class Runtime {
 
   /// Runs everything on the caller's executor from now on; nullptr returns to a pool of the default size.
   void set_executor(std::shared_ptr<Executor> executor) {
-    if (executor == nullptr) executor = std::make_shared<ThreadPool>(default_threads());
+    if (executor == nullptr) executor = default_executor();
     const std::lock_guard<std::mutex> lock(mutex_);
-    executor_ = std::move(executor);
+    executor_.swap(executor);
   }
 
   /// Threads that a parallel loop started here would use: at first, the cores this process may run on.
@@ -49,7 +50,7 @@ class Runtime {
   std::shared_ptr<Executor> executor() {
     if (thread_executor() != nullptr) return *thread_executor();
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (executor_ == nullptr) executor_ = std::make_shared<ThreadPool>(default_threads());
+    if (executor_ == nullptr) executor_ = default_executor();
     return executor_;
   }
 
@@ -67,7 +68,32 @@ class Runtime {
 
  private:
   friend class ThreadScope;
-  Runtime() = default;
+  Runtime() {
+    (void)detail::ForkCounter::instance();  // registers before any mutex of ours is held
+    detail::at_fork([] { instance().lock(); }, [] { instance().unlock(); }, [] { instance().unlock(); });
+  }
+
+  // Around a fork: nobody is in the middle of a change that the child would never see the end of.
+  void lock() {
+    mutex_.lock();
+    pool_.mutex_.lock();
+    profiler_.mutex_.lock();
+  }
+  void unlock() {
+    profiler_.mutex_.unlock();
+    pool_.mutex_.unlock();
+    mutex_.unlock();
+  }
+
+  /// A pool of a thread for each core, or of as many as the system starts when halved again and again.
+  static std::shared_ptr<Executor> default_executor() {
+    for (int threads = default_threads();; threads /= 2) {
+      try {
+        return std::make_shared<ThreadPool>(threads);
+      } catch (const ValueError&) {  // never with one thread, the caller's
+      }
+    }
+  }
 
   static const std::shared_ptr<Executor>*& thread_executor() {
     thread_local const std::shared_ptr<Executor>* executor = nullptr;
@@ -131,15 +157,16 @@ EIGENFORMER_NOINLINE inline void parallel_ranges(index_t n, index_t grain, Range
     return;
   }
   // A few ranges a thread even out what other processes take from a core.
-  const index_t chunk = std::max(grain, (n + threads * 4 - 1) / (threads * 4));
-  const index_t tasks = (n + chunk - 1) / chunk;
+  const auto divide_up = [n](index_t by) { return n / by + (n % by == 0 ? 0 : 1); };
+  const index_t chunk = std::max(grain, divide_up(threads * 4));
+  const index_t tasks = divide_up(chunk);
   std::exception_ptr error;
   std::atomic<bool> failed{false};
   auto task = [&](index_t i) {
     const bool outer = inside_parallel();
     inside_parallel() = true;
     try {
-      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, std::min(n, (i + 1) * chunk));
+      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, i * chunk + std::min(chunk, n - i * chunk));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
