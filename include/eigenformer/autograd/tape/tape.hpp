@@ -94,9 +94,9 @@ class Backward {
       if (!target->defined()) *target = Tensor<T>(n.shape);
     } else if (!n.gradient.defined()) {
       n.gradient = Tensor<T>(n.shape);
-    } else if (n.gradient.use_count() != 1) {
+    } else if (!n.gradient.unique()) {
       // A gradient handed on by pass() is shared with its producer: adding to it in place would change both.
-      // (0: the memory is borrowed, and not ours to change either.)
+      // Borrowed memory is not ours to change either.
       n.gradient = n.gradient.clone();
     }
     const T beta = *written ? T(1) : T(0);
@@ -110,7 +110,7 @@ class Backward {
   /// other.
   void pass(std::size_t i, Tensor<T>&& gradient) {
     const std::int32_t id = input(i);
-    if (id >= 0 && gradient.use_count() == 1 && Gradients<T>::large(gradient)) {
+    if (id >= 0 && gradient.unique() && Gradients<T>::large(gradient)) {
       const detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
       auto* entry = n.parameter == nullptr ? nullptr : gradients_->find(n.parameter->id);
       if (entry != nullptr && !entry->written) {
