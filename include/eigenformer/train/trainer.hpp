@@ -195,7 +195,7 @@ class Trainer {
     gradients_.zero();
     const double loss = accumulate_gradients(model_, tape_, std::span<const Batch>(batches), key,
                                              options_.label_smoothing, options_.precision, gradients_);
-    const ClippedNorm clipped = clip_global_norm(gradients_, options_.clip_norm);
+    const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
     learning_rate_ = options_.rate(progress_.step + 1, model_.options.d_model, total_steps());
     gradient_norm_ = clipped.norm;
     ++progress_.step;
