@@ -57,6 +57,7 @@ class Adam {
                             learning_rate, options_.beta1, options_.beta2, options_.eps,
                             options_.weight_decay, decoupled_, static_cast<index_t>(m.steps.item()),
                             grad_scale);
+      p.value.mark_changed();
     }
   }
 

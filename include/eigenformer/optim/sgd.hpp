@@ -54,6 +54,7 @@ class Sgd {
       kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
                            p.value.numel(), learning_rate, options_.momentum, options_.nesterov,
                            options_.weight_decay, first, grad_scale);
+      p.value.mark_changed();
     }
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -10,19 +10,21 @@ struct MultiHeadAttentionOptions {
   double dropout = 0;  ///< on the attention weights; 0 as in PyTorch
   bool bias = true;
   /// linear: no mask but causal() and key_padding(), no dropout of weights, and no weights to show.
-  AttentionKind kind = AttentionKind::softmax;
-  index_t kdim = 0;                       ///< features of the keys; 0: d_model
-  index_t vdim = 0;                       ///< features of the values; 0: d_model
-  Positions positions = Positions::none;  ///< those from rotary on; a relative bias is given to the call
-  RotaryOptions rotary{};
-  index_t shaw_max_distance = 16;  ///< of Shaw's positions: further away is as if at this distance
+  AttentionKind attention = AttentionKind::softmax;
+  index_t kdim = 0;                ///< features of the keys; 0: d_model
+  index_t vdim = 0;                ///< features of the values; 0: d_model
+  AttentionPositions positions{};  ///< a relative bias is given to the call
   index_t num_key_value_heads =
       0;                         ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
   index_t head_dim = 0;          ///< features of a head; 0: d_model / num_heads
   double attention_scale = 0;    ///< of the scores; 0: 1 / sqrt(head_dim)
   index_t attention_window = 0;  ///< reaches tokens less than this far away; 0: all
-  bool query_key_norm = false;   ///< a norm of each head's queries and keys (Dehghani et al. 2023)
-  NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
+  std::optional<NormKind>
+      query_key_norm{};  ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  double norm_eps = defaults::layer_norm_eps;  ///< of query_key_norm
+  /// Queries come from one sequence, keys and values from another: weights packed for inference are then
+  /// packed as two products, one for either.
+  bool cross = false;
 
   index_t head_features() const noexcept { return head_dim != 0 ? head_dim : d_model / num_heads; }
   index_t key_value_heads() const noexcept {
@@ -32,12 +34,35 @@ struct MultiHeadAttentionOptions {
   index_t query_width() const noexcept { return num_heads * head_features(); }
   index_t key_width() const noexcept { return key_value_heads() * head_features(); }
 
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"d_model", "width of the queries and the output", Allowed::positive}, self.d_model);
+    visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
+    visit(OptionField{"dropout", "dropout of attention weights", Allowed::rate}, self.dropout);
+    visit(OptionField{"bias", "biases of the projections"}, self.bias);
+    visit(OptionField{"attention", "softmax or linear"}, self.attention);
+    visit(OptionField{"kdim", "features of the keys; 0: d_model", Allowed::not_negative}, self.kdim);
+    visit(OptionField{"vdim", "features of the values; 0: d_model", Allowed::not_negative}, self.vdim);
+    visit(OptionField{"attention_positions", "positions that act on queries, keys and scores"},
+          self.positions);
+    visit(OptionField{"num_key_value_heads", "heads of keys and values; 0: num_heads", Allowed::not_negative},
+          self.num_key_value_heads);
+    visit(OptionField{"head_dim", "features of a head; 0: d_model / num_heads", Allowed::not_negative},
+          self.head_dim);
+    visit(
+        OptionField{"attention_scale", "factor of the scores; 0: 1 / sqrt(head_dim)", Allowed::not_negative},
+        self.attention_scale);
+    visit(OptionField{"attention_window", "reaches tokens less than this far away; 0: all",
+                      Allowed::not_negative},
+          self.attention_window);
+    visit(OptionField{"query_key_norm", "a norm of each head's queries and keys"}, self.query_key_norm);
+    visit(OptionField{"norm_eps", "added to the variance in that norm", Allowed::not_negative},
+          self.norm_eps);
+    visit(OptionField{"cross", "queries from one sequence, keys and values from another"}, self.cross);
+  }
+  /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
+    validate_fields(op, *this);
     detail::require_attention(op, *this);
-    detail::require_rate(op, "dropout", dropout);
-    detail::require_not_negative(op, "kdim", kdim);
-    detail::require_not_negative(op, "vdim", vdim);
-    if (kind == AttentionKind::linear) detail::require_linear(op, *this);
   }
 };
 

@@ -11,45 +11,9 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/layers/embedding.hpp"
 #include "eigenformer/nn/module/rows.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
-
-/// Where the sines and cosines stand in a row.
-enum class SinusoidOrder {
-  interleaved,   ///< sin, cos, sin, cos, ...: the paper
-  concatenated,  ///< all sines, then all cosines: tensor2tensor, fairseq, CTranslate2
-};
-
-/// The i-th of d/2 frequencies.
-enum class SinusoidExponent {
-  paper,          ///< base^(-2i / d)
-  tensor2tensor,  ///< base^(-i / (d/2 - 1)): the last frequency is 1 / base; fairseq and CTranslate2 too
-};
-
-struct SinusoidOptions {
-  double base = 10000;
-  SinusoidOrder order = SinusoidOrder::interleaved;
-  SinusoidExponent exponent = SinusoidExponent::paper;
-  index_t first_position =
-      0;  ///< the position of a sequence's first token; CTranslate2's models count from 1
-
-  void validate(const char* op, index_t d) const {
-    detail::require_positive(op, "d_model", d);
-    if (!(base > 0 && std::isfinite(base))) {
-      throw ValueError(op, "base is " + std::to_string(base) + ", must be positive");
-    }
-    if (first_position < 0) {
-      throw ValueError(op, "first_position is " + std::to_string(first_position) + ", must not be negative");
-    }
-    if (order == SinusoidOrder::concatenated && d % 2 != 0) {
-      throw ValueError(
-          op, "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
-    }
-    if (exponent == SinusoidExponent::tensor2tensor && d < 4) {
-      throw ValueError(op, "d_model is " + std::to_string(d) + ", must be at least 4 for this exponent");
-    }
-  }
-};
 
 /// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). Nothing is learned and no
 /// length is too long: the first rows are in a table, the others are computed.
@@ -61,10 +25,11 @@ struct SinusoidalPositionalEncoding {
   using value_type = T;
 
   Buffer<T> table;  ///< (512, d): positions 0 to 511
-  SinusoidOptions options;
+  SinusoidalPositions options;
 
   /// Throws ValueError that names an impossible field.
-  explicit SinusoidalPositionalEncoding(index_t d_model, const SinusoidOptions& given = {}) : options(given) {
+  explicit SinusoidalPositionalEncoding(index_t d_model, const SinusoidalPositions& given = {})
+      : options(given) {
     options.validate("positional_encoding", d_model);
     frequencies_.resize(static_cast<std::size_t>((d_model + 1) / 2));
     for (std::size_t i = 0; i < frequencies_.size(); ++i) {

@@ -11,22 +11,9 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
-
-/// The slopes of ALiBi: 2^(-8 i / n) for heads i = 1 .. n, where n is a power of two; otherwise those of the
-/// power below, then every other one of the power above (Press et al. 2022, and its published code).
-inline std::vector<double> alibi_slopes(index_t heads) {
-  index_t power = 1;
-  while (2 * power <= heads) power *= 2;
-  std::vector<double> slopes;
-  for (index_t i = 1; i <= power; ++i)
-    slopes.push_back(std::exp2(-8 * static_cast<double>(i) / static_cast<double>(power)));
-  for (index_t i = 1; static_cast<index_t>(slopes.size()) < heads; i += 2)
-    slopes.push_back(std::exp2(-4 * static_cast<double>(i) / static_cast<double>(power)));
-  return slopes;
-}
 
 /// T5's bucket of a distance, the key's position less the query's: half of a direction's buckets are for one
 /// distance each, the others widen with its logarithm up to max_distance, and the last holds all beyond
@@ -52,19 +39,19 @@ inline index_t relative_bias_bucket(index_t distance, index_t buckets, index_t m
 /// Raffel et al. 2020, 2.1.
 ///
 ///     ef::RelativeBias<float> bias({.buckets = 32, .max_distance = 128}, 8, true, rng);
-///     auto y = attention(ctx, x, layout, x, x, layout, mask, {}, bias(ctx));
+///     auto y = attention.self(ctx, x, layout, mask, bias(ctx));
 template <class T = float>
 struct RelativeBias {
   using value_type = T;
 
   Parameter<T> weight;  ///< (buckets, heads)
-  RelativeBiasOptions options;
+  RelativeBiasPositions options;
   bool bidirectional;
 
   /// Starts normal(0, 0.02). Throws ValueError that names an impossible field.
-  RelativeBias(const RelativeBiasOptions& given, index_t heads, bool both_directions, RandomGenerator& rng)
+  RelativeBias(const RelativeBiasPositions& given, index_t heads, bool both_directions, RandomGenerator& rng)
       : options(given), bidirectional(given.bidirectional.value_or(both_directions)) {
-    detail::require_relative_bias("relative_bias", options);
+    options.validate("relative_bias");
     detail::require_positive("relative_bias", "heads", heads);
     weight = Parameter<T>(init::normal<T>({options.buckets, heads}, rng, 0, 0.02));
     name_parameters(*this);

@@ -11,7 +11,7 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -73,6 +73,8 @@ struct Embedding {
   index_t embedding_dim() const { return weight.shape()[1]; }
 
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
+  /// The tables of inference, which are packed in formats smaller than float32.
+  static void tables(auto& self, auto&& visit) { visit(self.weight); }
 
  private:
   const kernels::PackedMatrix* packed_table(const Context<T>& ctx) const {

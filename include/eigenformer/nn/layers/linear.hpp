@@ -3,7 +3,7 @@
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/nn/module/init.hpp"
 #include "eigenformer/nn/module/module.hpp"
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -51,6 +51,8 @@ struct Linear {
     visit("weight", self.weight);
     visit("bias", self.bias);
   }
+  /// The matrices of inference, and how many of their rows are one product.
+  static void products(auto& self, auto&& visit) { visit(self.weight, {self.weight.shape()[0]}); }
 };
 
 static_assert(std::is_nothrow_move_constructible_v<Linear<float>>);

@@ -3,7 +3,7 @@
 #include "eigenformer/autograd/ops/normalization/layer_norm.hpp"
 #include "eigenformer/autograd/ops/normalization/rms_norm.hpp"
 #include "eigenformer/nn/module/module.hpp"
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -17,7 +17,7 @@ struct NormOptions {
 
   void validate(const char* op) const {
     detail::require_positive(op, "size", size);
-    detail::require_eps(op, "eps", eps);
+    detail::require_allowed(op, "eps", eps, detail::number_text(eps), Allowed::not_negative);
   }
 };
 

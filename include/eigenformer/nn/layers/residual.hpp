@@ -23,8 +23,8 @@ template <class T, class F>
 template <class T, class F>
 [[nodiscard]] Var<T> sub_layer(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm,
                                const OptionalModule<Norm<T>>& after, const LayerOptions& options, F&& f) {
-  return residual(ctx, x, norm, options.norm_first || options.sandwich_norm,
-                  options.residual_dropout.value_or(options.dropout), [&](const Var<T>& rows) {
+  return residual(ctx, x, norm, options.norm_first || options.sandwich_norm, options.residual_dropout(),
+                  [&](const Var<T>& rows) {
                     Var<T> y = f(rows);
                     if (after) y = (*after)(ctx, y);
                     return stochastic_depth(ctx, y, options.layer_drop);

@@ -3,12 +3,14 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
+#include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "eigenformer/nn/models/text_embedding.hpp"
 #include "eigenformer/nn/module/prefix.hpp"
 #include "eigenformer/nn/stacks/encoder.hpp"
@@ -22,41 +24,51 @@ struct LanguageModelOptions {
   index_t num_layers = defaults::num_layers;
   LayerOptions layer{};
   bool final_norm = true;                     ///< a norm after the last layer
-  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout
+  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
+  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of embedding + position, before its dropout
   bool scale_embedding = true;                ///< embeddings times sqrt(d_model)
   double logit_scale = 1;                     ///< the last layer's output times this is projected
   bool tied = false;  ///< embedding and projection are one matrix (Press and Wolf 2017)
   bool projection_bias = true;
-  SinusoidOptions sinusoid{};           ///< of sinusoidal layer.positions
-  index_t max_length = 1024;            ///< tokens; of learned positions, which end there
-  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
-  index_t padding_index = -1;           ///< trailing ones are padding where no layout is given; -1: none
+  index_t padding_index = SpecialIds::pad;  ///< trailing ones are padding where no layout is given; -1: none
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"vocab_size", "ids of the vocabulary", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    LayerOptions::fields(self.layer, visit);
+    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    detail::visit_tokens(self, visit);
+    visit(OptionField{"tied", "embedding and projection are one matrix"}, self.tied);
+    visit(OptionField{"projection_bias", "a bias of the output projection"}, self.projection_bias);
+    visit(OptionField{"logit_scale", "factor of the last layer's output before the projection",
+                      Allowed::finite},
+          self.logit_scale);
+  }
 
   TextEmbeddingOptions embedding() const {
     return {.vocab_size = vocab_size,
             .d_model = layer.d_model,
-            .dropout = embedding_dropout.value_or(layer.dropout),
+            .dropout = embedding_dropout.value_or(layer.dropout.rate),
             .scale = scale_embedding,
-            .positions = layer.positions,
-            .sinusoid = sinusoid,
+            .positions = input_positions(positions, layer),
             .max_length = max_length,
-            .learned_position_offset = learned_position_offset,
             .padding_index = padding_index};
   }
-  StackOptions stack() const {
-    StackOptions options{num_layers, final_norm, layer};
-    options.layer.relative_bias.bidirectional = layer.relative_bias.bidirectional.value_or(false);
+  StackOptions<LayerOptions> stack() const {
+    StackOptions<LayerOptions> options{num_layers, final_norm, layer};
+    if (auto* bias = std::get_if<RelativeBiasPositions>(&options.layer.positions)) {
+      bias->bidirectional = bias->bidirectional.value_or(false);
+    }
     return options;
   }
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
+    validate_fields(op, *this);
     stack().validate(op);
     embedding().validate(op);
-    if (!std::isfinite(logit_scale)) {
-      throw ValueError(op, "logit_scale is " + std::to_string(logit_scale) + ", must be finite");
-    }
   }
 };
 
@@ -69,13 +81,17 @@ struct LanguageModelOptions {
 ///
 /// Names: embedding.weight, positions.weight, embedding_norm, decoder.layers.0.self_attn..., decoder.norm,
 /// projection.weight, projection.bias.
-template <class T = float>
+template <class T = float, class LayerType = EncoderLayer<T>>
 struct LanguageModel {
   using value_type = T;
   using Tokens = Tensor<std::int32_t>;
+  using Options = LanguageModelOptions;
+  using Input = std::vector<std::int32_t>;  ///< of begin(): a prompt
+  /// What the options.json of its model folder says that it is.
+  static constexpr const char* format = "eigenformer-language-model";
 
   TextEmbedding<T> embedding;
-  Encoder<T> decoder;            ///< of layers without a memory
+  Stack<LayerType> decoder;      ///< of layers without a memory
   Parameter<T> own_projection;   ///< (V, D); absent when tied
   Parameter<T> projection_bias;  ///< (V)
   LanguageModelOptions options;
@@ -83,7 +99,7 @@ struct LanguageModel {
   /// Throws ValueError that names an impossible field.
   LanguageModel(const LanguageModelOptions& given, RandomGenerator& rng)
       : embedding(name, validated(given).embedding(), make_norm(given), rng),
-        decoder(given.stack(), rng),
+        decoder(stack_of(given), rng),
         options(given) {
     if (!options.tied) {
       own_projection =
@@ -110,8 +126,37 @@ struct LanguageModel {
   /// 2020); maps, when given, receives each layer's attention weights (B, H, L, L).
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
-    return decoder(ctx, embed(ctx, ids, layout), layout, mask.within_causal(), maps);
+    SequencePass<T> pass(layout, mask.within_causal());
+    DecoderMaps<T> collected;
+    if (maps != nullptr) pass.collect(&collected);
+    Var<T> decoded = run_decoder(ctx, ids, pass);
+    if (maps != nullptr) *maps = std::move(collected.target);
+    return decoded;
   }
+
+  /// The model up to its last layer on a pass, over whole texts or against a cache: ids (B, L) or (rows), as
+  /// pass.layout() says. Returns (..., D).
+  [[nodiscard]] Var<T> run_decoder(const Context<T>& ctx, const Tokens& ids, LayerPass<T>& pass) const {
+    return decoder(ctx, embed(ctx, ids, pass.layout()), pass);
+  }
+
+  /// The state of decoding token by token: one sequence for each prompt, of no token yet. The model must
+  /// outlive it. Throws ValueError for a context that records.
+  [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, std::span<const Input> prompts) const& {
+    return begin(ctx, static_cast<index_t>(prompts.size()));
+  }
+  [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, index_t sequences) const& {
+    return {ctx, sequences, {}, [this](const Context<T>& c, const Tokens& ids, LayerPass<T>& pass) {
+              return run_decoder(c, ids, pass);
+            }};
+  }
+  DecoderState<T> begin(const Context<T>&, std::span<const Input>) const&& = delete;
+  DecoderState<T> begin(const Context<T>&, index_t) const&& = delete;
+
+  /// The tokens that a text begins with: its input is its prompt.
+  static const std::vector<std::int32_t>& prompt(const Input& input) noexcept { return input; }
+
+  index_t vocabulary_size() const noexcept { return options.vocab_size; }
 
   /// Embedding, position and dropout of ids (B, L) or (rows): (..., D).
   [[nodiscard]] Var<T> embed(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout) const {
@@ -146,11 +191,13 @@ struct LanguageModel {
                                 after_prefix(pack_tokens(output, layout), rows, prefix, loss_options),
                                 loss_options);
   }
-  /// The same for ids (B, L), where trailing ids of input equal to padding_index are padding.
+  /// The same for ids (B, L), where trailing ids of input equal to padding_index are padding and outputs
+  /// equal to it do not count.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const Tokens& output,
                             const CrossEntropyOptions& loss_options = {},
                             const std::vector<index_t>& prefix = {}) const {
-    return loss(ctx, input, token_layout(name, input, options.padding_index), output, loss_options, prefix);
+    return loss(ctx, input, token_layout(name, input, options.padding_index), output,
+                ignoring_padding(loss_options, options.padding_index), prefix);
   }
 
   const Parameter<T>& projection_weight() const noexcept {
@@ -164,12 +211,21 @@ struct LanguageModel {
           self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight);
     visit("projection.bias", self.projection_bias);
   }
+  /// The matrices of inference beside the modules' own, and how many of their rows are one product.
+  static void products(auto& self, auto&& visit) {
+    auto& weight = self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight;
+    visit(weight, {weight.shape()[0]});
+  }
 
  private:
   static constexpr const char* name = "language_model";
 
   Var<T> scaled(const Var<T>& decoded) const {
     return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
+  }
+  static StackOptions<typename LayerType::Options> stack_of(const LanguageModelOptions& o) {
+    const StackOptions<LayerOptions> stack = o.stack();
+    return {stack.num_layers, stack.final_norm, typename LayerType::Options(stack.layer)};
   }
   static const LanguageModelOptions& validated(const LanguageModelOptions& options) {
     options.validate(name);

@@ -2,12 +2,14 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
+#include "eigenformer/nn/decoding/decoder_state.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/module/prefix.hpp"
@@ -24,50 +26,73 @@ struct Seq2SeqMaps {
 
 /// The whole Transformer of Vaswani et al. 2017: tokens in, logits over the target vocabulary out.
 ///
-///     ef::Seq2SeqTransformer<float> model({.source_vocab_size = 23, .d_model = 12, .num_heads = 3}, rng);
-///     auto logits = model(ctx, source, target);   // ids (B, S) and (B, T) -> (B, T, V)
+///     ef::Seq2SeqTransformer<float> model({.source_vocab_size = 23, .layer = {.d_model = 12, .num_heads =
+///     3}}, rng); auto logits = model(ctx, source, target);   // ids (B, S) and (B, T) -> (B, T, V)
 ///
 /// Target ids begin with the begin symbol and are what the model has seen so far; row t of the logits is
 /// about token t + 1. Names as PyTorch's: encoder.layers.0.self_attn.in_proj_weight, ..., and
 /// source_embedding, target_embedding, projection.
-template <class T = float>
+///
+/// Layers of the caller's own are template arguments. A derived model may override what is virtual (encode,
+/// run_decoder, readout, token_loss, loss); training, search and sampling then use that.
+template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Seq2SeqTransformer {
   using value_type = T;
   using Tokens = Tensor<std::int32_t>;
+  using Options = Seq2SeqOptions;
+  using Input = std::vector<std::int32_t>;  ///< of begin(): a source sentence, with its end symbol
+  /// What the options.json of its model folder says that it is.
+  static constexpr const char* format = "eigenformer-translation";
 
   Embedding<T> source_embedding;
   OptionalModule<Embedding<T>> own_target_embedding;  ///< absent when all embeddings are tied
-  SinusoidalPositionalEncoding<T> sinusoids;          ///< used with sinusoidal positions only
-  OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
-  OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
+  AddedPositions<T> source_positions;
+  AddedPositions<T> target_positions;
   OptionalModule<Norm<T>> source_embedding_norm;  ///< with embedding_norm
   OptionalModule<Norm<T>> target_embedding_norm;
-  Transformer<T> transformer;
+  Transformer<T, EncoderLayerType, DecoderLayerType> transformer;
   Parameter<T> own_projection;   ///< (V, D); absent when tied
   Parameter<T> projection_bias;  ///< (V)
   Seq2SeqOptions options;
 
   /// Throws ValueError that names an impossible field.
   Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng)
-      : source_embedding({validated(given).source_vocab_size, given.d_model, given.padding_index}, rng),
+      : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
         own_target_embedding(make_target_embedding(given, rng)),
-        sinusoids(given.d_model,
-                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
         source_positions(make_positions(given, rng)),
         target_positions(make_positions(given, rng)),
         source_embedding_norm(make_embedding_norm(given)),
         target_embedding_norm(make_embedding_norm(given)),
         transformer(given.transformer(), rng),
         options(given) {
-    options.target_vocab_size = options.target_size();
-    if (options.tying == Tying::none) {
-      own_projection =
-          Parameter<T>(init::xavier_uniform<T>({options.target_vocab_size, options.d_model}, rng));
-    }
-    if (options.projection_bias)
-      projection_bias = Parameter<T>(Tensor<T>::zeros({options.target_vocab_size}));
-    name_parameters(*this);
+    finish(rng);
   }
+
+  /// From a given encoder and decoder, for layers whose options are not LayerOptions. The sizes of `given`
+  /// must be theirs. Throws ValueError that names an impossible field.
+  Seq2SeqTransformer(const Seq2SeqOptions& given, Stack<EncoderLayerType> encoder,
+                     Stack<DecoderLayerType> decoder, RandomGenerator& rng)
+      : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
+        own_target_embedding(make_target_embedding(given, rng)),
+        source_positions(make_positions(given, rng)),
+        target_positions(make_positions(given, rng)),
+        source_embedding_norm(make_embedding_norm(given)),
+        target_embedding_norm(make_embedding_norm(given)),
+        transformer(std::move(encoder), std::move(decoder)),
+        options(given) {
+    if (transformer.d_model() != options.layer.d_model) {
+      throw ValueError(name, "the stacks have d_model " + std::to_string(transformer.d_model()) +
+                                 ", must be layer.d_model, which is " +
+                                 std::to_string(options.layer.d_model));
+    }
+    finish(rng);
+  }
+
+  virtual ~Seq2SeqTransformer() = default;
+  Seq2SeqTransformer(const Seq2SeqTransformer&) = default;
+  Seq2SeqTransformer(Seq2SeqTransformer&&) noexcept = default;
+  Seq2SeqTransformer& operator=(const Seq2SeqTransformer&) = default;
+  Seq2SeqTransformer& operator=(Seq2SeqTransformer&&) noexcept = default;
 
   /// Logits (B, T, V) for source ids (B, S) and target ids (B, T); trailing ids equal to padding_index are
   /// padding. Throws ShapeError for other ranks, IndexError for an id outside its vocabulary.
@@ -90,25 +115,83 @@ struct Seq2SeqTransformer {
   /// The encoder's output for source ids: (B, S) -> (B, S, D), (rows) -> (rows, D).
   /// mask is joined with the layout's padding; maps, when given, receives each layer's attention weights (B,
   /// H, S, S).
-  [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Tokens& source, const SequenceLayout& layout,
-                              const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
+  [[nodiscard]] virtual Var<T> encode(const Context<T>& ctx, const Tokens& source,
+                                      const SequenceLayout& layout, const AttentionMask& mask = {},
+                                      std::vector<Var<T>>* maps = nullptr) const {
     return transformer.encoder(ctx, embed_source(ctx, source, layout), layout, mask, maps);
   }
 
   /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options
   /// say otherwise; masks are joined with that, but a target mask with an AttentionMask::prefix stands in its
-  /// place.
-  [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& target, const SequenceLayout& layout,
-                              const Memory<T>& memory, DecoderMasks masks = {},
-                              DecoderMaps<T>* maps = nullptr) const {
+  /// place. Made of run_decoder().
+  [[nodiscard]] virtual Var<T> decode(const Context<T>& ctx, const Tokens& target,
+                                      const SequenceLayout& layout, const Memory<T>& memory,
+                                      DecoderMasks masks = {}, DecoderMaps<T>* maps = nullptr) const final {
     if (options.causal) masks.target = masks.target.within_causal();
-    return transformer.decoder(ctx, embed_target(ctx, target, layout), layout, memory, masks, maps);
+    SequencePass<T> pass(layout, std::move(masks.target), {memory}, std::move(masks.memory));
+    if (maps != nullptr) {
+      *maps = {};
+      pass.collect(maps);
+    }
+    return run_decoder(ctx, target, pass);
   }
 
-  /// (..., D) of the decoder -> (..., V).
-  [[nodiscard]] Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {
-    return linear(ctx, scaled(decoded), projection_weight(), projection_bias);
+  /// The decoder on a pass, over whole sentences or against a cache: target ids (B, T) or (rows), as
+  /// pass.layout() says. Returns (..., D).
+  [[nodiscard]] virtual Var<T> run_decoder(const Context<T>& ctx, const Tokens& target,
+                                           LayerPass<T>& pass) const {
+    return transformer.decoder(ctx, embed_target(ctx, target, pass.layout()), pass);
   }
+
+  /// The state of decoding token by token for an encoded source, one sequence for each sequence of memory or
+  /// as memory.key_sequence says. The model must outlive it. Throws ValueError for a context that records.
+  [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, const Memory<T>& memory) const& {
+    const auto sequences = memory.key_sequence.empty() ? memory.layout.batch()
+                                                       : static_cast<index_t>(memory.key_sequence.size());
+    return {ctx, sequences, {memory}, [this](const Context<T>& c, const Tokens& ids, LayerPass<T>& pass) {
+              return run_decoder(c, ids, pass);
+            }};
+  }
+  /// The same for source sentences, which are encoded here. Throws IndexError for an id outside the
+  /// vocabulary, too.
+  [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, std::span<const Input> sources) const& {
+    return begin(ctx, encode_sentences(ctx, sources));
+  }
+  DecoderState<T> begin(const Context<T>&, const Memory<T>&) const&& = delete;
+  DecoderState<T> begin(const Context<T>&, std::span<const Input>) const&& = delete;
+
+  /// Source sentences of token ids, encoded side by side: (tokens, D), packed.
+  [[nodiscard]] Memory<T> encode_sentences(const Context<T>& ctx, std::span<const Input> sources) const {
+    std::vector<std::int32_t> ids;
+    std::vector<index_t> lengths;
+    for (const Input& source : sources) {
+      ids.insert(ids.end(), source.begin(), source.end());
+      lengths.push_back(static_cast<index_t>(source.size()));
+    }
+    const SequenceLayout layout = SequenceLayout::packed(lengths);
+    return {encode(ctx, Tokens::from(Shape{static_cast<index_t>(ids.size())}, ids), layout), layout};
+  }
+
+  /// What the projection multiplies: the decoder's output (..., D), times logit_scale. Returns the same
+  /// shape.
+  [[nodiscard]] virtual Var<T> readout(const Context<T>&, const Var<T>& decoded) const {
+    return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
+  }
+  /// (..., D) of the decoder -> (..., V). Made of readout().
+  [[nodiscard]] virtual Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const final {
+    return linear(ctx, readout(ctx, decoded), projection_weight(), projection_bias);
+  }
+  /// The cross entropy of targets (rows) given the decoder's output (rows, D), as the options say; the logits
+  /// are never stored. Made of readout().
+  [[nodiscard]] virtual Var<T> token_loss(const Context<T>& ctx, const Var<T>& decoded, const Tokens& targets,
+                                          const CrossEntropyOptions& loss_options) const {
+    return linear_cross_entropy(ctx, readout(ctx, decoded), projection_weight(), projection_bias, targets,
+                                loss_options);
+  }
+
+  /// Ids of the target vocabulary.
+  index_t vocabulary_size() const noexcept { return options.target_size(); }
+
   /// log_softmax(logits): log probabilities in nats.
   [[nodiscard]] Var<T> log_probabilities(const Context<T>& ctx, const Var<T>& decoded) const {
     return log_softmax(logits(ctx, decoded));
@@ -122,10 +205,11 @@ struct Seq2SeqTransformer {
   /// later. target_prefix: of each target, the first tokens that see one another in both directions, as
   /// LanguageModel::loss has it; empty: none. Throws ShapeError where ids, layouts and prefixes do not fit,
   /// IndexError for an id outside its vocabulary.
-  [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const SequenceLayout& source_layout,
-                            const Tokens& target_in, const SequenceLayout& target_layout,
-                            const Tokens& target_out, const CrossEntropyOptions& loss_options = {},
-                            const std::vector<index_t>& target_prefix = {}) const {
+  [[nodiscard]] virtual Var<T> loss(const Context<T>& ctx, const Tokens& source,
+                                    const SequenceLayout& source_layout, const Tokens& target_in,
+                                    const SequenceLayout& target_layout, const Tokens& target_out,
+                                    const CrossEntropyOptions& loss_options = {},
+                                    const std::vector<index_t>& target_prefix = {}) const {
     check_tokens(name, "source", source, source_layout);
     check_tokens(name, "target", target_in, target_layout);
     check_tokens(name, "target output", target_out, target_layout);
@@ -135,15 +219,15 @@ struct Seq2SeqTransformer {
                                   {.target = prefix_mask(target_prefix)});
     const Tokens asked =
         after_prefix(pack_tokens(target_out, target_layout), targets, target_prefix, loss_options);
-    return linear_cross_entropy(ctx, scaled(decoded), projection_weight(), projection_bias, asked,
-                                loss_options);
+    return token_loss(ctx, decoded, asked, loss_options);
   }
   /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
-  /// target_in's layout).
+  /// target_in's layout) and targets equal to it do not count.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const Tokens& target_in,
                             const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const {
     return loss(ctx, source, token_layout(name, source, options.padding_index), target_in,
-                token_layout(name, target_in, options.padding_index), target_out, loss_options);
+                token_layout(name, target_in, options.padding_index), target_out,
+                ignoring_padding(loss_options, options.padding_index));
   }
 
   /// Embedding, position and dropout of source ids (B, S) or (rows): (..., D).
@@ -177,24 +261,36 @@ struct Seq2SeqTransformer {
     visit("projection.weight", self.own_projection.defined() ? self.own_projection : target_table.weight);
     visit("projection.bias", self.projection_bias);
   }
+  /// The matrices of inference beside the modules' own, and how many of their rows are one product.
+  static void products(auto& self, auto&& visit) {
+    auto& weight = self.own_projection.defined() ? self.own_projection
+                   : self.own_target_embedding   ? self.own_target_embedding->weight
+                                                 : self.source_embedding.weight;
+    visit(weight, {weight.shape()[0]});
+  }
 
  private:
   static constexpr const char* name = "seq2seq_transformer";
 
   Var<T> embed(const Context<T>& ctx, const char* what, const Embedding<T>& table,
-               const OptionalModule<LearnedPositionalEmbedding<T>>& learned,
-               const OptionalModule<Norm<T>>& norm, const Tokens& ids, const SequenceLayout& layout) const {
+               const AddedPositions<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
+               const SequenceLayout& layout) const {
     check_tokens(name, what, ids, layout);
-    const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.d_model)) : 1.0;
-    const Var<T> embedded = table(ctx, ids, scale);
-    const Var<T> placed = learned                                      ? (*learned)(ctx, embedded, layout)
-                          : options.positions == Positions::sinusoidal ? sinusoids(ctx, embedded, layout)
-                                                                       : embedded;
+    const double scale =
+        options.scale_embedding ? std::sqrt(static_cast<double>(options.layer.d_model)) : 1.0;
+    const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);
     return dropout(ctx.for_rows(layout), norm ? (*norm)(ctx, placed) : placed, options.embedding_rate());
   }
 
-  Var<T> scaled(const Var<T>& decoded) const {
-    return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
+  void finish(RandomGenerator& rng) {
+    options.target_vocab_size = options.target_size();
+    if (options.tying == Tying::none) {
+      own_projection =
+          Parameter<T>(init::xavier_uniform<T>({options.target_vocab_size, options.layer.d_model}, rng));
+    }
+    if (options.projection_bias)
+      projection_bias = Parameter<T>(Tensor<T>::zeros({options.target_vocab_size}));
+    name_parameters(*this);
   }
 
   static const Seq2SeqOptions& validated(const Seq2SeqOptions& options) {
@@ -203,16 +299,14 @@ struct Seq2SeqTransformer {
   }
   static OptionalModule<Embedding<T>> make_target_embedding(const Seq2SeqOptions& o, RandomGenerator& rng) {
     if (o.tying == Tying::all) return {};
-    return Embedding<T>({o.target_size(), o.d_model, o.padding_index}, rng);
+    return Embedding<T>({o.target_size(), o.layer.d_model, o.padding_index}, rng);
   }
   static OptionalModule<Norm<T>> make_embedding_norm(const Seq2SeqOptions& o) {
     if (!o.embedding_norm) return {};
-    return Norm<T>(detail::norm_options(o.transformer().layer()));
+    return Norm<T>(detail::norm_options(o.layer));
   }
-  static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const Seq2SeqOptions& o,
-                                                                      RandomGenerator& rng) {
-    if (o.positions != Positions::learned) return {};
-    return LearnedPositionalEmbedding<T>({o.max_length, o.d_model, o.learned_position_offset}, rng);
+  static AddedPositions<T> make_positions(const Seq2SeqOptions& o, RandomGenerator& rng) {
+    return AddedPositions<T>(name, o.added_positions(), o.max_length, o.layer.d_model, rng);
   }
 };
 

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
 
-#include "eigenformer/nn/attention/positional.hpp"
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/core/base/special_ids.hpp"
+#include "eigenformer/nn/attention/added_positions.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -15,82 +17,112 @@ enum class Tying {
   target,  ///< target embedding and output projection (Press and Wolf 2017)
   all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
 };
+template <>
+struct EnumNames<Tying> {
+  static constexpr std::array names = {"none", "target", "all"};
+};
+
+namespace detail {
+
+// The fields that models of two stacks have in common: `o` has layer, final_norm, encoder and decoder.
+void visit_stacks(auto& o, auto&& visit) {
+  LayerOptions::fields(o.layer, visit);
+  visit(OptionField{"final_norm", "a norm after each stack's last layer"}, o.final_norm);
+  visit(OptionField{"num_encoder_layers", "layers of the encoder", Allowed::positive}, o.encoder.num_layers);
+  visit(OptionField{"num_decoder_layers", "layers of the decoder", Allowed::positive}, o.decoder.num_layers);
+  visit(OptionGroup{"encoder", "what differs in the encoder"}, o.encoder);
+  visit(OptionGroup{"decoder", "what differs in the decoder"}, o.decoder);
+}
+
+// The fields of inputs: `o` has positions, max_length and embedding_dropout.
+void visit_inputs(auto& o, auto&& visit) {
+  visit(OptionField{"embedding_dropout", "dropout of input + position; left out: dropout", Allowed::rate},
+        o.embedding_dropout);
+  visit(OptionField{"positions",
+                    "positions added to the inputs; left out: sinusoidal, unless attention has its own"},
+        o.positions);
+  visit(OptionField{"max_length", "tokens of a sequence at most; the size of learned positions' table",
+                    Allowed::positive},
+        o.max_length);
+}
+
+// And of tokens: `o` has embedding_norm, scale_embedding and padding_index.
+void visit_tokens(auto& o, auto&& visit) {
+  visit_inputs(o, visit);
+  visit(OptionField{"embedding_norm", "a norm of embedding + position"}, o.embedding_norm);
+  visit(OptionField{"scale_embedding", "embeddings times sqrt(d_model)"}, o.scale_embedding);
+  visit(OptionField{"padding_index", "id of padding; -1: none"}, o.padding_index);
+}
+
+// What positions that are added to a model's inputs need. Throws ValueError that names a field.
+inline void require_input_positions(const char* op, const InputPositions& positions, index_t d_model) {
+  std::visit([op](const auto& chosen) { validate_fields(op, chosen); }, positions);
+  if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) o->validate(op, d_model);
+}
+
+inline void require_padding(const char* op, index_t padding_index, index_t vocab_size) {
+  if (padding_index >= -1 && padding_index < vocab_size) return;
+  throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
+                           ", must be -1 or below the vocabulary's size, which is " +
+                           std::to_string(vocab_size));
+}
+
+}  // namespace detail
 
 /// Everything that fixes a Seq2SeqTransformer's shape and behaviour; the sizes' defaults are PyTorch's.
 struct Seq2SeqOptions {
   index_t source_vocab_size = 0;  ///< must be given
   index_t target_vocab_size = 0;  ///< 0: source_vocab_size
-  index_t d_model = defaults::d_model;
-  index_t num_heads = defaults::num_heads;
-  index_t num_encoder_layers = defaults::num_layers;
-  index_t num_decoder_layers = defaults::num_layers;
-  index_t dim_feedforward = defaults::dim_feedforward;
-  double dropout = defaults::dropout;            ///< sets the four rates below where they are left out
-  std::optional<double> embedding_dropout{};     ///< on embedding + position
-  std::optional<double> attention_dropout{};     ///< on the attention weights
-  std::optional<double> feed_forward_dropout{};  ///< between the two layers of the feed-forward network
-  std::optional<double> residual_dropout{};      ///< on each sub-layer's output
-  double layer_drop = 0;  ///< stochastic depth: the rate of the last layers, to which the others' rise
-  Activation activation = Activation::relu;
-  AttentionKind attention = AttentionKind::softmax;
-  bool gated = false;       ///< gated feed-forward networks: GLU, GEGLU, SwiGLU, as the activation is
-  bool norm_first = false;  ///< pre-norm
-  NormKind norm = NormKind::layer_norm;
-  bool sandwich_norm = false;   ///< a norm before and one after each sub-layer
-  bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout, as BART and BERT have
-  bool final_norm = true;       ///< a layer norm after either stack, post-norm models too, as in PyTorch
-  double layer_norm_eps = defaults::layer_norm_eps;
-  LayerNormFormula layer_norm_formula = LayerNormFormula::pytorch;
-  bool layer_norm_scalar_gain = false;
-  bool bias = true;
+  LayerOptions layer{};           ///< of both stacks
+  bool final_norm = true;         ///< a norm after either stack, post-norm models too, as in PyTorch
+  ModelStack encoder{};           ///< num_layers, and what differs from the two above
+  ModelStack decoder{};
+  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
+  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout.rate
+  bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout (BART, BERT)
+  bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
   bool projection_bias = true;
   Tying tying = Tying::none;
-  bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
-  double logit_scale = 1;       ///< the decoder's output times this is projected; tied T5: d_model^-0.5
-  bool causal = true;           ///< a target token sees itself and those before it
-  Positions positions = Positions::sinusoidal;
-  SinusoidOptions sinusoid{};
-  index_t max_length = 1024;  ///< tokens; of learned positions, which end there
-  index_t padding_index =
-      -1;  ///< its embedding is zero, and trailing ones are padding where no layout is given; -1: none
-  RotaryOptions rotary{};
-  RelativeBiasOptions relative_bias{};
-  index_t shaw_max_distance = 16;  ///< of Shaw's positions: further away is as if at this distance
-  index_t num_key_value_heads =
-      0;                         ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
-  index_t head_dim = 0;          ///< features of a head; 0: d_model / num_heads
-  double attention_scale = 0;    ///< of the scores; 0: 1 / sqrt(head_dim)
-  index_t attention_window = 0;  ///< self-attention reaches tokens less than this far away; 0: all
-  bool query_key_norm = false;   ///< a norm of each head's queries and keys (Dehghani et al. 2023)
-  NormKind query_key_norm_kind = NormKind::layer_norm;  ///< which: many later models have rms_norm
-  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
+  double logit_scale = 1;  ///< the decoder's output times this is projected; tied T5: d_model^-0.5
+  bool causal = true;      ///< a target token sees itself and those before it
+  /// Its embedding is zero, and trailing ones are padding where no layout is given; -1: none.
+  index_t padding_index = SpecialIds::pad;
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"source_vocab_size", "ids of the source vocabulary", Allowed::positive},
+          self.source_vocab_size);
+    visit(OptionField{"target_vocab_size", "ids of the target vocabulary; 0: source_vocab_size",
+                      Allowed::not_negative},
+          self.target_vocab_size);
+    detail::visit_stacks(self, visit);
+    detail::visit_tokens(self, visit);
+    visit(OptionField{"projection_bias", "a bias of the output projection"}, self.projection_bias);
+    visit(OptionField{"tying", "embeddings that are one matrix: none, target (with the projection), all"},
+          self.tying);
+    visit(OptionField{"logit_scale", "factor of the decoder's output before the projection", Allowed::finite},
+          self.logit_scale);
+    visit(OptionField{"causal", "a target token sees itself and those before it"}, self.causal);
+  }
 
   index_t target_size() const noexcept {
     return target_vocab_size == 0 ? source_vocab_size : target_vocab_size;
   }
-  double embedding_rate() const noexcept { return embedding_dropout.value_or(dropout); }
-
-  TransformerOptions transformer() const { return detail::transformer_options(*this); }
+  double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
+  InputPositions added_positions() const { return input_positions(positions, layer); }
+  TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
-    detail::require_positive(op, "source_vocab_size", source_vocab_size);
-    detail::require_positive(op, "target_vocab_size", target_size());
+    validate_fields(op, *this);
     transformer().validate(op);
-    detail::require_rate(op, "embedding_dropout", embedding_dropout);
-    if (!std::isfinite(logit_scale)) {
-      throw ValueError(op, "logit_scale is " + std::to_string(logit_scale) + ", must be finite");
-    }
     if (tying == Tying::all && target_size() != source_vocab_size) {
       throw ValueError(op, "target_vocab_size is " + std::to_string(target_size()) +
                                ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
                                ", to tie all embeddings");
     }
-    detail::require_positions(op, *this);
-    if (padding_index < -1 || padding_index >= source_vocab_size || padding_index >= target_size()) {
-      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
-                               ", must be -1 or an id of both vocabularies");
-    }
+    detail::require_input_positions(op, added_positions(), layer.d_model);
+    detail::require_padding(op, padding_index, std::min(source_vocab_size, target_size()));
   }
 };
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
-#include "eigenformer/nn/attention/positional.hpp"
 #include "eigenformer/nn/models/sequence_regressor_options.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/stacks/transformer.hpp"
@@ -14,31 +13,31 @@ namespace eigenformer {
 /// A Transformer with a Linear in place of the embeddings and an output head: sequences of real vectors in
 /// and out, for forecasting and the like.
 ///
-///     ef::SequenceRegressor<float> model({.source_features = 3, .d_model = 12, .num_heads = 3}, rng);
-///     auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
+///     ef::SequenceRegressor<float> model({.source_features = 3, .layer = {.d_model = 12, .num_heads = 3}},
+///     rng); auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
 template <class T = float>
 struct SequenceRegressor {
   using value_type = T;
+  using Options = SequenceRegressorOptions;
+  /// What the options.json of its model folder says that it is.
+  static constexpr const char* format = "eigenformer-sequence-regressor";
 
   Linear<T> source_input;
   Linear<T> target_input;
-  SinusoidalPositionalEncoding<T> positions;  ///< used with sinusoidal positions only
-  OptionalModule<LearnedPositionalEmbedding<T>> source_positions;
-  OptionalModule<LearnedPositionalEmbedding<T>> target_positions;
+  AddedPositions<T> source_positions;
+  AddedPositions<T> target_positions;
   Transformer<T> transformer;
   Linear<T> output;
   SequenceRegressorOptions options;
 
   /// Throws ValueError that names an impossible field.
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
-      : source_input({validated(given).source_features, given.d_model}, rng),
-        target_input({given.target_features, given.d_model}, rng),
-        positions(given.d_model,
-                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+      : source_input({validated(given).source_features, given.layer.d_model}, rng),
+        target_input({given.target_features, given.layer.d_model}, rng),
         source_positions(make_positions(given, rng)),
         target_positions(make_positions(given, rng)),
         transformer(given.transformer(), rng),
-        output({given.d_model, given.output_features}, rng),
+        output({given.layer.d_model, given.output_features}, rng),
         options(given) {
     name_parameters(*this);
   }
@@ -83,21 +82,14 @@ struct SequenceRegressor {
  private:
   static constexpr const char* name = "sequence_regressor";
 
-  Var<T> embed(const Context<T>& ctx, const Linear<T>& input,
-               const OptionalModule<LearnedPositionalEmbedding<T>>& learned, const Var<T>& x,
-               const SequenceLayout& layout) const {
+  Var<T> embed(const Context<T>& ctx, const Linear<T>& input, const AddedPositions<T>& positions,
+               const Var<T>& x, const SequenceLayout& layout) const {
     check_rows(name, "input", x.shape(), layout);
-    const Var<T> embedded = input(ctx, x);
-    const Var<T> placed = learned                                      ? (*learned)(ctx, embedded, layout)
-                          : options.positions == Positions::sinusoidal ? positions(ctx, embedded, layout)
-                                                                       : embedded;
-    return dropout(ctx.for_rows(layout), placed, options.embedding_rate());
+    return dropout(ctx.for_rows(layout), positions(ctx, input(ctx, x), layout), options.embedding_rate());
   }
 
-  static OptionalModule<LearnedPositionalEmbedding<T>> make_positions(const SequenceRegressorOptions& o,
-                                                                      RandomGenerator& rng) {
-    if (o.positions != Positions::learned) return {};
-    return LearnedPositionalEmbedding<T>({o.max_length, o.d_model, o.learned_position_offset}, rng);
+  static AddedPositions<T> make_positions(const SequenceRegressorOptions& o, RandomGenerator& rng) {
+    return AddedPositions<T>(name, o.added_positions(), o.max_length, o.layer.d_model, rng);
   }
 
   static const SequenceRegressorOptions& validated(const SequenceRegressorOptions& options) {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "eigenformer/autograd/ops/elementwise/dropout.hpp"
-#include "eigenformer/nn/attention/positional.hpp"
 #include "eigenformer/nn/layers/norm.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
-#include "eigenformer/nn/module/options.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
 namespace eigenformer {
 
@@ -19,30 +19,19 @@ struct TextEmbeddingOptions {
   index_t num_token_types = 0;  ///< kinds of tokens with a vector each, such as BERT's two segments; 0: none
   double dropout = defaults::dropout;
   bool scale = true;  ///< token vectors times sqrt(d_model)
-  Positions positions = Positions::sinusoidal;
-  SinusoidOptions sinusoid{};
-  index_t max_length = 1024;            ///< tokens; of learned positions
-  index_t learned_position_offset = 0;  ///< the row of the learned positions' table that is position 0
-  index_t padding_index = -1;           ///< its vector is zero; -1: none
+  InputPositions positions = SinusoidalPositions{};
+  index_t max_length = 1024;                ///< tokens; the size of learned positions' table
+  index_t padding_index = SpecialIds::pad;  ///< its vector is zero; -1: none
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
     detail::require_positive(op, "vocab_size", vocab_size);
     detail::require_positive(op, "d_model", d_model);
     detail::require_rate(op, "embedding_dropout", dropout);
-    if (num_token_types < 0) {
-      throw ValueError(op,
-                       "num_token_types is " + std::to_string(num_token_types) + ", must not be negative");
-    }
-    if (positions == Positions::learned) {
-      detail::require_positive(op, "max_length", max_length);
-      detail::require_not_negative(op, "learned_position_offset", learned_position_offset);
-    }
-    if (positions == Positions::sinusoidal) sinusoid.validate(op, d_model);
-    if (padding_index < -1 || padding_index >= vocab_size) {
-      throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
-                               ", must be -1 or below vocab_size, which is " + std::to_string(vocab_size));
-    }
+    detail::require_not_negative(op, "num_token_types", num_token_types);
+    detail::require_positive(op, "max_length", max_length);
+    detail::require_input_positions(op, positions, d_model);
+    detail::require_padding(op, padding_index, vocab_size);
   }
 };
 
@@ -53,10 +42,9 @@ struct TextEmbedding {
   using value_type = T;
   using Tokens = Tensor<std::int32_t>;
 
-  Embedding<T> embedding;                                   ///< (vocab_size, D)
-  SinusoidalPositionalEncoding<T> sinusoids;                ///< used with sinusoidal positions
-  OptionalModule<LearnedPositionalEmbedding<T>> positions;  ///< (max_length, D), with learned positions
-  OptionalModule<Embedding<T>> token_types;                 ///< (num_token_types, D)
+  Embedding<T> embedding;  ///< (vocab_size, D)
+  AddedPositions<T> positions;
+  OptionalModule<Embedding<T>> token_types;  ///< (num_token_types, D)
   OptionalModule<Norm<T>> embedding_norm;
   TextEmbeddingOptions options;
 
@@ -64,15 +52,9 @@ struct TextEmbedding {
   TextEmbedding(const char* op, const TextEmbeddingOptions& given, OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
       : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
-        sinusoids(given.d_model,
-                  given.positions == Positions::sinusoidal ? given.sinusoid : SinusoidOptions{}),
+        positions(op, given.positions, given.max_length, given.d_model, rng),
         embedding_norm(std::move(norm)),
         options(given) {
-    if (options.positions == Positions::learned) {
-      positions.emplace(
-          LearnedPositionalOptions{options.max_length, options.d_model, options.learned_position_offset},
-          rng);
-    }
     if (options.num_token_types > 0) {
       token_types.emplace(EmbeddingOptions{options.num_token_types, options.d_model}, rng);
     }
@@ -85,8 +67,7 @@ struct TextEmbedding {
                                   const SequenceLayout& layout, const Tokens& types = {}) const {
     check_tokens(op, "tokens", ids, layout);
     Var<T> x = embedding(ctx, ids, options.scale ? std::sqrt(static_cast<double>(options.d_model)) : 1.0);
-    if (positions) x = (*positions)(ctx, x, layout);
-    if (options.positions == Positions::sinusoidal) x = sinusoids(ctx, x, layout);
+    x = positions(ctx, x, layout);
     if (types.defined() && !token_types)
       throw ValueError(op, "token types were given, but the model has none");
     if (token_types) {

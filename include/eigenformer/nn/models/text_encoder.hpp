@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -10,6 +11,11 @@
 
 namespace eigenformer {
 
+template <>
+struct EnumNames<Pooling> {
+  static constexpr std::array names = {"mean", "first"};
+};
+
 /// Everything that fixes a TextEncoder's shape and behaviour. What BERT is: learned positions, two token
 /// types, embedding_norm, no final_norm, no scale_embedding, gelu.
 struct TextEncoderOptions {
@@ -18,31 +24,42 @@ struct TextEncoderOptions {
   LayerOptions layer{};
   bool final_norm = true;                     ///< a norm after the last layer
   index_t num_token_types = 0;                ///< kinds of tokens with a vector each; 0: none
-  std::optional<double> embedding_dropout{};  ///< on the sum of embeddings; left out: layer.dropout
+  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
+  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
+  std::optional<double> embedding_dropout{};  ///< on the sum of embeddings; left out: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of that sum, before its dropout
   bool scale_embedding = true;                ///< token vectors times sqrt(d_model)
-  SinusoidOptions sinusoid{};                 ///< of sinusoidal layer.positions
-  index_t max_length = 1024;                  ///< tokens; of learned positions
-  index_t learned_position_offset = 0;        ///< the row of the learned positions' table that is position 0
   Pooling pooling = Pooling::mean;
-  index_t padding_index = -1;  ///< trailing ones are padding where no layout is given; -1: none
+  index_t padding_index = SpecialIds::pad;  ///< trailing ones are padding where no layout is given; -1: none
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"vocab_size", "ids of the vocabulary", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    LayerOptions::fields(self.layer, visit);
+    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    detail::visit_tokens(self, visit);
+    visit(
+        OptionField{"num_token_types", "kinds of tokens with a vector each; 0: none", Allowed::not_negative},
+        self.num_token_types);
+    visit(OptionField{"pooling", "vector of a text: mean of its tokens', or its first token's"},
+          self.pooling);
+  }
 
   TextEmbeddingOptions embedding() const {
     return {.vocab_size = vocab_size,
             .d_model = layer.d_model,
             .num_token_types = num_token_types,
-            .dropout = embedding_dropout.value_or(layer.dropout),
+            .dropout = embedding_dropout.value_or(layer.dropout.rate),
             .scale = scale_embedding,
-            .positions = layer.positions,
-            .sinusoid = sinusoid,
+            .positions = input_positions(positions, layer),
             .max_length = max_length,
-            .learned_position_offset = learned_position_offset,
             .padding_index = padding_index};
   }
   EncoderOptions stack() const { return {num_layers, final_norm, layer}; }
 
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
+    validate_fields(op, *this);
     stack().validate(op);
     embedding().validate(op);
   }
@@ -61,6 +78,9 @@ template <class T = float>
 struct TextEncoder {
   using value_type = T;
   using Tokens = Tensor<std::int32_t>;
+  using Options = TextEncoderOptions;
+  /// What the options.json of its model folder says that it is.
+  static constexpr const char* format = "eigenformer-text-encoder";
 
   TextEmbedding<T> embedding;
   Encoder<T> encoder;

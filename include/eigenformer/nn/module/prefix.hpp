@@ -38,4 +38,14 @@ inline Tensor<std::int32_t> after_prefix(const Tensor<std::int32_t>& targets, co
   return asked;
 }
 
+/// Loss options under which targets equal to padding_index do not count, unless the caller ignores another
+/// id. What the models' losses of unpacked ids use: with targets one token later than inputs, padding is a
+/// target where a row ends.
+inline CrossEntropyOptions ignoring_padding(CrossEntropyOptions options, index_t padding_index) {
+  if (padding_index >= 0 && options.ignore_index == CrossEntropyOptions{}.ignore_index) {
+    options.ignore_index = padding_index;
+  }
+  return options;
+}
+
 }  // namespace eigenformer

@@ -38,9 +38,9 @@ inline void check_rows(const char* op, const char* what, const Shape& shape, con
 enum class PaddingSide { right, left, both };
 
 /// The layout of token ids (B, L) or (L), where ids equal to padding_index at the end are padding (-1: none
-/// is), or at the beginning, or both, as `side` says; the first token stands at position 0 in any case. (Of a
-/// sequence of nothing else, all is padding. Models whose decoder begins with the padding symbol want the
-/// right side alone.) Throws ShapeError for another rank.
+/// is), or at the beginning, or both, as `side` says; the first token stands at position 0 in any case. Of a
+/// sequence of nothing else, all is padding. Throws ShapeError for another rank, ValueError for a padding id
+/// between other tokens.
 inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
                                    index_t padding_index = -1, PaddingSide side = PaddingSide::right) {
   if (ids.rank() != 1 && ids.rank() != 2) {
@@ -55,6 +55,15 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
     index_t first = 0, n = length;
     while (side != PaddingSide::left && n > 0 && row[n - 1] == padding_index) --n;
     while (side != PaddingSide::right && first < n && row[first] == padding_index) ++first;
+    const std::int32_t* const inner =
+        std::find(row + first, row + n, static_cast<std::int32_t>(padding_index));
+    if (inner != row + n) {
+      throw ValueError(
+          op, "token " + std::to_string(inner - row) + " of sequence " + std::to_string(b) +
+                  " is the padding id " + std::to_string(padding_index) +
+                  ", but other tokens follow it; set padding_index to -1 if the id is an ordinary token, "
+                  "or give a layout");
+    }
     lengths[static_cast<std::size_t>(b)] = n - first;
     leading[static_cast<std::size_t>(b)] = first;
   }

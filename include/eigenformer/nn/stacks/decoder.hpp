@@ -1,39 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/nn/stacks/encoder.hpp"
 
 namespace eigenformer {
-
-/// Who may attend to whom in a decoder. Nothing is causal unless the mask says so.
-struct DecoderMasks {
-  AttentionMask target{};  ///< of the self-attention
-  AttentionMask memory{};  ///< of the attention to the encoder's output
-};
-
-/// What a decoder attends to: the encoder's output and whose it is.
-template <class T>
-struct Memory {
-  Var<T> rows;            ///< (M, D) or (B, S, D)
-  SequenceLayout layout;  ///< of these rows
-  std::vector<std::int32_t>
-      key_sequence{};  ///< the sequence of memory of each target sequence; empty: its own number
-
-  /// Memory of full sequences, (B, S, D) or (S, D), or with a layout.
-  explicit Memory(Var<T> encoded) : rows(std::move(encoded)), layout(full_layout("decoder", rows.shape())) {}
-  Memory(Var<T> encoded, SequenceLayout encoded_layout, std::vector<std::int32_t> sequences = {})
-      : rows(std::move(encoded)), layout(std::move(encoded_layout)), key_sequence(std::move(sequences)) {}
-};
-
-/// The attention weights of a decoder, one (B, H, Lq, Lk) for each layer.
-template <class T>
-struct DecoderMaps {
-  std::vector<Var<T>> target;
-  std::vector<Var<T>> memory;
-};
 
 /// Self-attention, attention to a memory, and a feed-forward network. Vaswani et al. 2017, 3.1; names as
 /// PyTorch's nn.TransformerDecoderLayer.
@@ -45,6 +16,9 @@ struct DecoderMaps {
 template <class T = float>
 struct DecoderLayer {
   using value_type = T;
+  using Options = LayerOptions;
+  static constexpr const char* stack_name = "decoder";
+  static constexpr bool is_decoder = true;
 
   MultiHeadAttention<T> self_attn;
   MultiHeadAttention<T> multihead_attn;  ///< to the memory
@@ -60,7 +34,7 @@ struct DecoderLayer {
   /// Throws ValueError that names an impossible field.
   DecoderLayer(const LayerOptions& given, RandomGenerator& rng)
       : self_attn(detail::self_attention_options(detail::validated("decoder_layer", given)), rng),
-        multihead_attn(detail::attention_options(given), rng),
+        multihead_attn(detail::memory_attention_options(given), rng),
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),
@@ -72,53 +46,37 @@ struct DecoderLayer {
     name_parameters(*this);
   }
 
-  /// x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError where shapes or masks
-  /// do not fit.
+  /// x: the rows of the pass, which has a memory. Returns the same shape. ctx must know the rows' layout
+  /// where it drops, as Stack sees to.
+  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
+    Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options,
+                         [&](const Var<T>& rows) { return pass.self_attention(ctx, self_attn, rows); });
+    h = sub_layer(ctx, h, norm2, post_norm2, options,
+                  [&](const Var<T>& rows) { return pass.memory_attention(ctx, multihead_attn, rows); });
+    return sub_layer(ctx, h, norm3, post_norm3, options,
+                     [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
+  }
+
+  /// Alone. x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError where shapes
+  /// or masks do not fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, full_layout("decoder_layer", x.shape()), memory, masks);
   }
-
-  /// The same for rows as the layout says. The last two, when given, receive the weights (B, H, T, T) and (B,
-  /// H, T, S). bias: (H, 2 R + 1), added to the self-attention's scores by distance.
+  /// The same for rows as the layout says. maps, when given, receives the weights (B, H, T, T) and (B, H, T,
+  /// S).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
-                                  Var<T>* target_weights = nullptr, Var<T>* memory_weights = nullptr,
-                                  const Var<T>& bias = {}) const {
-    const auto attend = [](const MultiHeadAttention<T>& attention, const Context<T>& c, const Var<T>& query,
-                           const SequenceLayout& queries, const Var<T>& key, const SequenceLayout& keys,
-                           const AttentionMask& mask, const std::vector<std::int32_t>& key_sequence,
-                           Var<T>* weights, const Var<T>& by_distance) {
-      if (weights == nullptr)
-        return attention(c, query, queries, key, key, keys, mask, key_sequence, by_distance);
-      auto result = attention.with_weights(c, query, queries, key, key, keys, mask, HeadWeights::per_head,
-                                           key_sequence, by_distance);
-      *weights = std::move(result.weights);
-      return std::move(result.output);
-    };
-    return with_attention(
-        ctx.for_rows(layout), x,
-        [&](const Context<T>& c, const Var<T>& h) {
-          return attend(self_attn, c, h, layout, h, layout, masks.target, {}, target_weights, bias);
-        },
-        [&](const Context<T>& c, const Var<T>& h) {
-          return attend(multihead_attn, c, h, layout, memory.rows, memory.layout, masks.memory,
-                        memory.key_sequence, memory_weights, {});
-        });
+                                  DecoderMaps<T>* maps = nullptr) const {
+    SequencePass<T> pass(layout, masks.target, {memory}, masks.memory);
+    if (maps != nullptr) {
+      *maps = {};
+      pass.collect(maps);
+    }
+    return (*this)(ctx.for_rows(layout), x, pass);
   }
 
-  /// The layer around the caller's own attentions, each f(ctx, rows) -> rows: what decoding with a key/value
-  /// cache is built on. ctx must know the rows' layout where it drops.
-  template <class SelfAttention, class MemoryAttention>
-  [[nodiscard]] Var<T> with_attention(const Context<T>& ctx, const Var<T>& x, SelfAttention&& self_attention,
-                                      MemoryAttention&& memory_attention) const {
-    Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options,
-                         [&](const Var<T>& rows) { return self_attention(ctx, rows); });
-    h = sub_layer(ctx, h, norm2, post_norm2, options,
-                  [&](const Var<T>& rows) { return memory_attention(ctx, rows); });
-    return sub_layer(ctx, h, norm3, post_norm3, options,
-                     [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
-  }
+  index_t d_model() const noexcept { return options.d_model; }
 
   static void fields(auto& self, auto&& visit) {
     visit("self_attn", self.self_attn);
@@ -135,72 +93,11 @@ struct DecoderLayer {
 
 static_assert(std::is_nothrow_move_constructible_v<DecoderLayer<float>>);
 
-/// N decoder layers, which start different, and an optional final norm.
-///
-///     ef::Decoder<float> decoder({.num_layers = 2, .layer = {.d_model = 12, .num_heads = 3}}, rng);
-///     auto y = decoder(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});
+/// N decoder layers: nn.TransformerDecoder.
 template <class T = float>
-struct Decoder {
-  using value_type = T;
-
-  std::vector<DecoderLayer<T>> layers;
-  OptionalModule<Norm<T>> norm;
-  OptionalModule<RelativeBias<T>> relative_bias;  ///< with these positions; one for all layers
-
-  /// Throws ValueError that names an impossible field.
-  Decoder(const DecoderOptions& options, RandomGenerator& rng)
-      : layers(detail::make_layers<DecoderLayer<T>>("decoder", options, rng)) {
-    if (options.final_norm) norm.emplace(detail::norm_options(options.layer));
-    relative_bias = detail::make_relative_bias<T>(options.layer, false, rng);
-    finish();
-  }
-
-  /// From given layers. Throws ValueError when there are none or their widths differ.
-  explicit Decoder(std::vector<DecoderLayer<T>> given, OptionalModule<Norm<T>> final_norm = {})
-      : layers(std::move(given)), norm(std::move(final_norm)) {
-    finish();
-  }
-
-  /// x: (B, T, D), or (T, D) of one sequence. Returns the same shape.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
-                                  const DecoderMasks& masks = {}) const {
-    return (*this)(ctx, x, full_layout("decoder", x.shape()), memory, masks);
-  }
-
-  /// The same for rows as the layout says. maps, when given, receives the attention weights of every layer.
-  [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
-                                  const Memory<T>& memory, const DecoderMasks& masks = {},
-                                  DecoderMaps<T>* maps = nullptr) const {
-    check_rows("decoder", "target", x.shape(), layout);
-    check_rows("decoder", "memory", memory.rows.shape(), memory.layout);
-    if (maps != nullptr) *maps = {std::vector<Var<T>>(layers.size()), std::vector<Var<T>>(layers.size())};
-    const Var<T> bias = relative_bias ? (*relative_bias)(ctx) : Var<T>();
-    Var<T> h = x;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      h = layers[i](ctx, h, layout, memory, masks, maps == nullptr ? nullptr : &maps->target[i],
-                    maps == nullptr ? nullptr : &maps->memory[i], bias);
-    }
-    return norm ? (*norm)(ctx, h) : h;
-  }
-
-  index_t d_model() const { return layers.front().options.d_model; }
-
-  static void fields(auto& self, auto&& visit) {
-    visit("layers", self.layers);
-    visit("norm", self.norm);
-    visit("relative_bias", self.relative_bias);
-  }
-
- private:
-  void finish() {
-    detail::check_stack("decoder", layers, norm);
-    name_parameters(*this);
-  }
-};
-
-static_assert(std::is_nothrow_move_constructible_v<Decoder<float>>);
+using Decoder = Stack<DecoderLayer<T>>;
 
 EIGENFORMER_MODULE_INSTANCES(DecoderLayer)
-EIGENFORMER_MODULE_INSTANCES(Decoder)
+EIGENFORMER_STACK_INSTANCES(DecoderLayer)
 
 }  // namespace eigenformer

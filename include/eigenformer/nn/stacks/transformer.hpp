@@ -41,23 +41,23 @@ struct PyTorchMasks {
 /// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as PyTorch's
 /// nn.Transformer.
 ///
-///     ef::Transformer<float> model({.d_model = 12, .num_heads = 3, .num_encoder_layers = 2}, rng);
-///     auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
-template <class T = float>
+///     ef::Transformer<float> model({.layer = {.d_model = 12, .num_heads = 3}, .encoder = {.num_layers = 2}},
+///     rng); auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
+template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Transformer {
   using value_type = T;
 
-  Encoder<T> encoder;
-  Decoder<T> decoder;
+  Stack<EncoderLayerType> encoder;
+  Stack<DecoderLayerType> decoder;
 
   /// Weights start Xavier uniform, biases zero. Throws ValueError that names an impossible field.
   Transformer(const TransformerOptions& options, RandomGenerator& rng)
-      : encoder(validated(options).encoder(), rng), decoder(options.decoder(), rng) {
+      : encoder(encoder_options(options), rng), decoder(decoder_options(options), rng) {
     name_parameters(*this);
   }
 
   /// From a given encoder and decoder. Throws ValueError when their widths differ.
-  Transformer(Encoder<T> given_encoder, Decoder<T> given_decoder)
+  Transformer(Stack<EncoderLayerType> given_encoder, Stack<DecoderLayerType> given_decoder)
       : encoder(std::move(given_encoder)), decoder(std::move(given_decoder)) {
     if (encoder.d_model() != decoder.d_model()) {
       throw ValueError("transformer", "encoder has d_model " + std::to_string(encoder.d_model()) +
@@ -81,7 +81,7 @@ struct Transformer {
                                   const SequenceLayout& target_layout,
                                   const TransformerMasks& masks = {}) const {
     const Memory<T> memory(encoder(ctx, source, source_layout, masks.source), source_layout);
-    return decoder(ctx, target, target_layout, memory, {masks.target, masks.memory});
+    return decoder(ctx, target, target_layout, memory, DecoderMasks{masks.target, masks.memory});
   }
 
   index_t d_model() const { return encoder.d_model(); }
@@ -92,9 +92,26 @@ struct Transformer {
   }
 
  private:
-  static const TransformerOptions& validated(const TransformerOptions& options) {
+  // Keys after the query have buckets of their own in encoders and not in decoders.
+  static StackOptions<LayerOptions> resolved(StackOptions<LayerOptions> stack, bool bidirectional) {
+    if (auto* bias = std::get_if<RelativeBiasPositions>(&stack.layer.positions)) {
+      bias->bidirectional = bias->bidirectional.value_or(bidirectional);
+    }
+    return stack;
+  }
+  template <class L>
+  static StackOptions<typename L::Options> stack_options(const StackOptions<LayerOptions>& stack) {
+    static_assert(std::constructible_from<typename L::Options, const LayerOptions&>,
+                  "a layer whose Options are not made of LayerOptions needs a stack that is made apart: "
+                  "Transformer(Stack<Layer>(...), Stack<Layer>(...))");
+    return {stack.num_layers, stack.final_norm, typename L::Options(stack.layer)};
+  }
+  static StackOptions<typename EncoderLayerType::Options> encoder_options(const TransformerOptions& options) {
     options.validate("transformer");
-    return options;
+    return stack_options<EncoderLayerType>(resolved(options.encoder_options(), true));
+  }
+  static StackOptions<typename DecoderLayerType::Options> decoder_options(const TransformerOptions& options) {
+    return stack_options<DecoderLayerType>(resolved(options.decoder_options(), false));
   }
 };
 

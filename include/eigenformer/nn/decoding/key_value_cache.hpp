@@ -13,37 +13,19 @@
 
 namespace eigenformer {
 
-/// The tokens, itself included, that a token's self-attention reaches back to in these layers; 0: all. Linear
-/// attention looks at its state and at none.
-template <class Layers>
-index_t attention_reach(const Layers& layers) {
-  index_t reach = 1;
-  for (const auto& layer : layers) {
-    if (layer.self_attn.linear_kind()) continue;
-    if (layer.self_attn.options.attention_window == 0) return 0;
-    reach = std::max(reach, layer.self_attn.options.attention_window);
-  }
-  return reach;
-}
-
-/// The keys and values of sequences that grow, for each layer of a decoder; of linear attention a state of
-/// constant size.
+/// The keys and values of sequences that grow, for each self-attention of a decoder; of linear attention and
+/// windows a state of constant size.
 ///
-/// They lie in one block a layer, in the order they were made; which of them belong to a sequence is a table
-/// of row numbers, so that reorder() copies numbers and never a key. Sequences may have different lengths.
-/// Tokens that no later one reaches leave the table, and rows that are in no table the block when it is full.
-/// A step is begin(), attend() for each layer, and commit().
+/// They lie in one block an attention, in the order they were made; which of them belong to a sequence is a
+/// table of row numbers, so that reorder() copies numbers and never a key. Sequences may have different
+/// lengths. Tokens that no later one reaches leave the table, and rows that are in no table the block when it
+/// is full. A step is begin(), attend() and window() with a slot for each place in the model, and commit();
+/// all steps use the same slots.
 template <class T>
 class KeyValueCache {
  public:
-  /// reach: as attention_reach() gives it for the layers.
-  KeyValueCache(std::size_t layers, index_t sequences, index_t reach = 0)
-      : cache_(layers),
-        states_(layers),
-        lengths_(static_cast<std::size_t>(sequences), 0),
-        dropped_(lengths_),
-        // Beyond any length there is no limit, and sums with it stay in range.
-        reach_(reach < (index_t{1} << 32) ? reach : 0) {}
+  explicit KeyValueCache(index_t sequences)
+      : lengths_(static_cast<std::size_t>(sequences), 0), dropped_(lengths_) {}
 
   index_t sequences() const noexcept { return static_cast<index_t>(lengths_.size()); }
   /// Tokens of each sequence so far, those that are no longer held included.
@@ -85,24 +67,25 @@ class KeyValueCache {
     return queries_;
   }
 
-  /// A layer's causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the
+  /// A causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the
   /// scores by distance. weights, when given, receives the attention's weights (sequences, heads, n, longest
   /// sequence), zeros for keys that are no longer held. Returns (rows, D).
-  Var<T> attend(const Context<T>& ctx, std::size_t layer, const MultiHeadAttention<T>& attention,
+  Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
     const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
     if (attention.linear_kind()) {
       if (weights != nullptr) throw ValueError("key_value_cache", "linear attention has no weights to show");
-      return attend_linear(ctx, states_[layer], attention, p);
+      return attend_linear(ctx, at(states_, slot), attention, p);
     }
     const index_t rows = x.shape().rows(), wide = attention.options.query_width(),
                   side = attention.options.key_width();
-    Tensor<T>& cache = cache_[layer];
+    note_reach(attention.options.attention_window);
+    Tensor<T>& cache = at(cache_, slot);
     if (!cache.defined()) cache = Tensor<T>(Shape{block_, 2 * side});
     for (index_t r = 0; r < rows; ++r) {
       T* const to = cache.data() + (rows_ + r) * 2 * side;
-      if (p.fused.defined()) {
-        std::copy_n(p.fused.value().data() + r * (wide + 2 * side) + wide, 2 * side, to);
+      if (p.all.defined()) {
+        std::copy_n(p.all.value().data() + r * (wide + 2 * side) + wide, 2 * side, to);
       } else {
         std::copy_n(p.k.value().data() + r * side, side, to);
         std::copy_n(p.v.value().data() + r * side, side, to + side);
@@ -110,7 +93,7 @@ class KeyValueCache {
     }
     AttentionOp op = attention.attention_op();
     op.key_rows = table_.data();
-    const Tensor<T>& q = p.fused.defined() ? p.fused.value() : p.q.value();
+    const Tensor<T>& q = p.all.defined() ? p.all.value() : p.q.value();
     detail::AttentionSaved<T> saved("key_value_cache", ctx, {q, 0, wide}, {cache, 0, side},
                                     {cache, side, side}, queries_, keys_, attention.windowed(mask_), op,
                                     attention.relative_positions(ctx, bias));
@@ -123,8 +106,30 @@ class KeyValueCache {
     return attention.out_proj(ctx, Var<T>(saved.out.reshape(Shape{rows, wide})));
   }
 
+  /// Each new row of x, (rows, D), after the n - 1 rows before it in its sequence, zeros before its
+  /// beginning: (rows, n, D). Slots are counted together with those of attend().
+  Var<T> window(std::size_t slot, const Var<T>& x, index_t n) {
+    const index_t d = x.dim(-1), kept = n - 1;
+    Tensor<T>& state = at(states_, slot);
+    if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), kept * d});
+    Tensor<T> out(Shape{queries_.rows(), n, d});
+    std::vector<T> known;  // the rows before the new ones, then these
+    for (index_t b = 0; b < queries_.batch(); ++b) {
+      const index_t count = queries_.length(b), first = queries_.offset(b);
+      T* const held_rows = state.data() + b * kept * d;
+      known.assign(held_rows, held_rows + kept * d);
+      known.insert(known.end(), x.value().data() + first * d, x.value().data() + (first + count) * d);
+      for (index_t t = 0; t < count; ++t)
+        std::copy_n(known.data() + t * d, n * d, out.data() + (first + t) * n * d);
+      std::copy(known.end() - kept * d, known.end(), held_rows);
+    }
+    return Var<T>(std::move(out));
+  }
+
   /// Ends a step: the new tokens belong to their sequences.
   void commit() {
+    if (!reach_known_) reach_ = unlimited_ ? 0 : widest_;
+    reach_known_ = true;
     for (std::size_t i = 0; i < lengths_.size(); ++i) lengths_[i] += queries_.length(static_cast<index_t>(i));
     rows_ += queries_.rows();
   }
@@ -164,6 +169,25 @@ class KeyValueCache {
   // Tokens of sequence i whose keys and values are there.
   index_t held(std::size_t i) const { return lengths_[i] - dropped_[i]; }
 
+  static Tensor<T>& at(std::vector<Tensor<T>>& held, std::size_t slot) {
+    if (slot >= held.size()) held.resize(slot + 1);
+    return held[slot];
+  }
+
+  // The first step tells how far back tokens are needed. Beyond any length there is no limit, and sums with
+  // it stay in range.
+  void note_reach(index_t window) {
+    const bool all = window == 0 || window >= (index_t{1} << 32);
+    if (!reach_known_) {
+      unlimited_ = unlimited_ || all;
+      if (!all) widest_ = std::max(widest_, window);
+    } else if (reach_ != 0 && (all || window > reach_)) {
+      throw ValueError("key_value_cache",
+                       "an attention reaches further back than those of the first step, which kept " +
+                           std::to_string(reach_) + " tokens");
+    }
+  }
+
   void check_prefix(std::span<const index_t> counts, const std::vector<index_t>& prefix) const {
     if (!prefix.empty() && prefix.size() != lengths_.size()) {
       throw ShapeError("key_value_cache", std::to_string(prefix.size()) + " prefix lengths must be " +
@@ -189,7 +213,7 @@ class KeyValueCache {
     }
   }
 
-  // Room for so many more rows in the block of every layer. When it is full, or much larger than a window
+  // Room for so many more rows in the block of every attention. When it is full, or much larger than a window
   // needs, rows that no sequence has in its table go, and it gets the size that leaves room for as many
   // again.
   void make_room(index_t rows) {
@@ -249,10 +273,10 @@ class KeyValueCache {
     if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
     const index_t rows = queries_.rows(), width = attention.options.query_width();
     // Queries, keys and values where they are: side by side, or in matrices of their own.
-    const Tensor<T>& first = heads.fused.defined() ? heads.fused.value() : heads.q.value();
+    const Tensor<T>& first = heads.all.defined() ? heads.all.value() : heads.q.value();
     const index_t stride = first.dim(-1);
-    const T* const k = heads.fused.defined() ? first.data() + width : heads.k.value().data();
-    const T* const v = heads.fused.defined() ? first.data() + 2 * width : heads.v.value().data();
+    const T* const k = heads.all.defined() ? first.data() + width : heads.k.value().data();
+    const T* const v = heads.all.defined() ? first.data() + 2 * width : heads.v.value().data();
     const T* const none = nullptr;
     Tensor<T> features(Shape{2, rows, width});
     T* const key_features = features.data() + rows * width;
@@ -288,12 +312,14 @@ class KeyValueCache {
     capacity_ = wider;
   }
 
-  std::vector<Tensor<T>> cache_;   // (block_, 2 D) keys and values, by layer; rows from rows_ on are spare
-  std::vector<Tensor<T>> states_;  // (sequences, heads * state) of linear attention, by layer
+  std::vector<Tensor<T>> cache_;   // (block_, 2 D) keys and values, by slot; rows from rows_ on are spare
+  std::vector<Tensor<T>> states_;  // (sequences, numbers) of linear attention and windows, by slot
   std::vector<index_t> lengths_;   // by sequence
   std::vector<index_t> dropped_;   // the first tokens of each sequence that are no longer held
   std::vector<index_t> table_;  // (sequences, capacity_): the row of each token of each sequence that is held
-  index_t reach_ = 0;
+  index_t reach_ = 0;   // the tokens, itself included, that a token's attention reaches back to; 0: all
+  index_t widest_ = 1;  // of the windows in the first step
+  bool unlimited_ = false, reach_known_ = false;
   index_t capacity_ = 0;
   index_t block_ = 0;
   index_t rows_ = 0;

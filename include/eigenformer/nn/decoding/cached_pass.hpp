@@ -1,0 +1,243 @@
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/nn/decoding/key_value_cache.hpp"
+#include "eigenformer/nn/stacks/pass.hpp"
+
+namespace eigenformer {
+
+/// A memory as decoding attends to it: its keys and values are made once for each attention, and each
+/// hypothesis has the number of the sequence that it looks at.
+template <class T>
+class CachedMemory {
+ public:
+  /// Throws ValueError where memory.key_sequence, or the sequences of its layout, are not one for each of
+  /// `sequences`.
+  CachedMemory(Memory<T> memory, index_t sequences)
+      : memory_(std::move(memory)), sequence_(memory_.key_sequence) {
+    if (sequence_.empty()) {
+      sequence_.resize(static_cast<std::size_t>(memory_.layout.batch()));
+      std::iota(sequence_.begin(), sequence_.end(), 0);
+    }
+    if (static_cast<index_t>(sequence_.size()) != sequences) {
+      throw ValueError("decoder_state", "a memory is for " + std::to_string(sequence_.size()) +
+                                            " sequences, must be for " + std::to_string(sequences));
+    }
+  }
+
+  std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
+
+  /// Hypotheses side by side that look at one sentence are one sequence of queries to it, whose keys are then
+  /// made ready once for all of them; their order does not matter there.
+  void begin(std::span<const index_t> counts) {
+    std::vector<index_t> lengths;
+    joined_.clear();
+    for (std::size_t i = 0; i < sequence_.size(); ++i) {
+      if (joined_.empty() || joined_.back() != sequence_[i]) {
+        joined_.push_back(sequence_[i]);
+        lengths.push_back(0);
+      }
+      lengths.back() += counts[i];
+    }
+    queries_ = SequenceLayout::packed(lengths);
+  }
+
+  /// The attention of the new rows x, (rows, D), laid out as `queries`. slot: of the attention in the model.
+  Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
+                const Var<T>& x, const SequenceLayout& queries, Var<T>* weights);
+
+  void reorder(std::span<const std::int32_t> parents) {
+    std::vector<std::int32_t> sequence(parents.size());
+    for (std::size_t i = 0; i < parents.size(); ++i)
+      sequence[i] = sequence_[static_cast<std::size_t>(parents[i])];
+    sequence_ = std::move(sequence);
+  }
+
+ private:
+  kernels::AttentionProblem<T> linear_problem(const MultiHeadAttention<T>& attention) const;
+  Tensor<T> linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const;
+  Var<T> attend_linear(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Tensor<T>& q,
+                       const Tensor<T>& state) const;
+
+  Memory<T> memory_;
+  std::vector<std::int32_t> sequence_;  // of memory, by hypothesis
+  std::vector<std::int32_t> joined_;    // of memory, by sequence of queries_
+  SequenceLayout queries_;              // of the step under way
+  std::vector<Tensor<T>>
+      made_;  // by slot: (rows, 2 G head_dim) keys and values, or the state of linear attention
+};
+
+/// The pass of decoding: new tokens, whose predecessors and memories are cached. For inference contexts.
+template <class T>
+class CachedPass final : public LayerPass<T> {
+ public:
+  CachedPass(index_t sequences, std::vector<Memory<T>> memories) : cache_(sequences) {
+    for (Memory<T>& memory : memories) memories_.emplace_back(std::move(memory), sequences);
+  }
+
+  /// Begins a step of counts[i] new tokens of sequence i; prefix as KeyValueCache::begin has it. maps, when
+  /// given, receives the attention weights of every attention.
+  const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix,
+                              DecoderMaps<T>* maps) {
+    if (maps != nullptr) *maps = {};
+    maps_ = maps;
+    call_ = 0;
+    const SequenceLayout& queries = cache_.begin(counts, prefix);
+    layout_ = queries;
+    for (auto& memory : memories_) memory.begin(counts);
+    return layout_;
+  }
+  /// Ends the step. Throws ValueError when the model asked for less than in the first step.
+  void commit() {
+    if (call_ != calls_.size()) refuse();
+    cache_.commit();
+    first_ = false;
+  }
+  void reorder(std::span<const std::int32_t> parents) {
+    cache_.reorder(parents);
+    for (auto& memory : memories_) memory.reorder(parents);
+  }
+  const KeyValueCache<T>& cache() const noexcept { return cache_; }
+  const std::vector<CachedMemory<T>>& memories() const noexcept { return memories_; }
+
+  const SequenceLayout& layout() const noexcept override { return layout_; }
+
+  Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                        const Var<T>& x) override {
+    const std::size_t slot = next({Call::self, attention.in_proj.weight.id()});
+    return cache_.attend(ctx, slot, attention, x, this->bias_for(attention, bias_),
+                         maps_ == nullptr ? nullptr : &maps_->target.emplace_back());
+  }
+  Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
+                          std::size_t memory = 0) override {
+    if (memory >= memories_.size()) {
+      throw ValueError("memory_attention", "memory " + std::to_string(memory) +
+                                               " does not exist: the pass has " +
+                                               std::to_string(memories_.size()));
+    }
+    const std::size_t slot = next({Call::memory, attention.in_proj.weight.id()});
+    return memories_[memory].attend(ctx, slot, attention, x, layout_,
+                                    maps_ == nullptr ? nullptr : &maps_->memory.emplace_back());
+  }
+  Var<T> window(const Context<T>&, const Var<T>& x, index_t n) override {
+    this->require_window("window", n);
+    return cache_.window(next({Call::window, static_cast<std::uint64_t>(n)}), x, n);
+  }
+  void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
+    const std::uint64_t id = bias == nullptr ? 0 : bias->weight.id();
+    if (id == bias_id_) return;
+    bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
+    bias_id_ = id;
+  }
+
+ private:
+  // What a model asks for in a step, in order; every step must ask for the same, because the cache is found
+  // by it.
+  struct Call {
+    enum Kind { self, memory, window } kind;
+    std::uint64_t id;
+    bool operator==(const Call&) const = default;
+  };
+
+  std::size_t next(const Call& call) {
+    if (first_) {
+      calls_.push_back(call);
+    } else if (call_ >= calls_.size() || calls_[call_] != call) {
+      refuse();
+    }
+    return call_++;
+  }
+  [[noreturn]] static void refuse() {
+    throw ValueError(
+        "decoder_state",
+        "a step asked for other attentions or windows than the first one; every step must call the same "
+        "ones in the same order");
+  }
+
+  KeyValueCache<T> cache_;
+  std::vector<CachedMemory<T>> memories_;
+  SequenceLayout layout_;
+  Var<T> bias_;
+  std::uint64_t bias_id_ = 0;
+  DecoderMaps<T>* maps_ = nullptr;
+  std::vector<Call> calls_;
+  std::size_t call_ = 0;
+  bool first_ = true;
+};
+
+template <class T>
+Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
+                               const MultiHeadAttention<T>& attention, const Var<T>& x,
+                               const SequenceLayout& queries, Var<T>* weights) {
+  if (slot >= made_.size()) made_.resize(slot + 1);
+  Tensor<T>& made = made_[slot];
+  if (!made.defined()) {
+    made = attention.project_key_value(ctx, memory_.rows).value();
+    if (attention.linear_kind()) made = linear_state(attention, made);
+  }
+  const Var<T> q = attention.project_query(ctx, x);
+  if (attention.linear_kind()) {
+    if (weights != nullptr) throw ValueError("memory_attention", "linear attention has no weights to show");
+    return attend_linear(ctx, attention, q.value(), made);
+  }
+  const Var<T> key_value(made);
+  if (weights != nullptr) {
+    *weights = attention_weights(ctx, q, slice(key_value, -1, 0, attention.options.key_width()), queries,
+                                 memory_.layout, {}, attention.attention_op(sequence_));
+  }
+  return attention.out_proj(
+      ctx, cross_attention(ctx, q, key_value, queries_, memory_.layout, {}, attention.attention_op(joined_)));
+}
+
+// The problem that queries have with a memory of linear attention, as far as both sides know it.
+template <class T>
+kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAttention<T>& attention) const {
+  kernels::AttentionProblem<T> p;
+  p.heads = attention.options.num_heads;
+  p.head_dim = p.value_dim = attention.options.head_features();
+  p.q_stride = p.k_stride = attention.options.query_width();
+  p.keys = &memory_.layout;
+  return p;
+}
+
+// What linear attention needs of the memory, whose keys and values are given: (sequences, heads * state).
+template <class T>
+Tensor<T> CachedMemory<T>::linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const {
+  kernels::AttentionProblem<T> p = linear_problem(attention);
+  const index_t rows = memory_.layout.rows(), width = p.k_stride;
+  Tensor<T> features(Shape{rows, width});
+  const T* const none = nullptr;
+  kernels::activation_tile<T>(Activation::elu_plus_one, both.data(), 2 * width, none, nullptr,
+                              features.data(), width, rows, width);
+  p.k = features.data();
+  p.v = both.data() + width;
+  p.v_stride = 2 * width;
+  Tensor<T> state = Tensor<T>::zeros(
+      Shape{memory_.layout.batch(), p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim)});
+  kernels::linear_attention_accumulate<T>(p, state.data());
+  return state;
+}
+
+template <class T>
+Var<T> CachedMemory<T>::attend_linear(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                                      const Tensor<T>& q, const Tensor<T>& state) const {
+  kernels::AttentionProblem<T> p = linear_problem(attention);
+  Tensor<T> features(q.shape()), out(q.shape());
+  kernels::activation_forward<T>(Activation::elu_plus_one, q.data(), features.data(), q.numel());
+  p.q = features.data();
+  p.queries = &queries_;
+  p.key_sequence = joined_.data();
+  kernels::linear_attention_apply<T>(p, state.data(), out.data(), p.q_stride);
+  return attention.out_proj(ctx, Var<T>(std::move(out)));
+}
+
+EIGENFORMER_INSTANCES(class CachedMemory)
+EIGENFORMER_INSTANCES(class CachedPass)
+
+}  // namespace eigenformer

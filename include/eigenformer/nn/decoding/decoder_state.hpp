@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/nn/decoding/cached_pass.hpp"
+
+namespace eigenformer {
+
+/// Sequences of tokens that grow step by step, with the keys and values of earlier tokens kept and those of
+/// the memories made once. Any model whose decoder works on a LayerPass has one: what `begin` of a model
+/// returns.
+///
+/// run(ctx, ids, pass) is the decoder: ids (rows), laid out as pass.layout() says, to (rows, D). What it
+/// refers to, such as the model, must outlive the state. Keys and values are held as KeyValueCache says, so
+/// that reorder() copies numbers and never a key.
+///
+///     ef::DecoderState<float> state = model.begin(ctx, sources);
+///     auto logits = model.logits(ctx, state.step(ids));  // ids (sequences) -> (sequences, V)
+template <class T>
+class DecoderState {
+ public:
+  using Run = std::function<Var<T>(const Context<T>&, const Tensor<std::int32_t>&, LayerPass<T>&)>;
+
+  /// `sequences` of no token yet; each memory is for all of them. Throws ValueError for a context that
+  /// records, and for a memory of another number of sequences.
+  DecoderState(const Context<T>& ctx, index_t sequences, std::vector<Memory<T>> memories, Run run)
+      : ctx_(checked(ctx)), run_(std::move(run)), pass_(sequences, std::move(memories)) {}
+
+  index_t sequences() const noexcept { return pass_.cache().sequences(); }
+  /// Tokens of each sequence so far.
+  std::span<const index_t> lengths() const noexcept { return pass_.cache().lengths(); }
+  /// Bytes of the keys and values that are held; with windows the sequences' length does not matter.
+  std::size_t cache_bytes() const noexcept { return pass_.cache().bytes(); }
+  /// The sequence of a memory that each sequence looks at. Throws IndexError for a memory that does not
+  /// exist.
+  std::span<const std::int32_t> memory_sequences(std::size_t memory = 0) const {
+    if (memory >= pass_.memories().size()) {
+      throw IndexError("decoder_state", "memory " + std::to_string(memory) + " does not exist, there are " +
+                                            std::to_string(pass_.memories().size()));
+    }
+    return pass_.memories()[memory].sequences();
+  }
+
+  /// Appends counts[i] tokens to sequence i and returns the decoder's output for them: ids (rows), those of
+  /// the first sequence first; returns (rows, D). prefix: the first tokens of each sequence that see one
+  /// another in both directions, as AttentionMask::prefix has it, all of which must come in this step; empty:
+  /// none. maps, when given, receives the attention weights of every layer, (sequences, heads, n, tokens so
+  /// far) and (sequences, heads, n, S). Throws ShapeError where ids, counts and prefix do not fit, IndexError
+  /// for an id outside the vocabulary, ValueError for a prefix that does not come in one step.
+  Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
+              const std::vector<index_t>& prefix = {}, DecoderMaps<T>* maps = nullptr) {
+    index_t rows = 0;
+    for (const index_t n : counts) rows += n;
+    if (static_cast<index_t>(counts.size()) != sequences() || ids.numel() != rows) {
+      throw ShapeError("decoder_state",
+                       std::to_string(ids.numel()) + " ids and " + std::to_string(counts.size()) +
+                           " counts that sum to " + std::to_string(rows) + " must be for " +
+                           std::to_string(sequences()) + " sequences",
+                       {ids.shape()});
+    }
+    pass_.begin(counts, prefix, maps);
+    Var<T> y = run_(ctx_, ids.reshape(Shape{rows}), pass_);
+    pass_.commit();
+    return y;
+  }
+
+  /// Appends as many tokens to every sequence: ids (sequences) or (sequences, n); returns (sequences n, D).
+  /// prefix: of all sequences alike.
+  Var<T> step(const Tensor<std::int32_t>& ids, index_t prefix = 0, DecoderMaps<T>* maps = nullptr) {
+    if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != sequences()) {
+      throw ShapeError("decoder_state",
+                       "ids of shape " + ids.shape().str() + " must be (" + std::to_string(sequences()) +
+                           ") or (" + std::to_string(sequences()) + ", n), a row for each sequence",
+                       {ids.shape()});
+    }
+    const auto count = static_cast<std::size_t>(sequences());
+    const std::vector<index_t> counts(count, ids.rank() == 1 ? 1 : ids.dim(1));
+    return step(ids, counts, prefix == 0 ? std::vector<index_t>() : std::vector<index_t>(count, prefix),
+                maps);
+  }
+
+  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist.
+  void reorder(std::span<const std::int32_t> parents) { pass_.reorder(parents); }
+
+ private:
+  static const Context<T>& checked(const Context<T>& ctx) {
+    if (ctx.records())
+      throw ValueError("decoder_state", "decoding needs an inference context, this one records");
+    return ctx;
+  }
+
+  Context<T> ctx_;
+  Run run_;
+  CachedPass<T> pass_;
+};
+
+EIGENFORMER_INSTANCES(class DecoderState)
+
+}  // namespace eigenformer

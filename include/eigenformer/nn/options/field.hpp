@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// The words that stand for an enum's values in files, flags and tables, in the order of the values.
+template <class E>
+struct EnumNames;
+
+/// The values that an option may have.
+enum class Allowed {
+  any,
+  positive,      ///< above 0
+  not_negative,  ///< 0 or above
+  rate,          ///< in [0, 1)
+  finite,
+};
+
+/// One field of an options struct: its name in files and flags, which is unique within a model, and what it
+/// means.
+///
+/// An options struct lists its fields once, in `static void fields(auto& self, auto&& visit)`, which calls
+/// visit(OptionField{...}, self.member) for each; a nested struct's list is part of its owner's. A member may
+/// be a number, a bool, a string, an enum with EnumNames, an optional of these, or a std::variant of small
+/// structs, each with a `word` and fields of its own. Validation, JSON, flags and tables follow from the
+/// list.
+struct OptionField {
+  const char* name;
+  const char* help;
+  Allowed allowed = Allowed::any;
+};
+
+/// A nested group of options that replaces a part of its owner's, such as the decoder's layers: under its
+/// name in files, with its name before theirs in flags.
+struct OptionGroup {
+  const char* name;
+  const char* help;
+};
+
+/// An options struct with a list of fields.
+template <class O>
+concept OptionsStruct = requires(O& o) {
+  O::fields(o, [](const auto&, auto&) {});
+};
+
+namespace detail {
+
+template <class X>
+struct is_variant : std::false_type {};
+template <class... X>
+struct is_variant<std::variant<X...>> : std::true_type {};
+template <class X>
+struct is_optional_value : std::false_type {};
+template <class X>
+struct is_optional_value<std::optional<X>> : std::true_type {};
+
+inline std::string number_text(double value) {
+  std::string text = std::to_string(value);
+  if (text.find('.') != std::string::npos) {
+    while (text.back() == '0') text.pop_back();
+    if (text.back() == '.') text.pop_back();
+  }
+  return text;
+}
+
+// Throws ValueError that names the field and its value.
+inline void require_allowed(const char* op, const char* name, double value, const std::string& text,
+                            Allowed allowed) {
+  const char* expected = nullptr;
+  switch (allowed) {
+    case Allowed::any:
+      return;
+    case Allowed::positive:
+      expected = value > 0 ? nullptr : "must be positive";
+      break;
+    case Allowed::not_negative:
+      expected = value >= 0 ? nullptr : "must not be negative";
+      break;
+    case Allowed::rate:
+      expected = value >= 0 && value < 1 ? nullptr : "must be in [0, 1)";
+      break;
+    case Allowed::finite:
+      break;
+  }
+  if (expected == nullptr && !std::isfinite(value)) expected = "must be finite";
+  if (expected != nullptr) throw ValueError(op, std::string(name) + " is " + text + ", " + expected);
+}
+
+}  // namespace detail
+
+/// Checks each field of an options struct by what its list allows; variants by the alternative that is
+/// chosen. Throws ValueError, as `op`, that names the field, its value and what is expected.
+template <OptionsStruct O>
+void validate_fields(const char* op, const O& options) {
+  O::fields(options, [op](const auto& field, const auto& member) {
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (requires { field.allowed; }) {
+      if constexpr (detail::is_variant<Member>::value) {
+        std::visit([op](const auto& chosen) { validate_fields(op, chosen); }, member);
+      } else if constexpr (std::integral<Member> && !std::same_as<Member, bool>) {
+        detail::require_allowed(op, field.name, static_cast<double>(member), std::to_string(member),
+                                field.allowed);
+      } else if constexpr (std::floating_point<Member>) {
+        detail::require_allowed(op, field.name, member, detail::number_text(member), field.allowed);
+      } else if constexpr (std::same_as<Member, std::optional<double>>) {
+        if (member)
+          detail::require_allowed(op, field.name, *member, detail::number_text(*member), field.allowed);
+      }
+    }
+  });
+}
+
+/// A variant with the alternative of this word, which starts with its defaults; `known` receives all words.
+/// Returns whether there is one.
+template <class Variant>
+bool choose_alternative(Variant& variant, const std::string& word, std::string* known = nullptr) {
+  bool found = false;
+  const auto offer = [&]<class Alternative>(std::type_identity<Alternative>) {
+    if (known != nullptr) *known += (known->empty() ? "" : ", ") + std::string(Alternative::word);
+    if (word != Alternative::word) return;
+    found = true;
+    if (!std::holds_alternative<Alternative>(variant)) variant = Alternative{};
+  };
+  [&]<class... Alternatives>(std::type_identity<std::variant<Alternatives...>>) {
+    (offer(std::type_identity<Alternatives>{}), ...);
+  }(std::type_identity<Variant>{});
+  return found;
+}
+
+/// Calls f(std::type_identity<Alternative>{}) for every alternative of a variant.
+template <class Variant, class F>
+void for_each_alternative(F&& f) {
+  [&]<class... Alternatives>(std::type_identity<std::variant<Alternatives...>>) {
+    (f(std::type_identity<Alternatives>{}), ...);
+  }(std::type_identity<Variant>{});
+}
+
+/// The word of the alternative that a variant holds.
+template <class... Alternatives>
+const char* chosen_word(const std::variant<Alternatives...>& variant) {
+  return std::visit([](const auto& chosen) { return std::remove_cvref_t<decltype(chosen)>::word; }, variant);
+}
+
+}  // namespace eigenformer

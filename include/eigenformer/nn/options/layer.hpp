@@ -1,0 +1,299 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "eigenformer/kernels/elementwise/activation.hpp"
+#include "eigenformer/kernels/normalization/layer_norm.hpp"
+#include "eigenformer/nn/options/positions.hpp"
+
+namespace eigenformer {
+
+using kernels::Activation;
+using kernels::LayerNormFormula;
+
+template <>
+struct EnumNames<Activation> {
+  static constexpr std::array names = {"none",    "relu", "gelu",         "gelu_tanh",   "silu",
+                                       "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
+};
+template <>
+struct EnumNames<LayerNormFormula> {
+  static constexpr std::array names = {"pytorch", "teaching"};
+};
+
+/// How attention weighs keys.
+enum class AttentionKind {
+  softmax,  ///< Vaswani et al. 2017
+  linear,   ///< Katharopoulos et al. 2020: cost and memory grow with the length, not with its square
+};
+template <>
+struct EnumNames<AttentionKind> {
+  static constexpr std::array names = {"softmax", "linear"};
+};
+
+/// Which normalisation a model's layers have.
+enum class NormKind {
+  layer_norm,  ///< Ba et al. 2016
+  rms_norm,    ///< Zhang and Sennrich 2019: no mean, no bias
+};
+template <>
+struct EnumNames<NormKind> {
+  static constexpr std::array names = {"layer_norm", "rms_norm"};
+};
+
+/// The sizes of PyTorch's nn.Transformer (the base model of Vaswani et al. 2017), stated here and nowhere
+/// else.
+namespace defaults {
+inline constexpr index_t d_model = 512;
+inline constexpr index_t num_heads = 8;
+inline constexpr index_t num_layers = 6;
+inline constexpr index_t dim_feedforward = 2048;
+inline constexpr double dropout = 0.1;
+inline constexpr double layer_norm_eps = 1e-5;
+}  // namespace defaults
+
+namespace detail {
+
+// Each throws ValueError that names the field and its value.
+inline void require_positive(const char* op, const char* field, index_t value) {
+  require_allowed(op, field, static_cast<double>(value), std::to_string(value), Allowed::positive);
+}
+inline void require_not_negative(const char* op, const char* field, index_t value) {
+  require_allowed(op, field, static_cast<double>(value), std::to_string(value), Allowed::not_negative);
+}
+inline void require_rate(const char* op, const char* field, double value) {
+  require_allowed(op, field, value, number_text(value), Allowed::rate);
+}
+
+}  // namespace detail
+
+/// The dropout rates of a layer; those that are left out are `rate`. `.dropout = {0}` turns all off.
+struct DropoutOptions {
+  double rate = defaults::dropout;
+  std::optional<double> attention{};     ///< on the attention weights
+  std::optional<double> feed_forward{};  ///< between the two layers of the feed-forward network
+  std::optional<double> residual{};      ///< on each sub-layer's output
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"dropout", "dropout rate", Allowed::rate}, self.rate);
+    visit(OptionField{"attention_dropout", "dropout of attention weights; left out: dropout", Allowed::rate},
+          self.attention);
+    visit(OptionField{"feed_forward_dropout", "dropout inside feed-forward networks; left out: dropout",
+                      Allowed::rate},
+          self.feed_forward);
+    visit(OptionField{"residual_dropout", "dropout of each sub-layer's output; left out: dropout",
+                      Allowed::rate},
+          self.residual);
+  }
+  friend bool operator==(const DropoutOptions&, const DropoutOptions&) = default;
+};
+
+/// How the norms of a layer or model are computed.
+struct NormStyle {
+  NormKind kind = NormKind::layer_norm;
+  double eps = defaults::layer_norm_eps;
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< of layer_norm
+  bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"norm", "kind of all norms: layer_norm or rms_norm"}, self.kind);
+    visit(OptionField{"layer_norm_eps", "added to the variance in norms", Allowed::not_negative}, self.eps);
+    visit(OptionField{"layer_norm_formula",
+                      "layer norm as in PyTorch, or with the unbiased deviation of teaching texts"},
+          self.formula);
+    visit(OptionField{"layer_norm_scalar_gain", "one gain and one bias for all features"}, self.scalar_gain);
+  }
+  friend bool operator==(const NormStyle&, const NormStyle&) = default;
+};
+
+/// One encoder or decoder layer.
+struct LayerOptions {
+  index_t d_model = defaults::d_model;
+  index_t num_heads = defaults::num_heads;
+  index_t dim_feedforward = defaults::dim_feedforward;
+  DropoutOptions dropout{};
+  double layer_drop =
+      0;  ///< stochastic depth: the rate at which training leaves a sequence's sub-layer out; in
+          ///< a stack that of the last layer, with the others' rising to it (Huang et al. 2016)
+  Activation activation = Activation::relu;
+  bool gated = false;  ///< feed-forward of linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  NormStyle norm{};
+  bool norm_first = false;  ///< normalise a sub-layer's input (pre-norm) and not the sum (post-norm)
+  bool sandwich_norm =
+      false;         ///< normalise a sub-layer's input and its output, but not the sum (Ding et al. 2021)
+  bool bias = true;  ///< in linear layers and norms
+  AttentionKind attention = AttentionKind::softmax;
+  AttentionPositions positions{};  ///< that act in self-attention
+  index_t num_key_value_heads =
+      0;                         ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
+  index_t head_dim = 0;          ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;    ///< of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;  ///< self-attention reaches tokens less than this far away; 0: all
+  std::optional<NormKind>
+      query_key_norm{};  ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"d_model", "width of the model", Allowed::positive}, self.d_model);
+    visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
+    visit(OptionField{"dim_feedforward", "width inside the feed-forward networks", Allowed::positive},
+          self.dim_feedforward);
+    DropoutOptions::fields(self.dropout, visit);
+    visit(OptionField{"layer_drop", "stochastic depth: rate of leaving out the last layers", Allowed::rate},
+          self.layer_drop);
+    visit(OptionField{"activation", "activation of the feed-forward networks"}, self.activation);
+    visit(
+        OptionField{"gated", "gated feed-forward networks: silu makes them SwiGLU, gelu GEGLU, sigmoid GLU"},
+        self.gated);
+    NormStyle::fields(self.norm, visit);
+    visit(OptionField{"norm_first", "norm before each sub-layer (pre-norm), not after"}, self.norm_first);
+    visit(OptionField{"sandwich_norm", "a norm before and one after each sub-layer"}, self.sandwich_norm);
+    visit(OptionField{"bias", "biases in linear layers and norms"}, self.bias);
+    visit(OptionField{"attention", "softmax, or linear: cost grows with the length, not with its square"},
+          self.attention);
+    visit(OptionField{"attention_positions", "positions that act in self-attention"}, self.positions);
+    visit(OptionField{"num_key_value_heads",
+                      "heads of keys and values, which heads of queries share; 0: num_heads",
+                      Allowed::not_negative},
+          self.num_key_value_heads);
+    visit(OptionField{"head_dim", "features of a head; 0: d_model / num_heads", Allowed::not_negative},
+          self.head_dim);
+    visit(
+        OptionField{"attention_scale", "factor of the scores; 0: 1 / sqrt(head_dim)", Allowed::not_negative},
+        self.attention_scale);
+    visit(OptionField{"attention_window", "self-attention reaches tokens less than this far away; 0: all",
+                      Allowed::not_negative},
+          self.attention_window);
+    visit(OptionField{"query_key_norm", "a norm of each head's queries and keys: layer_norm or rms_norm"},
+          self.query_key_norm);
+  }
+
+  double attention_dropout() const noexcept { return dropout.attention.value_or(dropout.rate); }
+  double feed_forward_dropout() const noexcept { return dropout.feed_forward.value_or(dropout.rate); }
+  double residual_dropout() const noexcept { return dropout.residual.value_or(dropout.rate); }
+
+  /// Throws ValueError, as `op`, that names an impossible field.
+  void validate(const char* op) const;
+
+  friend bool operator==(const LayerOptions&, const LayerOptions&) = default;
+};
+
+namespace detail {
+
+// What attention needs of its sizes and positions, in LayerOptions and MultiHeadAttentionOptions. Throws
+// ValueError.
+template <class Options>
+void require_attention(const char* op, const Options& o) {
+  if (o.head_dim == 0 && o.d_model % o.num_heads != 0) {
+    throw ValueError(op, "d_model is " + std::to_string(o.d_model) +
+                             ", must be divisible by num_heads, which is " + std::to_string(o.num_heads));
+  }
+  if (o.num_key_value_heads > 0 && o.num_heads % o.num_key_value_heads != 0) {
+    throw ValueError(op, "num_heads is " + std::to_string(o.num_heads) +
+                             ", must be divisible by num_key_value_heads, which is " +
+                             std::to_string(o.num_key_value_heads));
+  }
+  const index_t head_dim = o.head_dim != 0 ? o.head_dim : o.d_model / o.num_heads;
+  if (const auto* rotary = std::get_if<RotaryPositions>(&o.positions)) {
+    const index_t dim = rotary->dim != 0 ? rotary->dim : head_dim;
+    if (dim < 2 || dim % 2 != 0 || dim > head_dim) {
+      throw ValueError(op, "rotary_dim is " + std::to_string(dim) +
+                               ", must be even, at least 2 and at most " + std::to_string(head_dim) +
+                               ", the features of a head");
+    }
+  }
+  if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.positions)) bias->validate(op);
+  if (o.attention != AttentionKind::linear) return;
+  // What linear attention has no form of.
+  const char* unsupported = nullptr;
+  const std::string positions = std::string("attention_positions ") + chosen_word(o.positions);
+  if (!std::holds_alternative<NoPositions>(o.positions) &&
+      !std::holds_alternative<RotaryPositions>(o.positions)) {
+    unsupported = positions.c_str();
+  } else if (o.num_key_value_heads != 0 && o.num_key_value_heads != o.num_heads) {
+    unsupported = "num_key_value_heads other than num_heads";
+  } else if (o.attention_window != 0) {
+    unsupported = "attention_window";
+  } else if (o.attention_scale != 0) {
+    unsupported = "attention_scale";
+  }
+  if (unsupported != nullptr)
+    throw ValueError(op, std::string("linear attention does not support ") + unsupported);
+}
+
+}  // namespace detail
+
+inline void LayerOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  detail::require_attention(op, *this);
+}
+
+/// N layers of one kind and an optional final norm; the defaults are those of PyTorch's TransformerEncoder
+/// and TransformerDecoder.
+template <class Layer = LayerOptions>
+struct StackOptions {
+  index_t num_layers = defaults::num_layers;
+  bool final_norm = false;
+  Layer layer{};
+
+  void validate(const char* op) const {
+    detail::require_positive(op, "num_layers", num_layers);
+    if constexpr (requires { layer.validate(op); }) layer.validate(op);
+  }
+};
+using EncoderOptions = StackOptions<LayerOptions>;
+using DecoderOptions = StackOptions<LayerOptions>;
+
+/// The encoder or decoder of a model: what is left out is the model's.
+struct ModelStack {
+  index_t num_layers = defaults::num_layers;
+  std::optional<bool> final_norm{};     ///< left out: the model's final_norm
+  std::optional<LayerOptions> layer{};  ///< left out: the model's layer
+
+  /// What a group of options holds besides the layer's; num_layers is listed by the model.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"final_norm", "a norm after this stack's last layer; left out: as the model's"},
+          self.final_norm);
+  }
+  friend bool operator==(const ModelStack&, const ModelStack&) = default;
+};
+
+/// The two stacks of a model, as PyTorch's nn.Transformer.
+struct TransformerOptions {
+  LayerOptions layer{};    ///< of both stacks
+  bool final_norm = true;  ///< a norm after either stack, post-norm models too, as in PyTorch
+  ModelStack encoder{};
+  ModelStack decoder{};
+
+  EncoderOptions encoder_options() const { return stack_options(encoder); }
+  DecoderOptions decoder_options() const { return stack_options(decoder); }
+
+  /// Throws ValueError, as `op`, that names an impossible field.
+  void validate(const char* op) const {
+    layer.validate(op);
+    for (const auto* stack : {&encoder, &decoder}) {
+      const char* prefix = stack == &encoder ? "encoder" : "decoder";
+      if (stack->num_layers <= 0) {
+        throw ValueError(op, std::string(prefix) + ".num_layers is " + std::to_string(stack->num_layers) +
+                                 ", must be positive");
+      }
+      if (!stack->layer) continue;
+      stack->layer->validate((std::string(op) + ", " + prefix + ".layer").c_str());
+      if (stack->layer->d_model != layer.d_model) {
+        throw ValueError(op, std::string(prefix) + ".layer.d_model is " +
+                                 std::to_string(stack->layer->d_model) +
+                                 ", must be layer.d_model, which is " + std::to_string(layer.d_model));
+      }
+    }
+  }
+
+ private:
+  StackOptions<LayerOptions> stack_options(const ModelStack& stack) const {
+    return {stack.num_layers, stack.final_norm.value_or(final_norm), stack.layer.value_or(layer)};
+  }
+};
+
+}  // namespace eigenformer

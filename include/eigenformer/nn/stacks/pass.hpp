@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/shape/gather.hpp"
+#include "eigenformer/nn/attention/attention.hpp"
+#include "eigenformer/nn/attention/relative_bias.hpp"
+
+namespace eigenformer {
+
+/// What a decoder attends to: the encoder's output and whose it is.
+template <class T>
+struct Memory {
+  Var<T> rows;            ///< (M, D) or (B, S, D)
+  SequenceLayout layout;  ///< of these rows
+  std::vector<std::int32_t>
+      key_sequence{};  ///< the sequence of memory of each target sequence; empty: its own number
+
+  /// Memory of full sequences, (B, S, D) or (S, D), or with a layout.
+  explicit Memory(Var<T> encoded) : rows(std::move(encoded)), layout(full_layout("memory", rows.shape())) {}
+  Memory(Var<T> encoded, SequenceLayout encoded_layout, std::vector<std::int32_t> sequences = {})
+      : rows(std::move(encoded)), layout(std::move(encoded_layout)), key_sequence(std::move(sequences)) {}
+};
+
+/// Who may attend to whom in a decoder. Nothing is causal unless the mask says so.
+struct DecoderMasks {
+  AttentionMask target{};  ///< of the self-attention
+  AttentionMask memory{};  ///< of the attention to the encoder's output
+};
+
+/// The attention weights of a decoder, one (B, H, Lq, Lk) for each layer.
+template <class T>
+struct DecoderMaps {
+  std::vector<Var<T>> target;
+  std::vector<Var<T>> memory;
+};
+
+/// How the rows that a layer works on reach other rows. In training they are whole sequences (SequencePass),
+/// in decoding new tokens whose predecessors are in a cache (CachedPass). A layer that asks the pass is
+/// written once: it trains, and it decodes with a cache.
+template <class T>
+class LayerPass {
+ public:
+  virtual ~LayerPass() = default;
+
+  /// Of the rows that the layers are given.
+  virtual const SequenceLayout& layout() const noexcept = 0;
+
+  /// Self-attention of the rows x: (rows, D). Returns (rows, D).
+  [[nodiscard]] virtual Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                                              const Var<T>& x) = 0;
+
+  /// Attention of the rows x, (rows, D), to a memory. Returns (rows, D). Throws ValueError where the pass has
+  /// no such memory.
+  [[nodiscard]] virtual Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                                                const Var<T>& x, std::size_t memory = 0) = 0;
+
+  /// Each row of x, (rows, D), after the n - 1 rows before it in its sequence, zeros where the sequence has
+  /// not begun: (rows, n, D), the row itself last. What causal convolutions are made of.
+  [[nodiscard]] virtual Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) = 0;
+
+  /// The bias by distance that the stack's self-attentions add, for those whose options have
+  /// RelativeBiasPositions; nullptr: none. Called by Stack.
+  virtual void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) = 0;
+
+ protected:
+  LayerPass() = default;
+  LayerPass(const LayerPass&) = default;
+  LayerPass& operator=(const LayerPass&) = default;
+
+  // The bias for an attention that adds one.
+  static const Var<T>& bias_for(const MultiHeadAttention<T>& attention, const Var<T>& bias) {
+    static const Var<T> none;
+    if (!std::holds_alternative<RelativeBiasPositions>(attention.options.positions)) return none;
+    if (bias.defined()) return bias;
+    throw ValueError(
+        "self_attention",
+        "the attention's options have RelativeBiasPositions, but its stack has no relative_bias");
+  }
+  static void require_window(const char* op, index_t n) {
+    if (n < 1) throw ValueError(op, "n is " + std::to_string(n) + ", must be at least 1");
+  }
+};
+
+/// The pass over whole sequences: what training, encoders and forced decoding use. Differentiable.
+///
+///     ef::SequencePass<float> pass(layout, ef::AttentionMask::causal(), {memory});
+///     auto y = decoder(ctx, x, pass);
+template <class T>
+class SequencePass final : public LayerPass<T> {
+ public:
+  /// mask: of the self-attentions, joined with the layout's padding; memory_mask: of the attentions to every
+  /// memory.
+  explicit SequencePass(SequenceLayout layout, AttentionMask mask = {}, std::vector<Memory<T>> memories = {},
+                        AttentionMask memory_mask = {})
+      : layout_(std::move(layout)),
+        mask_(std::move(mask)),
+        memory_mask_(std::move(memory_mask)),
+        memories_(std::move(memories)) {
+    for (const Memory<T>& memory : memories_)
+      check_rows("memory", "memory", memory.rows.shape(), memory.layout);
+  }
+
+  /// Gathers the attention weights of every attention from now on, in the order of the calls: (B, H, Lq, Lk)
+  /// each, differentiable. maps must outlive the pass.
+  void collect(DecoderMaps<T>* maps) { maps_ = maps; }
+
+  const SequenceLayout& layout() const noexcept override { return layout_; }
+
+  Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                        const Var<T>& x) override {
+    Var<T>* const weights = maps_ == nullptr ? nullptr : &maps_->target.emplace_back();
+    return attention.self(ctx, x, layout_, mask_, this->bias_for(attention, bias_), weights);
+  }
+  Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
+                          std::size_t memory = 0) override {
+    if (memory >= memories_.size()) {
+      throw ValueError("memory_attention", "memory " + std::to_string(memory) +
+                                               " does not exist: the pass has " +
+                                               std::to_string(memories_.size()));
+    }
+    const Memory<T>& m = memories_[memory];
+    Var<T>* const weights = maps_ == nullptr ? nullptr : &maps_->memory.emplace_back();
+    return attention.cross(ctx, x, layout_, m.rows, m.layout, memory_mask_, m.key_sequence, weights);
+  }
+  Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override;
+  void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
+    bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
+  }
+
+ private:
+  SequenceLayout layout_;
+  AttentionMask mask_, memory_mask_;
+  std::vector<Memory<T>> memories_;
+  Var<T> bias_;
+  DecoderMaps<T>* maps_ = nullptr;
+};
+
+template <class T>
+Var<T> SequencePass<T>::window(const Context<T>&, const Var<T>& x, index_t n) {
+  this->require_window("window", n);
+  check_rows("window", "input", x.shape(), layout_);
+  const index_t rows = x.shape().rows(), d = x.dim(-1);
+  // Row `rows` is a row of zeros, for what lies before a sequence and for padding.
+  Tensor<std::int32_t> ids = Tensor<std::int32_t>::full(Shape{rows * n}, static_cast<std::int32_t>(rows));
+  for (index_t b = 0; b < layout_.batch(); ++b) {
+    const index_t first = layout_.offset(b);
+    for (index_t t = 0; t < layout_.length(b); ++t) {
+      for (index_t j = 0; j < n && j <= t; ++j) {
+        ids.data()[(first + t) * n + (n - 1 - j)] = static_cast<std::int32_t>(first + t - j);
+      }
+    }
+  }
+  const Var<T> flat = reshape(x, Shape{rows, d});
+  const Var<T> padded = concat({flat, Var<T>(Tensor<T>::zeros(Shape{1, d}))}, 0);
+  return reshape(index_select(padded, ids), Shape{rows, n, d});
+}
+
+EIGENFORMER_INSTANCES(class SequencePass)
+
+}  // namespace eigenformer
