@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
+
 struct TrainCommand {
   TrainSettings settings;
   std::string folder;
@@ -87,7 +89,7 @@ class Sink final : public ef::TrainingSink {
         tokenizers_(tokenizers),
         settings_(std::move(settings)) {}
 
-  void watch(const ef::Trainer<float>& trainer) { trainer_ = &trainer; }
+  void watch(const Trainer& trainer) { trainer_ = &trainer; }
 
   void on_step(const ef::StepReport& report) override { progress_.step(report); }
   void on_validation(const ef::ValidationReport& report) override { progress_.validation(report); }
@@ -104,7 +106,7 @@ class Sink final : public ef::TrainingSink {
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
   nlohmann::json settings_;
-  const ef::Trainer<float>* trainer_ = nullptr;
+  const Trainer* trainer_ = nullptr;
 };
 
 /// Throws unless training may write to the folder as it was asked to.
@@ -146,7 +148,7 @@ ef::TokenizerPair make_tokenizers(const TrainSettings& s, const ef::ParallelCorp
   return tokenizers;
 }
 
-void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const std::string& folder,
+void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std::string& folder,
                   TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
@@ -167,8 +169,8 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
       break;
   }
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
-  if (std::isfinite(trainer.best_loss()))
-    text += format(", best validation perplexity %.3f", std::exp(trainer.best_loss()));
+  if (std::isfinite(trainer.best()))
+    text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
     progress.say("go on with: translator train --resume --model " + folder);
@@ -178,7 +180,7 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
 }
 
 /// Throws when the end of a training consists of updates that were skipped: half of all, or several in a row.
-void refuse_diverged(const ef::Trainer<float>& trainer, ef::index_t updates) {
+void refuse_diverged(const Trainer& trainer, ef::index_t updates) {
   const ef::index_t last = trainer.skipped_in_a_row();
   if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
   throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) +
@@ -217,7 +219,7 @@ int train(const CLI::App& app, TrainCommand& command) {
     throw ef::ValueError("train", "--qk-norm-kind has no effect without --qk-norm: give both");
   }
   s.validate();
-  s.training.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
+  s.training.loop.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
 
   const Corpora corpora = read_corpora(s, progress);
   const ef::TokenizerPair tokenizers = command.resume
@@ -240,7 +242,7 @@ int train(const CLI::App& app, TrainCommand& command) {
   const ef::EncodedCorpus validation_set =
       validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
 
-  ef::RandomGenerator rng(s.training.seed);
+  ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(
       s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size()), rng);
   progress.say(format("model: %.2f million parameters, %s",
@@ -248,7 +250,7 @@ int train(const CLI::App& app, TrainCommand& command) {
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
 
   Sink sink(progress, command.folder, model, tokenizers, ef::options_to_json(s));
-  ef::Trainer<float> trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
+  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));
@@ -262,7 +264,7 @@ int train(const CLI::App& app, TrainCommand& command) {
   const ef::index_t first = trainer.step();
   const ef::TrainingEnd end = trainer.run(interrupts.token());
   // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best_loss())) sink.on_best();
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   describe_end(end, trainer, command.folder, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
