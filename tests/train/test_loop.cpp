@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "data/text_folder.hpp"
+#include "temporary_folder.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/sgd.hpp"
 #include "line_model.hpp"
@@ -150,7 +150,7 @@ TEST_CASE("any training is interrupted and resumed to the same bits") {
   TrainingLoop uninterrupted(parameters(whole), loss_of(whole), batch, optimizer, constant_rate, options);
   CHECK(uninterrupted.run() == TrainingEnd::max_steps);
 
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "last.safetensors";
   for (const index_t stop_at : {index_t{3}, index_t{8}, index_t{22}}) {
     CAPTURE(stop_at);

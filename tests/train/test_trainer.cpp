@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "data/text_folder.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 #include "train_test_tools.hpp"
 
@@ -94,7 +94,7 @@ TEST_CASE("interrupted and resumed training is uninterrupted training, bit by bi
   REQUIRE(uninterrupted.step() > 12);
   REQUIRE(uninterrupted.epoch() == 3);
 
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "last.safetensors";
   // In an epoch, at a validation, between two epochs, before the last step.
   for (const index_t stop_at :

@@ -301,16 +301,17 @@ class Tape {
   std::shared_ptr<detail::TapeState<T>> state_;
 };
 
-/// Makes an op of a forward result and its backward: `backward` is kept, with what it captured, when an input
-/// is recorded, and dropped otherwise. It is called at most once. Throws ValueError for an input of a dead
-/// tape or of another tape.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
-                            F&& backward) {
-  std::shared_ptr<detail::TapeState<T>> tape;
-  detail::count_bytes<T>(y.numel());
+namespace detail {
+
+/// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
+/// dead tape or of another tape.
+template <class T>
+EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const Tensor<T>& y,
+                                                           std::span<const Var<T>* const> inputs) {
+  std::shared_ptr<TapeState<T>> tape;
+  count_bytes<T>(y.numel());
   for (const Var<T>* x : inputs) {
-    detail::count_bytes<T>(x->shape().numel());
+    count_bytes<T>(x->shape().numel());
     if (!x->recorded()) continue;
     if (!x->tape()->alive || x->generation() != x->tape()->generation) {
       throw ValueError(
@@ -321,32 +322,56 @@ template <class T, class F>
       throw ValueError(op, "the inputs were recorded on different tapes");
     tape = x->tape();
   }
-  if (tape == nullptr) return Var<T>(std::move(y));
-  detail::TapeNode<T> node;
+  return tape;
+}
+
+template <class T>
+EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>> inputs) {
+  std::vector<const Var<T>*> result;
+  result.reserve(inputs.size());
+  for (const Var<T>& x : inputs) result.push_back(&x);
+  return result;
+}
+
+/// Appends an op's node to a tape.
+template <class T>
+EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
+                                      std::shared_ptr<TapeState<T>> tape,
+                                      std::function<void(Backward<T>&)> backward) {
+  TapeNode<T> node;
   node.op = op;
   node.shape = y.shape();
   node.inputs.reserve(inputs.size());
   for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
-  node.backward = std::forward<F>(backward);
+  node.backward = std::move(backward);
   tape->nodes.push_back(std::move(node));
   const std::uint64_t generation = tape->generation;
   const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
   return Var<T>(std::move(y), std::move(tape), generation, id);
 }
 
+}  // namespace detail
+
+/// Makes an op of a forward result and its backward: `backward` is kept, with what it captured, when an input
+/// is recorded, and dropped otherwise. It is called at most once. Throws ValueError for an input of a dead
+/// tape or of another tape.
+template <class T, class F>
+[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
+                            F&& backward) {
+  auto tape = detail::tape_of<T>(op, y, inputs);
+  if (tape == nullptr) return Var<T>(std::move(y));
+  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), std::forward<F>(backward));
+}
+
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
-  std::vector<const Var<T>*> pointers;
-  pointers.reserve(inputs.size());
-  for (const Var<T>& x : inputs) pointers.push_back(&x);
-  return record(op, std::move(y), std::span<const Var<T>* const>(pointers), std::forward<F>(backward));
+  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)),
+                std::forward<F>(backward));
 }
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
-  std::vector<const Var<T>*> pointers;
-  pointers.reserve(inputs.size());
-  for (const Var<T>& x : inputs) pointers.push_back(&x);
-  return record(op, std::move(y), std::span<const Var<T>* const>(pointers), std::forward<F>(backward));
+  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)),
+                std::forward<F>(backward));
 }
 
 EIGENFORMER_INSTANCES(class Tape)
