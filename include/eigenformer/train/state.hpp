@@ -67,8 +67,8 @@ class StateReader {
   void require_equal(const char* key, const U& now) const {
     if (value<U>(key) == now) return;
     throw ValueError("training", std::string("the training state was made with ") + key + " " +
-                                    state_.values.at(key).dump() + ", cannot go on with " +
-                                    nlohmann::json(now).dump());
+                                     state_.values.at(key).dump() + ", cannot go on with " +
+                                     nlohmann::json(now).dump());
   }
 
   // All tensors whose names begin with `prefix`, without it.
@@ -91,7 +91,7 @@ class StateReader {
         throw ValueError("training", "the training state lacks '" + prefix + p->name + "'");
       if (at->second->shape() != p->value.shape()) {
         throw ValueError("training", "'" + prefix + p->name + "' of the training state has shape " +
-                                        at->second->shape().str() + ", must be " + p->value.shape().str());
+                                         at->second->shape().str() + ", must be " + p->value.shape().str());
       }
       found.push_back({p->name, *at->second, {}});
     }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "kernels/gemm_testing.hpp"
 
 using namespace eigenformer;

@@ -260,8 +260,8 @@ EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>
 
 // Notes the versions of what the backward of the op recorded last is going to read.
 template <class T>
-EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y, std::span<const Var<T>* const> inputs,
-                                     const SavedTensors& saved) {
+EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
+                                     std::span<const Var<T>* const> inputs, const SavedTensors& saved) {
   const auto note = [&](const void* data, SavedVersion version) {
     version.node = static_cast<std::int32_t>(tape.nodes.size()) - 1;
     version.input = y.data() == data ? SavedVersion::output : SavedVersion::other;

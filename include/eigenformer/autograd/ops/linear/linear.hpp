@@ -12,7 +12,7 @@
 #include "eigenformer/kernels/elementwise/dropout.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
-#include "eigenformer/kernels/gemm/packed_weights.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
 
 namespace eigenformer {
