@@ -49,6 +49,9 @@ struct MultiHeadAttention {
   OptionalModule<Norm<T>> key_norm;
   OptionalModule<Shaw<T>> shaw;  ///< with Shaw's positions
   MultiHeadAttentionOptions options;
+  /// The caller's own rule of scores, which the kernel calls for each tile of them: `attention.score_rule =
+  /// MyRule{}`. It is not saved with the model.
+  ScoreRule score_rule{};
 
   /// Throws ValueError that names an impossible field.
   MultiHeadAttention(const MultiHeadAttentionOptions& given, RandomGenerator& rng)
@@ -189,7 +192,8 @@ struct MultiHeadAttention {
             .dropout = options.dropout,
             .key_sequence = std::move(key_sequence),
             .key_value_heads = options.num_key_value_heads,
-            .slopes = slopes_};
+            .slopes = slopes_,
+            .rule = score_rule};
   }
   /// What is learned by distance, for the attention ops.
   RelativePositions<T> relative_positions(const Context<T>& ctx, const Var<T>& bias = {}) const {
@@ -222,6 +226,7 @@ struct MultiHeadAttention {
                 const SequenceLayout& keys, const AttentionMask& mask, std::vector<std::int32_t> key_sequence,
                 const Var<T>& bias, Var<T>* weights) const {
     if (linear_kind()) {
+      if (score_rule) throw ValueError(name, "linear attention has no scores for a score_rule");
       if (weights != nullptr) throw ValueError(name, "linear attention has no weights to show");
       return out_proj(ctx, linear_attention(heads, options, queries, keys, mask, std::move(key_sequence)));
     }
