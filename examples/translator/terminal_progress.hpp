@@ -64,9 +64,10 @@ class TerminalProgress {
   }
 
   void validation(const eigenformer::ValidationReport& r) {
+    const double loss = std::fabs(r.value);  // printf shows the sign of a NaN
     say(format("validation after step %lld, epoch %lld: loss %.4f  perplexity %.3f%s",
-               static_cast<long long>(r.step), static_cast<long long>(r.epoch), std::fabs(r.value),
-               std::exp(std::fabs(r.value)), r.best ? "  (best so far)" : ""));
+               static_cast<long long>(r.step), static_cast<long long>(r.epoch), loss, std::exp(loss),
+               r.best ? "  (best so far)" : ""));
   }
 
   /// A line that stays.

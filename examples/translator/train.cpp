@@ -24,6 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
+
 struct TrainCommand {
   TrainSettings settings;
   std::string folder;

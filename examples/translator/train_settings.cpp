@@ -93,7 +93,11 @@ void add_options(CLI::App& command, TrainSettings& settings) {
       command
           .add_option_function<std::string>(
               flag(name),
-              [&field, name](const std::string& word) { ef::detail::option_from_json(name, word, field); },
+              [&field, name](std::string word) {
+                // The curve of Vaswani et al. 2017 is the same, whatever its peak.
+                if (std::same_as<Field, ef::ScheduleKind> && word == "noam") word = "inverse-sqrt";
+                ef::detail::option_from_json(name, word, field);
+              },
               help)
           ->default_str(ef::EnumNames<Field>::names[static_cast<std::size_t>(field)]);
     } else {
@@ -107,9 +111,21 @@ void add_options(CLI::App& command, TrainSettings& settings) {
   });
 }
 
+TrainSettings saved_settings(nlohmann::json saved) {
+  const bool noam = saved.contains("schedule") && saved.at("schedule") == "noam";
+  if (noam) saved["schedule"] = "inverse-sqrt";
+  auto settings = ef::options_from_json<TrainSettings>(saved);
+  if (noam) {
+    ef::TrainingOptions& t = settings.training;
+    t.warmup = std::max<ef::index_t>(t.warmup, 1);
+    t.learning_rate = ef::schedule::noam_peak(settings.d_model, t.warmup, t.learning_rate);
+  }
+  return settings;
+}
+
 TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& given,
                                const nlohmann::json& saved) {
-  nlohmann::json merged = saved;
+  nlohmann::json merged = ef::options_to_json(saved_settings(saved));
   const nlohmann::json now = ef::options_to_json(given);
   visit_train_options(given, [&](const char* name, const auto&, Change change, const char*) {
     if (command.count(flag(name)) == 0) return;
