@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
-#include "eigenformer/nn/models/seq2seq_options.hpp"
 
 namespace translator {
 

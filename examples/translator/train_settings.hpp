@@ -8,6 +8,7 @@
 
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/train/options.hpp"
 
 namespace translator {
