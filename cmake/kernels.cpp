@@ -1,4 +1,4 @@
 // The kernels that the headers leave to eigenformer::compiled, instantiated for float and double.
 #define EIGENFORMER_COMPILED_BUILD
 #define EIGENFORMER_INSTANTIATE
-#include "eigenformer_definitions.hpp"
+#include "eigenformer/kernels/definitions.hpp"

@@ -54,11 +54,11 @@ int train_and_sample(const example::Arguments& arguments) {
                                   .layer = {.d_model = 64,
                                             .num_heads = 4,
                                             .dim_feedforward = 128,
-                                            .dropout = 0,
+                                            .dropout = {0},
                                             .activation = ef::Activation::silu,
                                             .gated = true,
+                                            .norm = {.kind = ef::NormKind::rms_norm},
                                             .norm_first = true,
-                                            .norm = ef::NormKind::rms_norm,
                                             .bias = false}},
                                  rng);
   ef::Adam<float> optimizer(ef::parameters(model));
@@ -83,7 +83,7 @@ int train_and_sample(const example::Arguments& arguments) {
   }
 
   const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
-  const auto texts = ef::sample<float>(
+  const auto texts = ef::sample(
       model, ef::Context<float>::inference(), prompts,
       {.temperature = temperature,
        .top_p = 0.95,

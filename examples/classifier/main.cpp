@@ -32,7 +32,7 @@ struct Classifier {
                  .layer = {.d_model = 48,
                            .num_heads = 4,
                            .dim_feedforward = 96,
-                           .dropout = 0.1,
+                           .dropout = {0.1},
                            .activation = ef::Activation::gelu,
                            .norm_first = true},
                  .pooling = ef::Pooling::mean},

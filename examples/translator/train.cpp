@@ -223,9 +223,17 @@ int train(const CLI::App& app, TrainCommand& command) {
   const ef::TokenizerPair tokenizers = command.resume
                                            ? ef::load_model_folder<float>(command.folder).tokenizers
                                            : make_tokenizers(s, corpora.train, progress);
+  ef::Seq2SeqOptions options =
+      s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size());
+  ef::index_t most = s.max_length;
+  if (command.resume) {
+    // A model of version 0.1.0 has one learned position less.
+    options.max_length = ef::read_model_description(command.folder).model.max_length;
+    if (options.positions == ef::Positions::learned)
+      most = std::min(most, options.max_length - ef::num_positions(0));
+  }
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded =
-        ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, s.max_length);
+    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, most);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
                         counted(encoded.size(), "pair").c_str(),
                         static_cast<long long>(encoded.source.tokens()),
@@ -241,8 +249,7 @@ int train(const CLI::App& app, TrainCommand& command) {
       validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
 
   ef::RandomGenerator rng(s.training.seed);
-  ef::Seq2SeqTransformer<float> model(
-      s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size()), rng);
+  ef::Seq2SeqTransformer<float> model(options, rng);
   progress.say(format("model: %.2f million parameters, %s",
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));

@@ -34,9 +34,9 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
   o.gated = gated;
   o.attention = attention;
   o.layer_drop = layer_drop;
-  o.max_length = max_length;
   ef::detail::option_from_json("positions", positions == "relative" ? "relative_bias" : positions,
                                o.positions);
+  o.max_length = o.positions == ef::Positions::learned ? ef::num_positions(max_length) : max_length;
   o.num_key_value_heads = kv_heads;
   o.head_dim = head_dim;
   o.attention_window = window;

@@ -76,7 +76,7 @@ TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixt
   const std::filesystem::path model = fixtures_folder() / "model_v1" / "model.safetensors";
   const Ended foreign = run("parity", {model.string()});
   CHECK(foreign.code == 1);
-  CHECK(contains(foreign.err, "model.safetensors' is no parity fixture: it has no metadata 'options'"));
+  CHECK(contains(foreign.err, "model.safetensors' is not a parity fixture: it has no metadata 'options'"));
 }
 
 TEST_CASE("every example says how it is called, and refuses what it does not understand") {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
@@ -25,6 +27,9 @@ struct AttentionCase {
   std::vector<std::int32_t> key_sequence;
   AttentionMask mask;
   std::function<double(index_t b, index_t kb, index_t h, index_t i, index_t j)> bias;
+  ScoreRule rule;
+  /// What the rule makes of a score, and its derivative there.
+  std::function<std::pair<double, double>(double score, index_t h, index_t distance)> by_rule;
   double slope = 0;     // of head h: slope / (h + 1)
   index_t reach = 0;    // of a bias by distance, which is random; 0: none
   bool by_row = false;  // that bias differs from row to row
@@ -127,6 +132,7 @@ kernels::AttentionProblem<T> problem_of(const AttentionCase& c, const AttentionN
     p.distances.head_stride = c.entries();
     p.distances.row_stride = c.by_row ? c.heads * c.entries() : 0;
   }
+  p.rule = &c.rule;
   p.head_dim = c.head_dim;
   p.value_dim = c.value_dim;
   p.queries = &c.queries;
@@ -205,15 +211,19 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
         const auto v0 = [&](index_t j) {
           return (c.keys.offset(kb) + j) * c.v_stride() + c.kv_head(h) * c.value_dim;
         };
-        std::vector<double> s(static_cast<std::size_t>(length)), p(s.size()), dp(s.size());
+        std::vector<double> s(static_cast<std::size_t>(length)), p(s.size()), dp(s.size()),
+            derivative(s.size(), 1.0);
         double maximum = lowest, sum = 0, mean = 0;
         for (index_t j = 0; j < length; ++j) {
           double x = 0;
           for (index_t d = 0; d < c.head_dim; ++d) x += at(n.q, q0 + d) * at(n.k, k0(j) + d);
-          double bias = c.bias ? c.bias(b, kb, h, i, j) : 0;
-          bias -= at(n.slopes, h) * std::abs(static_cast<double>(c.distance(b, kb, i, j)));
-          if (c.reach > 0) bias += at(n.bias, static_cast<index_t>(c.bias_at(b, kb, h, i, j)));
-          s[static_cast<std::size_t>(j)] = bias == lowest ? lowest : scale * x + bias;
+          const index_t distance = c.distance(b, kb, i, j);
+          double score = scale * x - at(n.slopes, h) * std::abs(static_cast<double>(distance));
+          if (c.reach > 0) score += at(n.bias, static_cast<index_t>(c.bias_at(b, kb, h, i, j)));
+          if (c.by_rule)
+            std::tie(score, derivative[static_cast<std::size_t>(j)]) = c.by_rule(score, h, distance);
+          const double bias = c.bias ? c.bias(b, kb, h, i, j) : 0;
+          s[static_cast<std::size_t>(j)] = bias == lowest ? lowest : score + bias;
           maximum = std::max(maximum, s[static_cast<std::size_t>(j)]);
         }
         if (maximum == lowest) continue;
@@ -242,8 +252,9 @@ AttentionResult<double> run_reference(const AttentionCase& c, const AttentionNum
         for (index_t j = 0; j < length; ++j) {
           const auto sj = static_cast<std::size_t>(j);
           if (p[sj] == 0) continue;
-          if (c.reach > 0) r.dbias[c.bias_at(b, kb, h, i, j)] += p[sj] * (dp[sj] - mean);
-          const double ds = p[sj] * (dp[sj] - mean) * scale;
+          const double dscore = p[sj] * (dp[sj] - mean) * derivative[sj];
+          if (c.reach > 0) r.dbias[c.bias_at(b, kb, h, i, j)] += dscore;
+          const double ds = dscore * scale;
           for (index_t d = 0; d < c.head_dim; ++d) {
             r.dq[static_cast<std::size_t>(q0 + d)] += ds * at(n.k, k0(j) + d);
             r.dk[static_cast<std::size_t>(k0(j) + d)] += ds * at(n.q, q0 + d);

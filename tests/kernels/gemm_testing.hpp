@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +12,9 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 
 namespace gemm_testing {
 
@@ -19,21 +22,8 @@ using eigenformer::index_t;
 using eigenformer::kernels::GemmEpilogue;
 using eigenformer::kernels::Isa;
 
-inline constexpr Isa all_isas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
-
-// Forces an instruction set (or the next lower one that the CPU has) while it lives.
-class IsaScope {
- public:
-  explicit IsaScope(Isa isa) : previous_(eigenformer::kernels::isa()) {
-    eigenformer::kernels::set_isa_for_testing(isa);
-  }
-  ~IsaScope() { eigenformer::kernels::set_isa_for_testing(previous_); }
-  IsaScope(const IsaScope&) = delete;
-  IsaScope& operator=(const IsaScope&) = delete;
-
- private:
-  Isa previous_;
-};
+using eigenformer::testing::all_isas;
+using eigenformer::testing::WithIsa;
 
 inline std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
 
@@ -125,6 +115,14 @@ bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
     if (!same_bits(x[i], y[i])) return false;
   }
   return true;
+}
+
+// Whether two results of one product, computed in other company (another width, layout or packing), agree:
+// bit by bit by this library's tiles; to rounding by Eigen, whose order of summation depends on where a
+// column stands.
+inline bool same_product(float x, float y) {
+  if (eigenformer::kernels::gemm_backend() == eigenformer::kernels::GemmBackend::own) return same_bits(x, y);
+  return std::abs(x - y) <= 1e-5f * std::max(1.0f, std::abs(y));
 }
 
 }  // namespace gemm_testing

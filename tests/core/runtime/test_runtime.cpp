@@ -1,17 +1,25 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "core/fork_tools.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
+using eigenformer::testing::contains;
+using eigenformer::testing::in_child;
+using eigenformer::testing::limit_memory;
 using eigenformer::testing::message_of;
 
 namespace {
@@ -65,6 +73,23 @@ TEST_CASE("parallel_for: a negative count runs nothing, a grain not exceeded sta
     CHECK(end == 64);
   });
   CHECK(calls == 1);
+}
+
+TEST_CASE("parallel_for: numbers next to the largest do not wrap") {
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  const ThreadScope scope(2);
+  for (const index_t grain : {most / 2, most / 2 + 1, most / 9, most - 1}) {
+    std::mutex mutex;
+    std::vector<std::pair<index_t, index_t>> ranges;
+    parallel_for(most, grain, [&](index_t begin, index_t end) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ranges.emplace_back(begin, end);
+    });
+    std::sort(ranges.begin(), ranges.end());
+    CHECK(ranges.front().first == 0);
+    CHECK(ranges.back().second == most);
+    for (std::size_t i = 1; i < ranges.size(); ++i) CHECK(ranges[i].first == ranges[i - 1].second);
+  }
 }
 
 TEST_CASE("parallel_for: no range is smaller than the grain, but the last") {
@@ -206,3 +231,60 @@ TEST_CASE("Runtime: numbers of threads that cannot be") {
   CHECK_THROWS_AS(ThreadScope(std::shared_ptr<Executor>()), ValueError);
   CHECK(Runtime::default_threads() >= 1);
 }
+
+#if EIGENFORMER_TEST_MEMORY_LIMIT
+TEST_CASE("Runtime: set_threads that the system refuses throws and leaves the threads as they were") {
+  CHECK(in_child([] {
+          Runtime::instance().set_threads(2);
+          if (!limit_memory(std::size_t{60} << 20U)) return false;
+          const std::string message = message_of<ValueError>([] { Runtime::instance().set_threads(300); });
+          return contains(message, "cannot start 300 threads") && Runtime::instance().threads() == 2 &&
+                 visits(100, 1) == std::vector<int>(100, 1);
+        }) == 0);
+}
+#endif
+
+#if EIGENFORMER_TEST_FORK
+TEST_CASE("Runtime: a forked child runs loops, sets threads and takes memory, whatever other threads did") {
+  const int kept = Runtime::instance().threads();
+  Runtime::instance().set_threads(3);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> users;
+  users.emplace_back([&] {
+    while (!stop) (void)Runtime::instance().pool().allocate(1000);
+  });
+  users.emplace_back([&] {
+    while (!stop) visits(50, 1);
+  });
+  users.emplace_back([&] {
+    while (!stop) Runtime::instance().profiler().add("op", false, 0, 0, 0);
+  });
+  const std::vector<int> once(100, 1);
+  for (int round = 0; round < 50; ++round) {
+    CHECK(in_child([&] {
+            Runtime& runtime = Runtime::instance();
+            const bool inherited = runtime.threads() == 3 && visits(100, 1) == once;
+            runtime.set_threads(2);
+            runtime.profiler().clear();
+            return inherited && runtime.threads() == 2 && visits(100, 1) == once &&
+                   runtime.pool().allocate(1000) != nullptr;
+          }) == 0);
+    CHECK(in_child([&] {
+            Runtime::instance().set_executor(nullptr);
+            return visits(100, 1) == once;
+          }) == 0);
+  }
+  stop = true;
+  for (auto& user : users) user.join();
+  Runtime::instance().set_threads(kept);
+}
+
+TEST_CASE("ThreadScope: one that began before a fork works in the child, and ends there") {
+  auto scope = std::make_unique<ThreadScope>(3);
+  CHECK(in_child([&] {
+          const bool right = visits(100, 1) == std::vector<int>(100, 1);
+          scope.reset();
+          return right && visits(100, 1) == std::vector<int>(100, 1);
+        }) == 0);
+}
+#endif

@@ -2,12 +2,36 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "core/fork_tools.hpp"
+#include "test_tools.hpp"
+
 using namespace eigenformer;
+using eigenformer::testing::contains;
+using eigenformer::testing::in_child;
+using eigenformer::testing::limit_memory;
+using eigenformer::testing::message_of;
+
+namespace {
+
+/// Whether a pool runs every one of 100 tasks once.
+bool works(ThreadPool& pool) {
+  std::vector<std::atomic<int>> runs(100);
+  auto task = [&](index_t i) { ++runs[static_cast<std::size_t>(i)]; };
+  pool.run(100, TaskRef(task));
+  for (const auto& n : runs) {
+    if (n != 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 TEST_CASE("ThreadPool: every task runs exactly once") {
   for (const int threads : {1, 2, 3, 7}) {
@@ -105,3 +129,60 @@ TEST_CASE("ThreadPool: tasks of one loop run on more than one thread") {
   pool.run(2, TaskRef(task));
   CHECK_FALSE(gave_up);
 }
+
+#if EIGENFORMER_TEST_MEMORY_LIMIT
+TEST_CASE("ThreadPool: a pool whose threads cannot all start throws, and says that threads are meant") {
+  for (const std::size_t megabytes : {0, 4, 20, 60, 200}) {
+    CAPTURE(megabytes);
+    const int result = in_child([&] {
+      if (!limit_memory(megabytes << 20U)) return false;
+      const std::string message = message_of<ValueError>([] { ThreadPool pool(300); });
+      ThreadPool alone(1);
+      return contains(message, "[runtime] cannot start 300 threads: the system stopped at ") && works(alone);
+    });
+    CHECK(result == 0);
+  }
+}
+#endif
+
+#if EIGENFORMER_TEST_FORK
+TEST_CASE("ThreadPool: a forked child has fresh threads, and destroys what it inherited") {
+  auto pool = std::make_unique<ThreadPool>(3);
+  REQUIRE(works(*pool));
+  for (int round = 0; round < 10; ++round) {
+    CHECK(in_child([&] { return pool->threads() == 3 && works(*pool); }) == 0);
+    CHECK(in_child([&] {
+            pool.reset();
+            return true;
+          }) == 0);
+    // A child's child.
+    CHECK(in_child([&] { return works(*pool) && in_child([&] { return works(*pool); }) == 0; }) == 0);
+  }
+  CHECK(works(*pool));
+}
+
+TEST_CASE("ThreadPool: a child that is forked while other threads use the pool has fresh threads") {
+  ThreadPool pool(3);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> users;
+  for (int u = 0; u < 2; ++u) {
+    users.emplace_back([&] {
+      while (!stop) works(pool);
+    });
+  }
+  for (int round = 0; round < 30; ++round) CHECK(in_child([&] { return works(pool); }) == 0);
+  stop = true;
+  for (auto& user : users) user.join();
+}
+
+TEST_CASE("ThreadPool: in a child several threads may be the first to use an inherited pool") {
+  ThreadPool pool(3);
+  CHECK(in_child([&] {
+          std::atomic<int> right{0};
+          std::vector<std::thread> users;
+          for (int u = 0; u < 4; ++u) users.emplace_back([&] { right += works(pool) ? 1 : 0; });
+          for (auto& user : users) user.join();
+          return right == 4;
+        }) == 0);
+}
+#endif

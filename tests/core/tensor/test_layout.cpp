@@ -1,5 +1,6 @@
 #include "eigenformer/core/tensor/layout.hpp"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -134,4 +135,39 @@ TEST_CASE("layout: padding on the left, and on both sides") {
                                               4);
         }) == "[layout] sequence 1 has 3 leading rows and 2 tokens, these must fit 4 rows");
   CHECK_THROWS_AS((void)SequenceLayout::padded_left({5}, 4), ef::ValueError);
+}
+
+TEST_CASE("layout: sizes next to the largest number are refused and never wrap") {
+  using Lengths = std::vector<ef::index_t>;
+  constexpr ef::index_t most = std::numeric_limits<ef::index_t>::max();
+  for (const ef::index_t big : {most, most - 1, most / 2 + 1, ef::Shape::max_numel + 1}) {
+    CAPTURE(big);
+    CHECK_THROWS_AS(SequenceLayout::padded({1, 2}, big), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::padded({1}, big), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::padded(big, 1), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::padded(big, 0), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::padded_left({1, 2}, big), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::packed({big}), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::packed({1, big, 1}), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::packed({big, big, 3}), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::cached({1, 2, 3}, big), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::padded_around(Lengths{big}, Lengths{2}, 4), ef::ValueError);
+    CHECK_THROWS_AS(SequenceLayout::packed({2, 3}).with_first_position(big), ef::ShapeError);
+    CHECK_THROWS_AS(SequenceLayout::packed({2, 3}).with_first_position({0, big}), ef::ShapeError);
+  }
+  // Sums and products of sizes that are fine by themselves.
+  const ef::index_t half = ef::Shape::max_numel / 2 + 1;
+  CHECK_THROWS_AS(SequenceLayout::packed({half, half}), ef::ShapeError);
+  CHECK_THROWS_AS(SequenceLayout::padded({1, 1}, half), ef::ShapeError);
+  CHECK(SequenceLayout::padded({1, 1}, half - 1).rows() == ef::Shape::max_numel);
+  CHECK_THROWS_AS(SequenceLayout::padded_left({-1}, most), ef::ShapeError);
+  CHECK_THROWS_AS(SequenceLayout::padded_left({1}, std::numeric_limits<ef::index_t>::min()), ef::ValueError);
+  CHECK(message_of<ef::ShapeError>([] {
+          SequenceLayout::packed({1, most});
+        }) == "[layout] length of sequence 1 is 9223372036854775807, more rows than any memory holds");
+  CHECK(message_of<ef::ShapeError>([] {
+          SequenceLayout::padded({1, 1}, most);
+        }) ==
+        "[layout] a batch of 2 with a maximum length of 9223372036854775807 has more rows than any memory "
+        "holds");
 }

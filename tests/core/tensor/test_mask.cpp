@@ -144,3 +144,10 @@ TEST_CASE("mask: prefixes and documents, alone and joined, as tensors") {
   const auto bias = ef::AttentionMask::key_padding(Tensor<float>::from({2, 3}, {1, 2, 3, 4, 5, 6}));
   CHECK(bias.to_additive(2, 1, 1, 3).at({1, 0, 0, 2}) == 6);
 }
+
+TEST_CASE("mask: a first position next to the largest number is refused and does not wrap") {
+  const auto mask = AttentionMask::causal();
+  CHECK(mask.to_tensor(1, 1, 2, 3, ef::Shape::max_numel).at({0, 0, 1, 2}));
+  CHECK_THROWS_AS((void)mask.to_tensor(1, 1, 2, 3, std::numeric_limits<ef::index_t>::max()), ef::ShapeError);
+  CHECK_THROWS_AS((void)mask.to_tensor(1, 1, 2, 3, std::numeric_limits<ef::index_t>::min()), ef::ShapeError);
+}

@@ -96,3 +96,20 @@ TEST_CASE("Shape: a number of elements that would overflow is refused") {
   CHECK_THROWS_AS((void)(Shape{big, big, 0}), ShapeError);
   CHECK(Shape{Shape::max_numel}.numel() == Shape::max_numel);
 }
+
+TEST_CASE("Shape: sizes next to the largest number never wrap") {
+  const index_t most = std::numeric_limits<index_t>::max();
+  for (const index_t big : {most, most - 1, most / 2 + 1, most / 3 + 1, Shape::max_numel + 1}) {
+    CHECK_THROWS_AS((void)(Shape{big}), ShapeError);
+    CHECK_THROWS_AS((void)(Shape{big, 0}), ShapeError);
+    CHECK_THROWS_AS((void)(Shape{0, big}), ShapeError);
+    CHECK_THROWS_AS((void)(Shape{3, big, 2}), ShapeError);
+    CHECK_THROWS_AS((void)(Shape{2, 3}.with(0, big)), ShapeError);
+    CHECK_THROWS_AS((void)(Shape{2, 3}.inserted(1, big)), ShapeError);
+    CHECK_THROWS_AS((void)(Shape{2, 3}[big]), IndexError);
+    CHECK_THROWS_AS((void)(Shape{2, 3}[-big]), IndexError);
+  }
+  CHECK_THROWS_AS((void)(Shape{2, 3}[std::numeric_limits<index_t>::min()]), IndexError);
+  // 2^32 * 2^32 is 0 in 64 bits.
+  CHECK_THROWS_AS((void)(Shape{index_t{1} << 32, index_t{1} << 32}), ShapeError);
+}

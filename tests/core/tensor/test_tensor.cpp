@@ -217,3 +217,21 @@ TEST_CASE("Tensor: a moved-from tensor can be assigned again") {
   a = Tensor<float>::ones({3});
   CHECK(a.numel() == 3);
 }
+
+TEST_CASE("Tensor: sizes next to the largest number are errors and never wrap") {
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  const Tensor<float> t = Tensor<float>::arange(12).reshape({4, 3});
+  for (const index_t big : {most, most - 1, most / 2 + 1, most / 4 + 1}) {
+    CAPTURE(big);
+    CHECK_THROWS_AS(Tensor<float>::arange(big), ShapeError);
+    CHECK_THROWS_AS(Tensor<float>::zeros({big, 0}), ShapeError);
+    CHECK_THROWS_AS((void)t.reshape({big, 4}), ShapeError);
+    CHECK_THROWS_AS((void)t.rows(big, 1), IndexError);
+    CHECK_THROWS_AS((void)t.rows(1, big), IndexError);
+    CHECK_THROWS_AS((void)t.rows(big, big), IndexError);
+    CHECK_THROWS_AS((void)t.at({big, 0}), IndexError);
+    CHECK_THROWS_AS((void)t.at({-big, 0}), IndexError);
+  }
+  // The number of bytes does not wrap either: this is 2^61 of them.
+  CHECK_THROWS_AS(Tensor<double>(Shape{Shape::max_numel}), Error);
+}

@@ -42,7 +42,7 @@ void quantize_row(const float* x, index_t k, std::vector<int>& q, float& scale) 
 
 TEST_CASE("packed float32 and bf16 weights give the bits of gemm") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const auto& shape : {std::pair<index_t, index_t>{1, 1}, {31, 40}, {33, 17}, {67, 515}, {2100, 33}}) {
       const index_t n = shape.first, k = shape.second;
@@ -80,7 +80,7 @@ TEST_CASE("packed float32 and bf16 weights give the bits of gemm") {
 
 TEST_CASE("int8 weights give exact integer sums") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const auto& shape :
          {std::pair<index_t, index_t>{1, 1}, {31, 3}, {32, 4}, {33, 5}, {67, 66}, {300, 131}}) {
@@ -154,7 +154,7 @@ TEST_CASE("int8 weights approximate the float product") {
 
 TEST_CASE("a row of a packed product does not depend on its batch or the threads") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     const Weights weights(700, 530);
     const index_t m = 150;
@@ -202,7 +202,7 @@ TEST_CASE("packed products call the epilogue on every element once") {
 
 TEST_CASE("packed weights and inputs with zeros, NaN and infinity") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     Weights weights(33, 9);
     std::fill(weights.w.begin() + 9, weights.w.begin() + 18, 0.0f);
     auto x = random_vector<float>(4 * 9, 9);

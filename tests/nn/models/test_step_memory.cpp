@@ -52,11 +52,9 @@ TEST_CASE("training steps on shapes that were seen before take no storage from t
   Runtime::instance().set_threads(1);
   RandomGenerator rng(1);
   Seq2SeqTransformer<float> model({.source_vocab_size = 23,
-                                   .d_model = 24,
-                                   .num_heads = 3,
-                                   .num_encoder_layers = 2,
-                                   .num_decoder_layers = 2,
-                                   .dim_feedforward = 40},
+                                   .layer = {.d_model = 24, .num_heads = 3, .dim_feedforward = 40},
+                                   .encoder = {.num_layers = 2},
+                                   .decoder = {.num_layers = 2}},
                                   rng);
   const auto handles = parameters(model);
   Adam<float> adam(handles);

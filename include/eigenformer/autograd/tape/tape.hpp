@@ -228,10 +228,40 @@ class Tape {
 
 namespace detail {
 
+/// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
+/// dead tape or of another tape.
+template <class T>
+EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const Tensor<T>& y,
+                                                           std::span<const Var<T>* const> inputs) {
+  std::shared_ptr<TapeState<T>> tape;
+  count_bytes<T>(y.numel());
+  for (const Var<T>* x : inputs) {
+    count_bytes<T>(x->shape().numel());
+    if (!x->recorded()) continue;
+    if (!x->tape()->alive || x->generation() != x->tape()->generation) {
+      throw ValueError(
+          op, "an input of shape " + x->shape().str() +
+                  " was recorded on a tape that has been cleared, consumed by backward or destroyed");
+    }
+    if (tape != nullptr && tape != x->tape())
+      throw ValueError(op, "the inputs were recorded on different tapes");
+    tape = x->tape();
+  }
+  return tape;
+}
+
+template <class T>
+EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>> inputs) {
+  std::vector<const Var<T>*> result;
+  result.reserve(inputs.size());
+  for (const Var<T>& x : inputs) result.push_back(&x);
+  return result;
+}
+
 // Notes the versions of what the backward of the op recorded last is going to read.
 template <class T>
-void note_saved(TapeState<T>& tape, const Tensor<T>& y, std::span<const Var<T>* const> inputs,
-                const SavedTensors& saved) {
+EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
+                                     std::span<const Var<T>* const> inputs, const SavedTensors& saved) {
   const auto note = [&](const void* data, SavedVersion version) {
     version.node = static_cast<std::int32_t>(tape.nodes.size()) - 1;
     version.input = y.data() == data ? SavedVersion::output : SavedVersion::other;
@@ -248,6 +278,24 @@ void note_saved(TapeState<T>& tape, const Tensor<T>& y, std::span<const Var<T>* 
   note(y.data(), SavedTensors::version_of<T>(&y));
 }
 
+/// Appends an op's node to a tape.
+template <class T>
+EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
+                                      std::shared_ptr<TapeState<T>> tape, const SavedTensors& saved,
+                                      std::function<void(Backward<T>&)> backward) {
+  TapeNode<T> node;
+  node.op = op;
+  node.shape = y.shape();
+  node.inputs.reserve(inputs.size());
+  for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
+  node.backward = std::move(backward);
+  tape->nodes.push_back(std::move(node));
+  note_saved(*tape, y, inputs, saved);
+  const std::uint64_t generation = tape->generation;
+  const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
+  return Var<T>(std::move(y), std::move(tape), generation, id);
+}
+
 }  // namespace detail
 
 /// Makes an op of a forward result and its backward: `backward` is kept, with what it captured, when an input
@@ -256,58 +304,31 @@ void note_saved(TapeState<T>& tape, const Tensor<T>& y, std::span<const Var<T>* 
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
                             const SavedTensors& saved, F&& backward) {
-  std::shared_ptr<detail::TapeState<T>> tape;
-  detail::count_bytes<T>(y.numel());
-  for (const Var<T>* x : inputs) {
-    detail::count_bytes<T>(x->shape().numel());
-    if (!x->recorded()) continue;
-    if (!x->tape()->alive || x->generation() != x->tape()->generation) {
-      throw ValueError(
-          op, "an input of shape " + x->shape().str() +
-                  " was recorded on a tape that has been cleared, consumed by backward or destroyed");
-    }
-    if (tape != nullptr && tape != x->tape())
-      throw ValueError(op, "the inputs were recorded on different tapes");
-    tape = x->tape();
-  }
+  auto tape = detail::tape_of<T>(op, y, inputs);
   if (tape == nullptr) return Var<T>(std::move(y));
-  detail::TapeNode<T> node;
-  node.op = op;
-  node.shape = y.shape();
-  node.inputs.reserve(inputs.size());
-  for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
-  node.backward = std::forward<F>(backward);
-  tape->nodes.push_back(std::move(node));
-  if constexpr (!std::is_empty_v<std::remove_cvref_t<F>>) detail::note_saved(*tape, y, inputs, saved);
-  const std::uint64_t generation = tape->generation;
-  const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
-  return Var<T>(std::move(y), std::move(tape), generation, id);
+  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), saved, std::forward<F>(backward));
 }
 
 template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs,
-                            const SavedTensors& saved, F&& backward) {
-  std::vector<const Var<T>*> pointers;
-  pointers.reserve(inputs.size());
-  for (const Var<T>& x : inputs) pointers.push_back(&x);
-  return record(op, std::move(y), std::span<const Var<T>* const>(pointers), saved, std::forward<F>(backward));
-}
-template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs,
                             const SavedTensors& saved, F&& backward) {
-  std::vector<const Var<T>*> pointers;
-  pointers.reserve(inputs.size());
-  for (const Var<T>& x : inputs) pointers.push_back(&x);
-  return record(op, std::move(y), std::span<const Var<T>* const>(pointers), saved, std::forward<F>(backward));
+  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
+                std::forward<F>(backward));
 }
-/// The same for a backward that may read every input and the output.
+template <class T, class F>
+[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs,
+                            const SavedTensors& saved, F&& backward) {
+  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
+                std::forward<F>(backward));
+}
+/// The same for a backward that may read every input and the output, or none if it captures nothing.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::inputs_and_output(), std::forward<F>(backward));
+  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::inputs_and_output(), std::forward<F>(backward));
+  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
 
 EIGENFORMER_INSTANCES(class Tape)

@@ -2,6 +2,15 @@
 
 #include <cstdint>
 
+// exp() and rounding rely on the order of sums, masks on infinities, and NaN must be seen: with -ffast-math,
+// softmax(1, 2, 3) was 0.077 0.308 0.615. (clang++ does not tell -fassociative-math alone.)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || \
+    defined(__ASSOCIATIVE_MATH__)
+#error \
+    "eigenformer: results are wrong with -ffast-math, -Ofast, -ffinite-math-only and \
+-funsafe-math-optimizations; compile files that include it without these (-fno-fast-math after -Ofast)"
+#endif
+
 /// `inline` in the header-only build; nothing when a compiled target defines the function once.
 #if defined(EIGENFORMER_COMPILED_BUILD)
 #define EIGENFORMER_INLINE
@@ -24,6 +33,10 @@
   EIGENFORMER_INSTANCE(CLASS<double>)
 
 #define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
+
+/// On what an op calls a few times and never an element: copies of it in every caller take time to compile,
+/// and give none back.
+#define EIGENFORMER_NOINLINE __attribute__((noinline))
 
 #if defined(__x86_64__) || defined(_M_X64)
 #define EIGENFORMER_X86 1

@@ -4,12 +4,14 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/core/base/config.hpp"
+
 namespace eigenformer {
 
 /// The root of everything this library throws (ShapeError is in shape.hpp); what() reads "[op] message".
 class Error : public std::runtime_error {
  public:
-  Error(std::string op, const std::string& message)
+  EIGENFORMER_NOINLINE Error(std::string op, const std::string& message)
       : std::runtime_error("[" + op + "] " + message), op_(std::move(op)) {}
 
   /// The operation or component that refused, such as "matmul".

@@ -26,6 +26,7 @@ struct OpProfile {
 };
 
 /// Times every op, forward and backward apart, while it is on; costs one relaxed load per op when it is off.
+/// What an executor that steals work runs while an op waits counts as that op's.
 class Profiler {
  public:
   void start() { enabled_.store(true, std::memory_order_relaxed); }
@@ -62,6 +63,8 @@ class Profiler {
   }
 
  private:
+  friend class Runtime;
+
   std::atomic<bool> enabled_{false};
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, bool>, OpProfile> profiles_;
@@ -97,7 +100,7 @@ void count_bytes(std::int64_t elements) {
 /// Times a scope as one op; nested scopes count into the outer one only.
 class OpScope {
  public:
-  OpScope(Profiler& profiler, const char* op, bool backward = false) {
+  EIGENFORMER_NOINLINE OpScope(Profiler& profiler, const char* op, bool backward = false) {
     if (!profiler.enabled() || active()) return;
     profiler_ = &profiler;
     op_ = op;
@@ -106,7 +109,7 @@ class OpScope {
     work_ = detail::work_counter();
     start_ = std::chrono::steady_clock::now();
   }
-  ~OpScope() {
+  EIGENFORMER_NOINLINE ~OpScope() {
     if (profiler_ == nullptr) return;
     active() = false;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;

@@ -18,7 +18,8 @@
 
 namespace eigenformer {
 
-/// The one process-wide object: threads (or the caller's executor), the memory pool and the profiler.
+/// The one process-wide object: threads (or the caller's executor), the memory pool and the profiler. A
+/// forked child can use it, whatever other threads of its parent did at that moment.
 class Runtime {
  public:
   /// It is never destroyed, so that tensors of static duration can give their storage back at any time.
@@ -27,8 +28,8 @@ class Runtime {
     return *runtime;
   }
 
-  /// Sets the number of threads of the built-in pool. Throws ValueError below 1. Calls under way finish as
-  /// they began.
+  /// Sets the number of threads of the built-in pool. Throws ValueError below 1, and when the system does not
+  /// start that many; the threads stay as they were then. Calls under way finish as they began.
   void set_threads(int threads) {
     if (threads < 1)
       throw ValueError("runtime", "threads is " + std::to_string(threads) + ", must be at least 1");
@@ -37,9 +38,9 @@ class Runtime {
 
   /// Runs everything on the caller's executor from now on; nullptr returns to a pool of the default size.
   void set_executor(std::shared_ptr<Executor> executor) {
-    if (executor == nullptr) executor = std::make_shared<ThreadPool>(default_threads());
+    if (executor == nullptr) executor = default_executor();
     const std::lock_guard<std::mutex> lock(mutex_);
-    executor_ = std::move(executor);
+    executor_.swap(executor);
   }
 
   /// Threads that a parallel loop started here would use: at first, the cores this process may run on.
@@ -49,7 +50,7 @@ class Runtime {
   std::shared_ptr<Executor> executor() {
     if (thread_executor() != nullptr) return *thread_executor();
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (executor_ == nullptr) executor_ = std::make_shared<ThreadPool>(default_threads());
+    if (executor_ == nullptr) executor_ = default_executor();
     return executor_;
   }
 
@@ -67,7 +68,32 @@ class Runtime {
 
  private:
   friend class ThreadScope;
-  Runtime() = default;
+  Runtime() {
+    (void)detail::ForkCounter::instance();  // registers before any mutex of ours is held
+    detail::at_fork([] { instance().lock(); }, [] { instance().unlock(); }, [] { instance().unlock(); });
+  }
+
+  // Around a fork: nobody is in the middle of a change that the child would never see the end of.
+  void lock() {
+    mutex_.lock();
+    pool_.mutex_.lock();
+    profiler_.mutex_.lock();
+  }
+  void unlock() {
+    profiler_.mutex_.unlock();
+    pool_.mutex_.unlock();
+    mutex_.unlock();
+  }
+
+  /// A pool of a thread for each core, or of as many as the system starts when halved again and again.
+  static std::shared_ptr<Executor> default_executor() {
+    for (int threads = default_threads();; threads /= 2) {
+      try {
+        return std::make_shared<ThreadPool>(threads);
+      } catch (const ValueError&) {  // never with one thread, the caller's
+      }
+    }
+  }
 
   static const std::shared_ptr<Executor>*& thread_executor() {
     thread_local const std::shared_ptr<Executor>* executor = nullptr;
@@ -108,17 +134,22 @@ inline bool& inside_parallel() {
 
 }  // namespace detail
 
-/// Calls f(begin, end) for ranges that cover 0 .. n, on several threads when n exceeds `grain` (items that
-/// are worth a task of their own). Serial when nested. The first exception is rethrown here, after all ranges
-/// have ended.
-template <class F>
-void parallel_for(index_t n, index_t grain, F&& f) {
-  if (n <= 0) return;
-  grain = std::max<index_t>(1, grain);
-  if (n <= grain || detail::inside_parallel()) {
-    f(index_t{0}, n);
-    return;
-  }
+namespace detail {
+
+/// A call f(begin, end) without ownership.
+class RangeRef {
+ public:
+  template <class F>
+  requires(!std::same_as<F, RangeRef>) explicit RangeRef(F& f)
+      : object_(&f), call_([](void* o, index_t begin, index_t end) { (*static_cast<F*>(o))(begin, end); }) {}
+  void operator()(index_t begin, index_t end) const { call_(object_, begin, end); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, index_t, index_t);
+};
+
+EIGENFORMER_NOINLINE inline void parallel_ranges(index_t n, index_t grain, RangeRef f) {
   const std::shared_ptr<Executor> executor = Runtime::instance().executor();
   const index_t threads = executor->threads();
   if (threads == 1) {
@@ -126,22 +157,40 @@ void parallel_for(index_t n, index_t grain, F&& f) {
     return;
   }
   // A few ranges a thread even out what other processes take from a core.
-  const index_t chunk = std::max(grain, (n + threads * 4 - 1) / (threads * 4));
-  const index_t tasks = (n + chunk - 1) / chunk;
+  const auto divide_up = [n](index_t by) { return n / by + (n % by == 0 ? 0 : 1); };
+  const index_t chunk = std::max(grain, divide_up(threads * 4));
+  const index_t tasks = divide_up(chunk);
   std::exception_ptr error;
   std::atomic<bool> failed{false};
   auto task = [&](index_t i) {
-    const bool outer = detail::inside_parallel();
-    detail::inside_parallel() = true;
+    const bool outer = inside_parallel();
+    inside_parallel() = true;
     try {
-      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, std::min(n, (i + 1) * chunk));
+      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, i * chunk + std::min(chunk, n - i * chunk));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
-    detail::inside_parallel() = outer;
+    inside_parallel() = outer;
   };
   executor->run(tasks, TaskRef(task));
   if (error) std::rethrow_exception(error);
+}
+
+}  // namespace detail
+
+/// Calls f(begin, end) for ranges that cover 0 .. n, on several threads when n exceeds `grain` (items that
+/// are worth a task of their own). Serial when nested. The first exception is rethrown here, after all ranges
+/// have ended.
+template <class F>
+void parallel_for(index_t n, index_t grain, F&& f) {
+  if (n <= 0) return;
+  grain = std::max<index_t>(1, grain);
+  const detail::RangeRef range(f);
+  if (n <= grain || detail::inside_parallel()) {
+    range(0, n);
+  } else {
+    detail::parallel_ranges(n, grain, range);
+  }
 }
 
 }  // namespace eigenformer

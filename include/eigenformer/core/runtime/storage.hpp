@@ -122,6 +122,8 @@ class MemoryPool {
   }
 
  private:
+  friend class Runtime;
+
   static constexpr std::size_t steps = 8;        // classes per power of two
   static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
   static constexpr std::size_t most = std::size_t{1} << 47;

@@ -9,10 +9,14 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/runtime/fork.hpp"
 
 namespace eigenformer {
 
@@ -30,7 +34,8 @@ class TaskRef {
 };
 
 /// Something that runs tasks 0 .. count-1, in any order, perhaps at once; an OpenMP or TBB loop fits.
-/// `run` returns when all are done; tasks handed to it do not throw.
+/// `run` returns when all are done; tasks handed to it do not throw. While it waits it may run other work on
+/// the calling thread, but must return on the thread that called it.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -41,44 +46,30 @@ class Executor {
 
 /// The default executor: standard threads that spin briefly before they sleep. Calls from several threads
 /// share the workers; each caller works on its own tasks too, so every call makes progress.
+///
+/// In a forked child a pool starts fresh threads at its first use. A child forked by one of the tasks must
+/// not return from that task.
 class ThreadPool final : public Executor {
  public:
-  explicit ThreadPool(int threads) : size_(std::max(1, threads)) {
-    for (int i = 1; i < size_; ++i) workers_.emplace_back([this] { work(); });
-  }
+  /// Fewer than one thread counts as one: the caller's. Throws ValueError when the system does not start that
+  /// many.
+  explicit ThreadPool(int threads) : workers_(new Workers(std::max(1, threads), counter_.forks())) {}
   ~ThreadPool() override {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      stop_.store(true);
+    Workers* const workers = workers_.load(std::memory_order_acquire);
+    if (workers->forks == counter_.forks()) {
+      delete workers;
+    } else {
+      const std::lock_guard<std::mutex> lock(counter_.mutex());
+      abandon(workers);
     }
-    wake_.notify_all();
-    for (auto& worker : workers_) worker.join();
   }
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const override { return size_; }
+  int threads() const override { return workers_.load(std::memory_order_acquire)->size; }
 
   void run(index_t count, TaskRef task) override {
-    if (count <= 0) return;
-    if (size_ == 1 || count == 1) {
-      for (index_t i = 0; i < count; ++i) task(i);
-      return;
-    }
-    const auto job = std::make_shared<Job>(count, task);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      jobs_.push_back(job);
-      signal_.fetch_add(1, std::memory_order_release);
-    }
-    if (sleeping_.load(std::memory_order_seq_cst) > 0) wake_.notify_all();
-    job->help();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto at = std::find(jobs_.begin(), jobs_.end(), job);
-      if (at != jobs_.end()) jobs_.erase(at);
-    }
-    for (int spin = 0; job->done.load(std::memory_order_acquire) != count; ++spin) pause(spin);
+    if (count > 0) workers().run(count, task);
   }
 
  private:
@@ -106,42 +97,119 @@ class ThreadPool final : public Executor {
     }
   }
 
-  std::shared_ptr<Job> take() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& job : jobs_) {
-      if (job->next.load(std::memory_order_relaxed) < job->count) return job;
+  /// The threads of one process, and the jobs that they and their callers share.
+  struct Workers {
+    Workers(int threads, std::uint64_t process) : size(threads), forks(process) {
+      try {
+        while (static_cast<int>(started_.size()) < size - 1) started_.emplace_back([this] { work(); });
+      } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
+        const std::size_t started = started_.size();
+        stop();
+        throw ValueError("runtime", "cannot start " + std::to_string(size) +
+                                        " threads: the system stopped at " + std::to_string(started + 1) +
+                                        "; use fewer, or raise the limits on memory and processes");
+      }
     }
-    return nullptr;
+    ~Workers() { stop(); }
+
+    void run(index_t count, TaskRef task) {
+      if (size == 1 || count == 1) {
+        for (index_t i = 0; i < count; ++i) task(i);
+        return;
+      }
+      const auto job = std::make_shared<Job>(count, task);
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        jobs_.push_back(job);
+        signal_.fetch_add(1, std::memory_order_release);
+      }
+      if (sleeping_.load(std::memory_order_seq_cst) > 0) wake_.notify_all();
+      job->help();
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto at = std::find(jobs_.begin(), jobs_.end(), job);
+        if (at != jobs_.end()) jobs_.erase(at);
+      }
+      for (int spin = 0; job->done.load(std::memory_order_acquire) != count; ++spin) pause(spin);
+    }
+
+    const int size;             // with the caller
+    const std::uint64_t forks;  // which process has these threads
+    Workers* abandoned = nullptr;
+
+   private:
+    void stop() {
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        stop_.store(true);
+      }
+      wake_.notify_all();
+      for (auto& thread : started_) thread.join();
+      started_.clear();
+    }
+
+    std::shared_ptr<Job> take() {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (const auto& job : jobs_) {
+        if (job->next.load(std::memory_order_relaxed) < job->count) return job;
+      }
+      return nullptr;
+    }
+
+    void work() {
+      std::uint64_t seen = 0;
+      while (!stop_.load()) {
+        // Between two products of a step there are microseconds: waking a sleeping thread would cost more
+        // than that.
+        for (int spin = 0; spin < 20000 && signal_.load(std::memory_order_acquire) == seen && !stop_.load();
+             ++spin) {
+          pause(0);
+        }
+        if (signal_.load(std::memory_order_acquire) == seen) {
+          std::unique_lock<std::mutex> lock(mutex_);
+          sleeping_.fetch_add(1, std::memory_order_seq_cst);
+          wake_.wait(lock, [&] { return stop_.load() || signal_.load() != seen; });
+          sleeping_.fetch_sub(1);
+        }
+        seen = signal_.load(std::memory_order_acquire);
+        while (const auto job = take()) job->help();
+      }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<std::shared_ptr<Job>> jobs_;
+    std::atomic<std::uint64_t> signal_{0};
+    std::atomic<int> sleeping_{0};
+    std::atomic<bool> stop_{false};
+    std::vector<std::thread> started_;
+  };
+
+  /// The threads of this process; in a child, at the first call, new ones.
+  Workers& workers() {
+    Workers* workers = workers_.load(std::memory_order_acquire);
+    if (workers->forks != counter_.forks()) {
+      const std::lock_guard<std::mutex> lock(counter_.mutex());
+      workers = workers_.load(std::memory_order_relaxed);
+      if (workers->forks != counter_.forks()) {
+        auto fresh = std::make_unique<Workers>(workers->size, counter_.forks());
+        abandon(workers);
+        workers = fresh.release();
+        workers_.store(workers, std::memory_order_release);
+      }
+    }
+    return *workers;
   }
 
-  void work() {
-    std::uint64_t seen = 0;
-    while (!stop_.load()) {
-      // Between two products of a step there are microseconds: waking a sleeping thread would cost more than
-      // that.
-      for (int spin = 0; spin < 20000 && signal_.load(std::memory_order_acquire) == seen && !stop_.load();
-           ++spin) {
-        pause(0);
-      }
-      if (signal_.load(std::memory_order_acquire) == seen) {
-        std::unique_lock<std::mutex> lock(mutex_);
-        sleeping_.fetch_add(1, std::memory_order_seq_cst);
-        wake_.wait(lock, [&] { return stop_.load() || signal_.load() != seen; });
-        sleeping_.fetch_sub(1);
-      }
-      seen = signal_.load(std::memory_order_acquire);
-      while (const auto job = take()) job->help();
-    }
+  /// Keeps what belongs to threads that this process does not have: their mutex may be locked for ever, and
+  /// there is nothing to join. The list holds it for tools that look for lost memory.
+  static void abandon(Workers* workers) {
+    static Workers* last = nullptr;
+    workers->abandoned = std::exchange(last, workers);
   }
 
-  int size_;
-  std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> jobs_;
-  std::atomic<std::uint64_t> signal_{0};
-  std::atomic<int> sleeping_{0};
-  std::atomic<bool> stop_{false};
+  detail::ForkCounter& counter_ = detail::ForkCounter::instance();
+  std::atomic<Workers*> workers_;
 };
 
 }  // namespace eigenformer

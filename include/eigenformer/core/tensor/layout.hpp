@@ -12,6 +12,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/dropout_key.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
 
 namespace eigenformer {
 
@@ -19,7 +20,7 @@ namespace eigenformer {
 ///
 /// *Padded* gives every sequence the same number of rows, the (B, L, D) that people know; *packed* puts the
 /// sequences one after the other without padding, (N, D); *cached* is a padded layout of sequences that still
-/// grow.
+/// grow. More than Shape::max_numel rows, and positions beyond that number, are a ShapeError everywhere.
 class SequenceLayout {
  public:
   /// No sequences.
@@ -37,9 +38,9 @@ class SequenceLayout {
   /// The same with padding on the left: the last lengths[b] of the max_length rows of sequence b are its
   /// tokens, the first of which stands at position 0 as ever. Throws ValueError as padded() does.
   static SequenceLayout padded_left(std::span<const index_t> lengths, index_t max_length) {
+    (void)padded(lengths, max_length);  // throws before a difference could overflow
     std::vector<index_t> leading(lengths.size());
-    for (std::size_t b = 0; b < lengths.size(); ++b)
-      leading[b] = std::max<index_t>(0, max_length - lengths[b]);
+    for (std::size_t b = 0; b < lengths.size(); ++b) leading[b] = max_length - lengths[b];
     return padded_around(leading, lengths, max_length);
   }
   static SequenceLayout padded_left(std::initializer_list<index_t> lengths, index_t max_length) {
@@ -55,7 +56,7 @@ class SequenceLayout {
     right.check_count("numbers of leading rows", leading.size());
     Fields f = right.fields();
     for (std::size_t b = 0; b < lengths.size(); ++b) {
-      if (leading[b] < 0 || leading[b] + lengths[b] > max_length) {
+      if (leading[b] < 0 || leading[b] > max_length - lengths[b]) {
         throw ValueError("layout", "sequence " + std::to_string(b) + " has " + std::to_string(leading[b]) +
                                        " leading rows and " + std::to_string(lengths[b]) +
                                        " tokens, these must fit " + std::to_string(max_length) + " rows");
@@ -68,6 +69,7 @@ class SequenceLayout {
   /// `batch` sequences that all have max_length tokens. Throws ValueError for negative numbers.
   static SequenceLayout padded(index_t batch, index_t max_length) {
     if (batch < 0) throw ValueError("layout", "batch is " + std::to_string(batch) + ", must not be negative");
+    check_rows("maximum length", batch, max_length);
     return padded(std::vector<index_t>(static_cast<std::size_t>(batch), max_length), max_length);
   }
 
@@ -79,6 +81,10 @@ class SequenceLayout {
     index_t row = 0;
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] < 0) refuse_length(b, lengths[b], "must not be negative");
+      if (lengths[b] > Shape::max_numel - row) {
+        throw ShapeError("layout", "length of sequence " + std::to_string(b) + " is " +
+                                       std::to_string(lengths[b]) + ", more rows than any memory holds");
+      }
       f.offsets.push_back(row);
       row += lengths[b];
       f.max_length = std::max(f.max_length, lengths[b]);
@@ -119,6 +125,11 @@ class SequenceLayout {
       if (first[b] < 0) {
         throw ValueError("layout", "first position of sequence " + std::to_string(b) + " is " +
                                        std::to_string(first[b]) + ", must not be negative");
+      }
+      if (first[b] > Shape::max_numel) {
+        throw ShapeError("layout", "first position of sequence " + std::to_string(b) + " is " +
+                                       std::to_string(first[b]) + ", must be at most " +
+                                       std::to_string(Shape::max_numel));
       }
     }
     f.positions = std::move(first);
@@ -210,6 +221,7 @@ class SequenceLayout {
       throw ValueError("layout",
                        std::string(limit) + " is " + std::to_string(stride) + ", must not be negative");
     }
+    check_rows(limit, static_cast<index_t>(lengths.size()), stride);
     Fields f;
     f.max_length = longest;
     f.stride = stride;
@@ -234,6 +246,13 @@ class SequenceLayout {
       f.numbers[b] = static_cast<std::uint32_t>(b);
     }
     return SequenceLayout(std::move(f));
+  }
+
+  static void check_rows(const char* limit, index_t batch, index_t stride) {
+    if (batch > Shape::max_numel || stride > Shape::max_numel / std::max<index_t>(1, batch)) {
+      throw ShapeError("layout", "a batch of " + std::to_string(batch) + " with a " + limit + " of " +
+                                     std::to_string(stride) + " has more rows than any memory holds");
+    }
   }
 
   [[noreturn]] static void refuse_length(std::size_t b, index_t length, const std::string& rule) {

@@ -230,7 +230,8 @@ class AttentionMask {
   }
 
   /// The mask as a tensor (batch, heads, query_length, key_length), true = may attend. Query i stands at
-  /// position first_position + i, key j at position j. Throws ShapeError where a dense mask does not fit.
+  /// position first_position + i, key j at position j. Throws ShapeError where a dense mask does not fit and
+  /// for a first position below 0 or above Shape::max_numel.
   Tensor<bool> to_tensor(index_t batch, index_t heads, index_t query_length, index_t key_length,
                          index_t first_position = 0) const {
     const Tensor<float> bias = to_additive(batch, heads, query_length, key_length, first_position);
@@ -244,6 +245,10 @@ class AttentionMask {
   Tensor<float> to_additive(index_t batch, index_t heads, index_t query_length, index_t key_length,
                             index_t first_position = 0) const {
     check(batch, heads, query_length, batch, key_length);
+    if (first_position < 0 || first_position > Shape::max_numel) {
+      throw ShapeError("attention_mask", "first position is " + std::to_string(first_position) +
+                                             ", must be in 0 .. " + std::to_string(Shape::max_numel));
+    }
     Tensor<float> out = Tensor<float>::zeros(Shape{batch, heads, query_length, key_length});
     float* row = out.data();
     for (index_t b = 0; b < batch; ++b) {

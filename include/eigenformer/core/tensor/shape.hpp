@@ -21,7 +21,8 @@ class Shape {
   static constexpr index_t max_numel = index_t{1} << 58;
 
   Shape() = default;
-  Shape(std::initializer_list<index_t> dims) : Shape(std::span<const index_t>(dims.begin(), dims.size())) {}
+  EIGENFORMER_NOINLINE Shape(std::initializer_list<index_t> dims)
+      : Shape(std::span<const index_t>(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const index_t> dims);
 
   index_t rank() const noexcept { return rank_; }
@@ -58,7 +59,7 @@ class Shape {
   auto end() const noexcept { return dims().end(); }
 
   /// As a person writes it: "(2, 3)", "(4,)", "()".
-  std::string str() const {
+  EIGENFORMER_NOINLINE std::string str() const {
     std::string s = "(";
     for (index_t i = 0; i < rank_; ++i) {
       if (i > 0) s += ", ";
@@ -84,7 +85,7 @@ class Shape {
 /// Shapes that do not fit an operation.
 class ShapeError : public Error {
  public:
-  ShapeError(std::string op, const std::string& message, std::vector<Shape> shapes = {})
+  EIGENFORMER_NOINLINE ShapeError(std::string op, const std::string& message, std::vector<Shape> shapes = {})
       : Error(std::move(op), message), shapes_(std::move(shapes)) {}
 
   /// The shapes of the operands, in the order of the arguments.
@@ -94,7 +95,7 @@ class ShapeError : public Error {
   std::vector<Shape> shapes_;
 };
 
-inline Shape::Shape(std::span<const index_t> dims) {
+EIGENFORMER_NOINLINE inline Shape::Shape(std::span<const index_t> dims) {
   if (static_cast<index_t>(dims.size()) > max_rank) {
     throw ShapeError("shape", "rank " + std::to_string(dims.size()) + " exceeds the maximum rank " +
                                   std::to_string(max_rank));
@@ -103,7 +104,7 @@ inline Shape::Shape(std::span<const index_t> dims) {
   check();
 }
 
-inline void Shape::check() const {
+EIGENFORMER_NOINLINE inline void Shape::check() const {
   index_t n = 1;
   for (const index_t d : dims()) {
     if (d < 0) throw ShapeError("shape", "dimension " + std::to_string(d) + " must not be negative");
@@ -113,7 +114,7 @@ inline void Shape::check() const {
   }
 }
 
-inline index_t Shape::operator[](index_t i) const {
+EIGENFORMER_NOINLINE inline index_t Shape::operator[](index_t i) const {
   const index_t j = i < 0 ? i + rank_ : i;
   if (j < 0 || j >= rank_) {
     throw IndexError("shape", "dimension " + std::to_string(i) + " does not exist in shape " + str());
@@ -121,7 +122,7 @@ inline index_t Shape::operator[](index_t i) const {
   return dims_[static_cast<std::size_t>(j)];
 }
 
-inline Shape Shape::with(index_t i, index_t n) const {
+EIGENFORMER_NOINLINE inline Shape Shape::with(index_t i, index_t n) const {
   (void)(*this)[i];
   Shape s = *this;
   s.dims_[static_cast<std::size_t>(i < 0 ? i + rank_ : i)] = n;
@@ -129,7 +130,7 @@ inline Shape Shape::with(index_t i, index_t n) const {
   return s;
 }
 
-inline Shape Shape::without(index_t i) const {
+EIGENFORMER_NOINLINE inline Shape Shape::without(index_t i) const {
   (void)(*this)[i];
   const index_t skip = i < 0 ? i + rank_ : i;
   Shape s;
@@ -139,7 +140,7 @@ inline Shape Shape::without(index_t i) const {
   return s;
 }
 
-inline Shape Shape::inserted(index_t i, index_t n) const {
+EIGENFORMER_NOINLINE inline Shape Shape::inserted(index_t i, index_t n) const {
   const index_t at = i < 0 ? i + rank_ + 1 : i;
   if (at < 0 || at > rank_) {
     throw IndexError("shape", "cannot insert a dimension at " + std::to_string(i) + " into shape " + str());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -12,7 +13,33 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
+// Only declared: whoever has an Eigen expression has included Eigen, and nobody else pays for it.
+namespace Eigen {
+template <class Derived>
+class DenseBase;
+template <class Scalar, int Rows, int Cols, int Options, int MaxRows, int MaxCols>
+class Matrix;
+template <int Outer, int Inner>
+class Stride;
+template <class Plain, int Options, class StrideType>
+class Map;
+}  // namespace Eigen
+
 namespace eigenformer {
+
+namespace detail {
+
+/// (size,) for what Eigen knows to be a vector when compiling, (rows, cols) for all else.
+template <class Derived>
+Shape eigen_shape(const Eigen::DenseBase<Derived>& x) {
+  if constexpr (static_cast<bool>(Derived::IsVectorAtCompileTime)) {
+    return Shape{static_cast<index_t>(x.size())};
+  } else {
+    return Shape{static_cast<index_t>(x.rows()), static_cast<index_t>(x.cols())};
+  }
+}
+
+}  // namespace detail
 
 /// A contiguous, row-major array of rank 0 to 6. A copy shares the storage, clone() copies it, reshape()
 /// shares it.
@@ -25,13 +52,30 @@ class Tensor {
   using value_type = T;
 
   Tensor() : shape_{0} {}
+  EIGENFORMER_NOINLINE Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  EIGENFORMER_NOINLINE Tensor& operator=(const Tensor&) = default;
+  EIGENFORMER_NOINLINE Tensor& operator=(Tensor&&) noexcept = default;
+  EIGENFORMER_NOINLINE ~Tensor() = default;
 
   /// An uninitialised tensor of the given shape. Throws Error when memory runs out.
-  explicit Tensor(const Shape& shape) : shape_(shape) {
+  EIGENFORMER_NOINLINE explicit Tensor(const Shape& shape) : shape_(shape) {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * sizeof(T);
     std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes, &state_);
     T* data = static_cast<T*>(storage.get());
     storage_ = std::shared_ptr<T>(std::move(storage), data);
+  }
+
+  /// The values of an Eigen matrix, array or expression of T (another scalar type needs Eigen's cast<T>()):
+  /// of rank 1 for a vector, else (rows, cols). It copies, whatever the storage order; borrow() does not.
+  template <class Derived>
+  requires std::same_as<typename Derived::Scalar, T> Tensor(
+      const Eigen::DenseBase<Derived>& expression)  // NOLINT(google-explicit-constructor)
+      : Tensor(detail::eigen_shape(expression)) {
+    constexpr int dynamic = -1, row_major = 1;
+    using RowMajor = Eigen::Matrix<T, dynamic, dynamic, row_major, dynamic, dynamic>;
+    Eigen::Map<RowMajor, 0, Eigen::Stride<0, 0>>(data(), expression.rows(), expression.cols()) =
+        expression.derived();
   }
 
   static Tensor full(const Shape& shape, T value) {

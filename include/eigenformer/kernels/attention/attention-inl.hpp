@@ -16,9 +16,10 @@ namespace detail {
 /// The output of a block of queries of one head: for each tile of keys, O = correction O + exp(S - maximum)
 /// V.
 template <class T>
-void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
-                             index_t count, T* out, index_t out_stride, T* log_sum_exp,
-                             const AttentionDistanceWeights<T>& by_distance) {
+EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace& at,
+                                                  index_t first, index_t count, T* out, index_t out_stride,
+                                                  T* log_sum_exp,
+                                                  const AttentionDistanceWeights<T>& by_distance) {
   using Tiles = AttentionTiles<T>;
   constexpr T lowest = -std::numeric_limits<T>::infinity();
   const index_t panels = attention_panels(p.value_dim);
@@ -50,9 +51,9 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
     for (index_t row = 0; row < count; row += attention_rows) {
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
-      dispatch_wide<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
+      dispatch<AttentionSoftmax<T>>(t.scores, m, n, maximum + row, denominator + row, correction + row);
       if (const T* multipliers = t.drop(at, first + row, m, key, n); multipliers != nullptr) {
-        dispatch_wide<AttentionMultiply<T>>(t.scores, multipliers, m, n);
+        dispatch<AttentionMultiply<T>>(t.scores, multipliers, m, n);
       }
       if (by_row != nullptr) {
         T* to = by_row + row * sums_stride;
@@ -87,15 +88,16 @@ void attention_forward_block(const AttentionProblem<T>& p, const AttentionPlace&
   }
   if (by_row != nullptr)
     dispatch<AttentionScaleRows<T>>(by_row, count, distances, sums_stride, static_cast<const T*>(correction));
-  dispatch_wide<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
-                                   static_cast<const T*>(correction), T(1),
-                                   out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
+  dispatch<AttentionStore<T>>(static_cast<const T*>(sums), Tiles::query_panel, count, p.value_dim,
+                              static_cast<const T*>(correction), T(1),
+                              out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
 }
 
 /// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
 template <class T>
-void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at, index_t first,
-                             index_t count, const T* log_sum_exp, T* weights) {
+EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at,
+                                                  index_t first, index_t count, const T* log_sum_exp,
+                                                  T* weights) {
   using Tiles = AttentionTiles<T>;
   Tiles t(p, attention_block);
   T* const shift = t.take(attention_block);
@@ -113,8 +115,8 @@ void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace&
       const index_t m = std::min(attention_rows, count - row);
       if (!t.score(at, row, first + row, m, key, n)) continue;
       T* to = weights + attention_weight_index(p, at, first + row, key);
-      dispatch_wide<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n,
-                                         static_cast<const T*>(shift + row), to, ld);
+      dispatch<AttentionWeights<T>>(static_cast<const T*>(t.scores), m, n, static_cast<const T*>(shift + row),
+                                    to, ld);
     }
   }
 }
@@ -174,10 +176,10 @@ void attention_backward(const AttentionProblem<T>& problem, const T* out, index_
   detail::check_attention_backward(problem);
   // S again, dP, and the three gradients.
   detail::count_attention(problem, 3 * problem.head_dim + 2 * problem.value_dim);
-  const detail::AttentionBackwardCall<T> call{
-      out,         out_stride,  dout,
-      dout_stride, log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
-  detail::attention_backward_all<detail::OutputGradientTiles<T>>(problem, call, gradients);
+  detail::AttentionBackwardCall<T> call{out,         out_stride,
+                                        dout,        dout_stride,
+                                        log_sum_exp, detail::checked_distance_weights(problem, by_distance)};
+  detail::attention_backward_all(problem, call, gradients);
 }
 
 template <class T>
@@ -203,8 +205,10 @@ void attention_weights_backward(const AttentionProblem<T>& problem, const T* wei
   detail::check_attention_backward(problem);
   AttentionGradients<T> wanted = gradients;
   wanted.dv = nullptr;
-  const typename detail::WeightGradientTiles<T>::Call call{weights, dweights};
-  detail::attention_backward_all<detail::WeightGradientTiles<T>>(problem, call, wanted);
+  detail::AttentionBackwardCall<T> call;
+  call.weights = weights;
+  call.dweights = dweights;
+  detail::attention_backward_all(problem, call, wanted);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

@@ -9,48 +9,58 @@
 
 // The backward passes. With weights P = softmax(S), dropout's multipliers Z and output O = (P Z) V:
 //   dV = (P Z)^T dO,   dS = P (Z (dO V^T) - <dO, O>),   dQ = scale dS K,   dK = scale dS^T Q,
+// dS times the derivative of a rule of scores if there is one, before it goes on to Q and K;
 // and the gradient of a bias by distance is the sum of dS at that distance, tile by tile, P being computed
 // again from S and its log-sum-exp (Dao et al. 2022, algorithm 4).
 
 namespace eigenformer::kernels::detail {
 
-/// What attention_backward was called with.
+/// What a backward pass was called with: a gradient of the output, or of the weights themselves.
 template <class T>
 struct AttentionBackwardCall {
-  const T* out;
-  index_t out_stride;
-  const T* dout;
-  index_t dout_stride;
-  const T* log_sum_exp;
-  AttentionDistanceWeights<T> by_distance;
+  const T* out = nullptr;
+  index_t out_stride = 0;
+  const T* dout = nullptr;
+  index_t dout_stride = 0;
+  const T* log_sum_exp = nullptr;
+  AttentionDistanceWeights<T> by_distance{};
+  const T* weights = nullptr;  ///< nullptr: the gradient is of the output
+  const T* dweights = nullptr;
 };
 
-/// The gradient of a tile of scores, for a gradient of the output.
+/// The gradient of a tile of scores: dS = P (Z (dO V^T) - <dO, O>), or P (dP - <P, dP>) where dP is given.
 template <class T>
-class OutputGradientTiles : public AttentionTiles<T> {
+class GradientTiles : public AttentionTiles<T> {
  public:
   using Tiles = AttentionTiles<T>;
   using Tiles::p;
 
-  OutputGradientTiles(const AttentionProblem<T>& problem, const AttentionBackwardCall<T>& call, index_t extra)
+  GradientTiles(const AttentionProblem<T>& problem, const AttentionBackwardCall<T>& call, index_t extra)
       : Tiles(problem, size(problem) + extra), call_(call) {
     values_transposed_ = this->take(this->value_panels * Tiles::key_panel);
     dout_ = this->take(this->value_panels * Tiles::query_panel);
     gradient = this->take(Tiles::tile_size);
     log_sum_exp_ = this->take(attention_block);
     delta_ = this->take(attention_block);
+    this->keep_ruled_scores();
   }
 
-  void pack_block(const AttentionPlace& at, index_t first, index_t count) {
+  EIGENFORMER_NOINLINE void pack_block(const AttentionPlace& at, index_t first, index_t count) {
     this->pack_queries(at, first, count);
+    if (call_.weights != nullptr) {
+      const index_t start = attention_weight_index(p, at, first, 0), ld = p.keys->max_length();
+      dispatch<AttentionDots<T>>(call_.weights + start, ld, call_.dweights + start, ld, count,
+                                 p.keys->lengths()[at.kb], delta_);
+      return;
+    }
     const index_t row = p.queries->offsets()[at.b] + first;
     const T* dout = call_.dout + row * call_.dout_stride + at.h * p.value_dim;
     bool finite = true;
-    dispatch_wide<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count,
-                                    p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
-    dispatch_wide<AttentionDots<T>>(dout, call_.dout_stride,
-                                    call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
-                                    count, p.value_dim, delta_);
+    dispatch<AttentionPack<T>>(dout, call_.dout_stride, static_cast<const index_t*>(nullptr), count,
+                               p.value_dim, T(1), dout_, Tiles::query_panel, &finite);
+    dispatch<AttentionDots<T>>(dout, call_.dout_stride,
+                               call_.out + row * call_.out_stride + at.h * p.value_dim, call_.out_stride,
+                               count, p.value_dim, delta_);
     const T* given = call_.log_sum_exp + at.h * p.queries->rows() + row;
     constexpr T infinity = std::numeric_limits<T>::infinity();
     for (index_t i = 0; i < count; ++i) {
@@ -65,15 +75,27 @@ class OutputGradientTiles : public AttentionTiles<T> {
   }
 
   void pack_tile(const AttentionPlace& at, index_t first, index_t count) {
+    // Where the weights are given, scores are wanted for a rule's derivative only.
+    if (call_.weights != nullptr && !this->keeps_ruled_scores()) return;
     this->pack_keys_transposed(at, first, count);
-    this->pack_values_transposed(at, first, count, values_transposed_);
+    if (call_.weights == nullptr) this->pack_values_transposed(at, first, count, values_transposed_);
   }
 
   /// Makes scores the weights after dropout and `gradient` the scores' gradient; false where a rule forbids
   /// the tile.
-  bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key,
-                     index_t n) {
-    if (!this->score(at, row, first, m, key, n)) return false;
+  EIGENFORMER_NOINLINE bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m,
+                                          index_t key, index_t n) {
+    const bool weights_given = call_.weights != nullptr;
+    if ((!weights_given || this->keeps_ruled_scores()) && !this->score(at, row, first, m, key, n))
+      return false;
+    if (weights_given) {
+      const index_t start = attention_weight_index(p, at, first, key);
+      dispatch<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
+                                           p.keys->max_length(), m, n, static_cast<const T*>(delta_ + row),
+                                           gradient);
+      this->differentiate_rule(at, first, m, key, n, gradient);
+      return true;
+    }
     Tiles::template product<false>(dout_ + row * Tiles::width, Tiles::query_panel, values_transposed_,
                                    Tiles::key_panel, p.value_dim, gradient, m, n);
     if (const AttentionDistanceWeights<T>& sums = call_.by_distance; sums.gradient != nullptr) {
@@ -83,9 +105,10 @@ class OutputGradientTiles : public AttentionTiles<T> {
       dispatch<AttentionDistanceBias<T>>(gradient, m, n, from, stride, sums.reach,
                                          this->distance(at, first, key));
     }
-    dispatch_wide<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
-                                             static_cast<const T*>(log_sum_exp_ + row),
-                                             static_cast<const T*>(delta_ + row));
+    dispatch<AttentionScoreGradient<T>>(this->scores, gradient, this->drop(at, first, m, key, n), m, n,
+                                        static_cast<const T*>(log_sum_exp_ + row),
+                                        static_cast<const T*>(delta_ + row));
+    this->differentiate_rule(at, first, m, key, n, gradient);
     return true;
   }
 
@@ -98,8 +121,8 @@ class OutputGradientTiles : public AttentionTiles<T> {
 
  private:
   static index_t size(const AttentionProblem<T>& problem) {
-    return attention_panels(problem.value_dim) * (Tiles::key_panel + Tiles::query_panel) + Tiles::tile_size +
-           2 * attention_block;
+    return attention_panels(problem.value_dim) * (Tiles::key_panel + Tiles::query_panel) +
+           2 * Tiles::tile_size + 2 * attention_block;
   }
 
   static void clear_row(T* row, index_t panels) {
@@ -110,51 +133,7 @@ class OutputGradientTiles : public AttentionTiles<T> {
   T* values_transposed_;  // (value_dim, 64)
   T* dout_;               // (value_panels, 128, 64)
   T* log_sum_exp_;
-  T* delta_;  // <dO, O>
-};
-
-/// The gradient of a tile of scores, for a gradient of the weights themselves: dS = P (dP - <P, dP>).
-template <class T>
-class WeightGradientTiles : public AttentionTiles<T> {
- public:
-  using Tiles = AttentionTiles<T>;
-  using Tiles::p;
-  struct Call {
-    const T* weights;
-    const T* dweights;
-  };
-
-  WeightGradientTiles(const AttentionProblem<T>& problem, const Call& call, index_t extra)
-      : Tiles(problem, Tiles::tile_size + attention_block + extra), call_(call) {
-    gradient = this->take(Tiles::tile_size);
-    delta_ = this->take(attention_block);
-  }
-
-  void pack_block(const AttentionPlace& at, index_t first, index_t count) {
-    this->pack_queries(at, first, count);
-    const index_t start = attention_weight_index(p, at, first, 0), ld = p.keys->max_length();
-    dispatch_wide<AttentionDots<T>>(call_.weights + start, ld, call_.dweights + start, ld, count,
-                                    p.keys->lengths()[at.kb], delta_);
-  }
-
-  void pack_tile(const AttentionPlace&, index_t, index_t) {}
-
-  bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key,
-                     index_t n) {
-    const index_t start = attention_weight_index(p, at, first, key);
-    dispatch_wide<AttentionWeightGradient<T>>(call_.weights + start, call_.dweights + start,
-                                              p.keys->max_length(), m, n, static_cast<const T*>(delta_ + row),
-                                              gradient);
-    return true;
-  }
-
-  void spread_values(index_t, index_t, index_t, T*) {}
-
-  T* gradient;  // (32, 64)
-
- private:
-  const Call& call_;
-  T* delta_;
+  T* delta_;  // <dO, O>, or <P, dP>
 };
 
 /// The sums of a bias's gradient that all rows share: for each sequence of keys, head and block of 128 keys
@@ -202,8 +181,8 @@ class SharedBiasGradient {
 };
 
 /// The gradient of a tile of scores, added up by distance: into `to`, rows as far apart as those of the bias.
-template <class T, class GradientTiles>
-void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles& t, const AttentionPlace& at,
+template <class T>
+void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles<T>& t, const AttentionPlace& at,
                        index_t first, index_t m, index_t key, index_t n, T* to) {
   dispatch<AttentionDistanceSums<T>>(static_cast<const T*>(t.gradient), m, n, to, p.distances.row_stride,
                                      p.distances.reach, t.distance(at, first, key));
@@ -212,10 +191,13 @@ void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles& t, con
 /// dk and dv of keys [begin, end) of one sequence and head of keys, over all queries in the group that looks
 /// at it, with the bias's gradient that rows share; and, when the range is the whole sequence, dq of that
 /// group and the bias's gradient by rows (with_queries), which saves making the scores a second time.
-template <class GradientTiles, class T, class Call>
-void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, const AttentionGradients<T>& g,
-                             const SharedBiasGradient<T>& shared_bias, std::span<const index_t> group,
-                             index_t kb, index_t key_head, AttentionRange range, bool with_queries) {
+template <class T>
+EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
+                                                  const AttentionBackwardCall<T>& call,
+                                                  const AttentionGradients<T>& g,
+                                                  const SharedBiasGradient<T>& shared_bias,
+                                                  std::span<const index_t> group, index_t kb,
+                                                  index_t key_head, AttentionRange range, bool with_queries) {
   using Tiles = AttentionTiles<T>;
   const index_t head_panels = attention_panels(p.head_dim), value_panels = attention_panels(p.value_dim);
   const index_t heads = p.heads_per_key(), first_head = key_head * heads;
@@ -225,7 +207,7 @@ void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, con
     for (const index_t b : group) rows += attention_padded(p.queries->lengths()[b]);
   }
   const index_t dq_panel = heads * rows * Tiles::width;
-  GradientTiles t(p, call, (2 * head_panels + value_panels) * Tiles::key_panel + head_panels * dq_panel);
+  GradientTiles<T> t(p, call, (2 * head_panels + value_panels) * Tiles::key_panel + head_panels * dq_panel);
   T* const keys = t.take(head_panels * Tiles::key_panel);
   T* const dk = t.take(head_panels * Tiles::key_panel);
   T* const dv = t.take(value_panels * Tiles::key_panel);
@@ -268,12 +250,12 @@ void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, con
     const index_t out_row = p.keys->offsets()[kb] + key;
     if (g.dk != nullptr) {
       // The packed queries carry the scale.
-      dispatch_wide<AttentionStore<T>>(
+      dispatch<AttentionStore<T>>(
           static_cast<const T*>(dk), Tiles::key_panel, n, p.head_dim, static_cast<const T*>(nullptr), T(1),
           g.dk + out_row * g.dk_stride + key_head * p.head_dim, g.dk_stride, g.dk_beta);
     }
     if (g.dv != nullptr) {
-      dispatch_wide<AttentionStore<T>>(
+      dispatch<AttentionStore<T>>(
           static_cast<const T*>(dv), Tiles::key_panel, n, p.value_dim, static_cast<const T*>(nullptr), T(1),
           g.dv + out_row * g.dv_stride + key_head * p.value_dim, g.dv_stride, g.dv_beta);
     }
@@ -283,23 +265,24 @@ void attention_backward_keys(const AttentionProblem<T>& p, const Call& call, con
   for (index_t h = first_head; h < first_head + heads; ++h) {
     for (const index_t b : group) {
       const index_t length = p.queries->lengths()[b];
-      dispatch_wide<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr),
-                                       p.scale, g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim,
-                                       g.dq_stride, g.dq_beta);
+      dispatch<AttentionStore<T>>(from, dq_panel, length, p.head_dim, static_cast<const T*>(nullptr), p.scale,
+                                  g.dq + p.queries->offsets()[b] * g.dq_stride + h * p.head_dim, g.dq_stride,
+                                  g.dq_beta);
       from += attention_padded(length) * Tiles::width;
     }
   }
 }
 
 /// dq of a block of queries, and the bias's gradient by rows.
-template <class GradientTiles, class T, class Call>
-void attention_backward_queries(const AttentionProblem<T>& p, const Call& call,
-                                const AttentionGradients<T>& g, const AttentionPlace& at, index_t first,
-                                index_t count) {
+template <class T>
+EIGENFORMER_NOINLINE void attention_backward_queries(const AttentionProblem<T>& p,
+                                                     const AttentionBackwardCall<T>& call,
+                                                     const AttentionGradients<T>& g, const AttentionPlace& at,
+                                                     index_t first, index_t count) {
   using Tiles = AttentionTiles<T>;
   const index_t head_panels = attention_panels(p.head_dim);
   const bool bias_by_row = g.dbias != nullptr && p.distances.row_stride != 0;
-  GradientTiles t(p, call, head_panels * (Tiles::key_panel + Tiles::query_panel));
+  GradientTiles<T> t(p, call, head_panels * (Tiles::key_panel + Tiles::query_panel));
   T* const keys = t.take(head_panels * Tiles::key_panel);
   T* const dq = t.take(head_panels * Tiles::query_panel);
   std::fill_n(dq, head_panels * Tiles::query_panel, T(0));
@@ -320,17 +303,18 @@ void attention_backward_queries(const AttentionProblem<T>& p, const Call& call,
     }
   }
   if (g.dq == nullptr) return;
-  dispatch_wide<AttentionStore<T>>(
-      static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim, static_cast<const T*>(nullptr),
-      p.scale, g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim, g.dq_stride,
-      g.dq_beta);
+  dispatch<AttentionStore<T>>(static_cast<const T*>(dq), Tiles::query_panel, count, p.head_dim,
+                              static_cast<const T*>(nullptr), p.scale,
+                              g.dq + (p.queries->offsets()[at.b] + first) * g.dq_stride + at.h * p.head_dim,
+                              g.dq_stride, g.dq_beta);
 }
 
 /// All wanted gradients. One task for a head of a sequence of keys where there are enough of these for the
 /// threads; otherwise one pass over blocks of keys and one over blocks of queries. The sums and their order
 /// are the same.
-template <class GradientTiles, class T, class Call>
-void attention_backward_all(const AttentionProblem<T>& p, const Call& call, const AttentionGradients<T>& g) {
+template <class T>
+void attention_backward_all(const AttentionProblem<T>& p, const AttentionBackwardCall<T>& call,
+                            const AttentionGradients<T>& g) {
   const index_t key_heads = p.kv_heads();
   if (g.dq != nullptr && g.dq_beta == T(0)) zero_padding(*p.queries, g.dq, g.dq_stride, p.heads * p.head_dim);
   if (g.dk != nullptr && g.dk_beta == T(0)) zero_padding(*p.keys, g.dk, g.dk_stride, key_heads * p.head_dim);
@@ -348,8 +332,8 @@ void attention_backward_all(const AttentionProblem<T>& p, const Call& call, cons
     parallel_for(tasks, attention_task_grain(p, tasks), [&](index_t begin, index_t end) {
       for (index_t i = begin; i < end; ++i) {
         const index_t kb = i / key_heads;
-        attention_backward_keys<GradientTiles>(p, call, g, shared_bias, groups[kb], kb, i % key_heads,
-                                               AttentionRange{0, p.keys->lengths()[kb]}, true);
+        attention_backward_keys(p, call, g, shared_bias, groups[kb], kb, i % key_heads,
+                                AttentionRange{0, p.keys->lengths()[kb]}, true);
       }
     });
     shared_bias.store(p, g);
@@ -360,9 +344,8 @@ void attention_backward_all(const AttentionProblem<T>& p, const Call& call, cons
     parallel_for(blocks.count(), attention_task_grain(p, blocks.count()), [&](index_t begin, index_t end) {
       for (index_t i = begin; i < end; ++i) {
         const AttentionBlocks::Block block = blocks[i];
-        attention_backward_keys<GradientTiles>(p, call, g, shared_bias, groups[block.sequence],
-                                               block.sequence, block.head,
-                                               AttentionRange{block.first, block.first + block.count}, false);
+        attention_backward_keys(p, call, g, shared_bias, groups[block.sequence], block.sequence, block.head,
+                                AttentionRange{block.first, block.first + block.count}, false);
       }
     });
     shared_bias.store(p, g);
@@ -373,7 +356,7 @@ void attention_backward_all(const AttentionProblem<T>& p, const Call& call, cons
       for (index_t i = begin; i < end; ++i) {
         const AttentionBlocks::Block block = blocks[i];
         const AttentionPlace at{block.sequence, attention_keys_of(p, block.sequence), block.head};
-        attention_backward_queries<GradientTiles>(p, call, g, at, block.first, block.count);
+        attention_backward_queries(p, call, g, at, block.first, block.count);
       }
     });
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/kernels/attention/attention_problem.hpp"
 
@@ -53,6 +54,10 @@ void check_attention(const AttentionProblem<T>& p) {
   }
   if (p.distances.bias != nullptr && p.distances.reach < 1) {
     refuse("reach of the bias is " + std::to_string(p.distances.reach) + ", must be at least 1");
+  }
+  if (p.has_rule() && !p.rule->template takes<T>()) {
+    refuse(std::string("the rule of scores has no operator()(ScoreTile<") +
+           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which this attention calls");
   }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
@@ -132,7 +137,7 @@ class AttentionBlocks {
     index_t count = 0;
   };
 
-  AttentionBlocks(const SequenceLayout& layout, index_t heads) : layout_(layout), begins_(numbers()) {
+  AttentionBlocks(const SequenceLayout& layout, index_t heads) : layout_(layout), begins_(*memory_) {
     begins_.clear();
     index_t blocks = 0;
     for (const index_t length : layout.lengths()) {
@@ -156,13 +161,9 @@ class AttentionBlocks {
  private:
   static index_t of(index_t length) { return (length + attention_block - 1) / attention_block; }
 
-  // Kept by the calling thread, so that a call allocates nothing.
-  static std::vector<index_t>& numbers() {
-    thread_local std::vector<index_t> begins;
-    return begins;
-  }
-
   const SequenceLayout& layout_;
+  // Kept by the calling thread, so that a call allocates nothing.
+  const eigenformer::detail::ThreadLease<std::vector<index_t>, AttentionBlocks> memory_;
   std::vector<index_t>& begins_;
 };
 
@@ -170,7 +171,8 @@ class AttentionBlocks {
 class AttentionGroups {
  public:
   template <class T>
-  explicit AttentionGroups(const AttentionProblem<T>& p) : begins_(buffer(0)), members_(buffer(1)) {
+  explicit AttentionGroups(const AttentionProblem<T>& p)
+      : begins_(memory_->begins), members_(memory_->members) {
     const index_t batch = p.queries->batch();
     begins_.assign(static_cast<std::size_t>(p.keys->batch()) + 1, 0);
     members_.resize(static_cast<std::size_t>(batch));
@@ -185,11 +187,11 @@ class AttentionGroups {
   }
 
  private:
-  static std::vector<index_t>& buffer(int which) {
-    thread_local std::vector<index_t> buffers[2];
-    return buffers[which];
-  }
+  struct Lists {
+    std::vector<index_t> begins, members;
+  };
 
+  const eigenformer::detail::ThreadLease<Lists> memory_;
   std::vector<index_t>& begins_;
   std::vector<index_t>& members_;
 };

@@ -6,6 +6,7 @@
 #include "eigenformer/core/base/dropout_key.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/core/tensor/mask.hpp"
+#include "eigenformer/kernels/attention/score_rule.hpp"
 
 namespace eigenformer::kernels {
 
@@ -25,8 +26,8 @@ struct AttentionDistances {
   bool any() const noexcept { return slopes != nullptr || bias != nullptr; }
 };
 
-/// One multi-head attention, softmax(scale * Q K^T + distances + mask) V for each sequence and head (Vaswani
-/// et al. 2017, eq. 1).
+/// One multi-head attention, softmax(rule(scale * Q K^T + distances) + mask) V for each sequence and head
+/// (Vaswani et al. 2017, eq. 1).
 ///
 /// Head h of a row of q is q[row * q_stride + h * head_dim + 0 .. head_dim), and likewise for k and v
 /// (value_dim elements), so that the three may be slices of one fused projection. Pointers and layouts must
@@ -55,12 +56,16 @@ struct AttentionProblem {
   const index_t* key_rows = nullptr;
   const AttentionMask* mask = nullptr;  ///< nullptr: none
   AttentionDistances<T> distances{};
+  const ScoreRule* rule = nullptr;  ///< nullptr or empty: none
   T scale = T(1);
   /// Dropout of the weights, rate in [0, 1). The weight of a query at position i and a key at position j
   /// takes output word i % 4 of Philox4x32-10 with counter (sequence number of the queries, head, i / 4, j).
   double dropout_rate = 0;
   DropoutKey dropout_key;
 
+  bool has_rule() const noexcept { return rule != nullptr && *rule; }
+  /// Whether gradients of the scores go through a rule.
+  bool differentiates_rule() const noexcept { return has_rule() && rule->template differentiated<T>(); }
   index_t kv_heads() const noexcept { return key_value_heads == 0 ? heads : key_value_heads; }
   /// Heads of queries that share one of keys and values.
   index_t heads_per_key() const noexcept { return key_value_heads == 0 ? 1 : heads / key_value_heads; }

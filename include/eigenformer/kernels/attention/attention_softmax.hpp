@@ -247,6 +247,17 @@ struct AttentionMultiply {
   }
 };
 
+/// Sets x (m, n) to zero where s is -inf.
+template <class T>
+struct AttentionClearForbidden {
+  EIGENFORMER_ALWAYS_INLINE static void run(T* x, const T* s, index_t m, index_t n) {
+    for (index_t i = 0; i < m; ++i) {
+      for (index_t j = i * attention_width; j < i * attention_width + n; ++j)
+        x[j] = s[j] == -std::numeric_limits<T>::infinity() ? T(0) : x[j];
+    }
+  }
+};
+
 /// Scores (m, n) where flags (rows `stride` apart) are not `allowed` become -inf.
 template <class T>
 struct AttentionFlags {

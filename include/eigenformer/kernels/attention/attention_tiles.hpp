@@ -1,37 +1,17 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
-#include <new>
 
+#include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/attention/attention_distances.hpp"
 #include "eigenformer/kernels/attention/attention_dropout.hpp"
+#include "eigenformer/kernels/attention/attention_eigen.hpp"
 #include "eigenformer/kernels/attention/attention_product.hpp"
 #include "eigenformer/kernels/attention/attention_rules.hpp"
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
 
 namespace eigenformer::kernels::detail {
-
-/// A thread's buffer of at least n elements, 64-byte aligned; it grows and is kept, so that no call allocates
-/// twice. New memory is zeroed: rows beyond a tile's last are computed with, and stay finite.
-template <class T>
-T* attention_scratch(index_t n) {
-  struct Free {
-    void operator()(T* p) const { ::operator delete (static_cast<void*>(p), std::align_val_t{64}); }
-  };
-  thread_local std::unique_ptr<T, Free> buffer;
-  thread_local index_t size = 0;
-  if (size < n) {
-    buffer.reset();
-    size = 0;
-    buffer.reset(
-        static_cast<T*>(::operator new (static_cast<std::size_t>(n) * sizeof(T), std::align_val_t{64})));
-    std::fill_n(buffer.get(), n, T(0));
-    size = n;
-  }
-  return buffer.get();
-}
 
 /// Which sequences and head a tile belongs to.
 struct AttentionPlace {
@@ -64,14 +44,14 @@ class AttentionTiles {
       64 / static_cast<index_t>(sizeof(T)) < 16 ? 16 : 64 / static_cast<index_t>(sizeof(T));
 
   /// `extra`: elements that the pass will take() for itself.
-  AttentionTiles(const AttentionProblem<T>& problem, index_t extra)
+  EIGENFORMER_NOINLINE AttentionTiles(const AttentionProblem<T>& problem, index_t extra)
       : p(problem),
         head_panels(attention_panels(problem.head_dim)),
         value_panels(attention_panels(problem.value_dim)),
         shared_(problem.heads_per_key()),
         plan_(problem.dropout_key, problem.dropout_rate) {
-    next_ = attention_scratch<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size + extra +
-                                 16 * gap);
+    next_ = memory_->template reserve<T>(head_panels * (query_panel + key_panel) + key_panel + 2 * tile_size +
+                                         extra + 16 * gap);
     queries = take(head_panels * query_panel);
     keys_transposed = take(head_panels * key_panel);
     scores = take(tile_size);
@@ -87,11 +67,11 @@ class AttentionTiles {
   }
 
   /// Packs queries [first, first + count), scaled, into `queries`.
-  void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
+  EIGENFORMER_NOINLINE void pack_queries(const AttentionPlace& at, index_t first, index_t count) {
     bool finite = true;
     const T* from = p.q + (p.queries->offsets()[at.b] + first) * p.q_stride + at.h * p.head_dim;
-    dispatch_wide<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
-                                    p.scale, queries, query_panel, &finite);
+    dispatch<AttentionPack<T>>(from, p.q_stride, static_cast<const index_t*>(nullptr), count, p.head_dim,
+                               p.scale, queries, query_panel, &finite);
   }
 
   /// Packs keys [first, first + count), transposed, into `keys_transposed`.
@@ -112,7 +92,8 @@ class AttentionTiles {
 
   /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through:
   /// others need not be packed.
-  bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key, index_t n) const {
+  EIGENFORMER_NOINLINE bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key,
+                                   index_t n) const {
     if (p.mask == nullptr) return true;
     for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
       const AttentionMask::Strides s = AttentionMask::strides(mask);
@@ -134,7 +115,8 @@ class AttentionTiles {
   /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
   /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where the mask forbids
   /// them all.
-  bool score(const AttentionPlace& at, index_t row, index_t first, index_t m, index_t key, index_t n) {
+  EIGENFORMER_NOINLINE bool score(const AttentionPlace& at, index_t row, index_t first, index_t m,
+                                  index_t key, index_t n) {
     index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
     bool limited = false;
     if (p.mask != nullptr) {
@@ -152,28 +134,35 @@ class AttentionTiles {
                      n);
     }
     if (p.distances.any()) add_distances(at, first, m, key, n);
-    if (p.mask == nullptr) return true;
-    if (limited) dispatch_wide<AttentionLimit<T>>(scores, m, n, low, high);
-    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
-      const AttentionMask::Strides s = AttentionMask::strides(mask);
-      const index_t start = dense_start(mask, s, at, first, key);
-      if (mask.kind == AttentionMask::Kind::additive) {
-        dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
-      } else {
-        dispatch<AttentionFlags<T>>(scores, m, n, mask.flags.data() + start, s.i,
-                                    mask.kind == AttentionMask::Kind::allow);
-      }
+    if (p.has_rule()) {
+      p.rule->apply(score_tile(at, first, m, key, n, scores));
+      if (ruled_ != nullptr) std::copy_n(scores, m * width, ruled_);
     }
-    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
+    if (p.mask != nullptr) forbid(at, first, m, key, n, limited, low, high);
+    // What a mask forbids has no gradient, whatever the score was.
+    if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, static_cast<const T*>(scores), m, n);
     return true;
   }
 
+  /// For passes that call differentiate_rule(): score() then keeps what the rule makes. Takes a tile.
+  void keep_ruled_scores() {
+    if (p.differentiates_rule()) ruled_ = take(tile_size);
+  }
+  bool keeps_ruled_scores() const noexcept { return ruled_ != nullptr; }
+
+  /// Makes a gradient (m, n) of the scores that score() gave one of the scores before the rule.
+  void differentiate_rule(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
+                          T* gradient) const {
+    if (ruled_ != nullptr) p.rule->backward(score_tile(at, first, m, key, n, ruled_), gradient);
+  }
+
   /// The multipliers (m, n) of dropout for the tile that score() takes; returns nullptr without dropout.
-  const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+  EIGENFORMER_NOINLINE const T* drop(const AttentionPlace& at, index_t first, index_t m, index_t key,
+                                     index_t n) {
     if (!plan_.active()) return nullptr;
-    dispatch_wide<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
-                                       static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first,
-                                       m, p.keys->positions()[at.kb] + key, n, multipliers_);
+    dispatch<AttentionDropout<T>>(&plan_, p.queries->sequence_numbers()[at.b],
+                                  static_cast<std::uint32_t>(at.h), p.queries->positions()[at.b] + first, m,
+                                  p.keys->positions()[at.kb] + key, n, multipliers_);
     return multipliers_;
   }
 
@@ -182,9 +171,8 @@ class AttentionTiles {
   static void product(const T* a, index_t a_panel, const T* b, index_t b_panel, index_t k, T* c, index_t m,
                       index_t n) {
     for (index_t done = 0; done < k; done += width) {
-      dispatch_wide<AttentionProduct<T, Transposed>>(
-          a, b, c, m, n, std::min(width, k - done), static_cast<const T*>(nullptr),
-          done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
+      multiply<Transposed>(a, b, c, m, n, std::min(width, k - done), nullptr,
+                           done == 0 ? ProductMode::overwrite : ProductMode::accumulate);
       a += a_panel;
       b += b_panel;
     }
@@ -193,12 +181,13 @@ class AttentionTiles {
   /// C (m, columns) = [row_scale *] C + weights B, for a tile of weights (m, n) and B (n, columns) in panels.
   /// Where B is not all finite, its rows count as zero wherever a weight is zero: 0 * NaN is what masked keys
   /// must not give.
-  void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite, index_t columns, T* c,
-             index_t c_panel, const T* row_scale, ProductMode mode) {
+  EIGENFORMER_NOINLINE void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite,
+                                  index_t columns, T* c, index_t c_panel, const T* row_scale,
+                                  ProductMode mode) {
     for (index_t done = 0; done < columns; done += width) {
       const index_t part = std::min(width, columns - done);
       if (finite) {
-        dispatch_wide<AttentionProduct<T, false>>(weights, b, c, m, part, n, row_scale, mode);
+        multiply<false>(weights, b, c, m, part, n, row_scale, mode);
       } else {
         for (index_t i = 0; i < m; ++i) {
           const T* w = weights + i * width;
@@ -209,9 +198,8 @@ class AttentionTiles {
               std::copy_n(b + j * width, width, spare_ + j * width);
             }
           }
-          dispatch_wide<AttentionProduct<T, false>>(w, static_cast<const T*>(spare_), c + i * width,
-                                                    index_t{1}, part, n,
-                                                    row_scale + (row_scale != nullptr ? i : 0), mode);
+          multiply<false>(w, spare_, c + i * width, 1, part, n, row_scale + (row_scale != nullptr ? i : 0),
+                          mode);
         }
       }
       b += key_panel;
@@ -221,22 +209,27 @@ class AttentionTiles {
 
   /// weigh() for one row of weights, in `scores`, and the values of keys [first, first + n), which need not
   /// be packed.
-  void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c, T scale,
-                         ProductMode mode) {
+  EIGENFORMER_NOINLINE void weigh_values_once(const AttentionPlace& at, index_t first, index_t n, T* c,
+                                              T scale, ProductMode mode) {
     const index_t* rows;
     const T* from = source(at, p.v, p.v_stride, p.value_dim, first, rows);
     for (index_t done = 0; done < p.value_dim; done += width) {
-      dispatch_wide<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
-                                            std::min(width, p.value_dim - done), c, scale, mode);
+      const index_t columns = std::min(width, p.value_dim - done);
+      if (multiplies_by_eigen()) {
+        row_product_by_eigen<T>(scores, n, from + done, p.v_stride, rows, columns, c, scale, mode);
+      } else {
+        dispatch<AttentionRowProduct<T>>(static_cast<const T*>(scores), n, from + done, p.v_stride, rows,
+                                         columns, c, scale, mode);
+      }
       c += query_panel;
     }
   }
 
   /// C (n, columns) += weights^T B, for a tile of weights (m, n) and B (m, columns) in panels.
-  static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns, T* c) {
+  EIGENFORMER_NOINLINE static void spread(const T* weights, index_t m, index_t n, const T* b, index_t columns,
+                                          T* c) {
     for (index_t done = 0; done < columns; done += width) {
-      dispatch_wide<AttentionProduct<T, true>>(weights, b, c, n, std::min(width, columns - done), m,
-                                               static_cast<const T*>(nullptr), ProductMode::accumulate);
+      multiply<true>(weights, b, c, n, std::min(width, columns - done), m, nullptr, ProductMode::accumulate);
       b += query_panel;
       c += key_panel;
     }
@@ -252,6 +245,47 @@ class AttentionTiles {
   bool keys_in_place = false;
 
  private:
+  /// AttentionProduct, or Eigen's.
+  template <bool Transposed>
+  EIGENFORMER_NOINLINE static void multiply(const T* a, const T* b, T* c, index_t m, index_t n, index_t k,
+                                            const T* row_scale, ProductMode mode) {
+    if (multiplies_by_eigen()) {
+      attention_product_by_eigen<T, Transposed>(a, b, c, m, n, k, row_scale, mode);
+    } else {
+      dispatch<AttentionProduct<T, Transposed>>(a, b, c, m, n, k, row_scale, mode);
+    }
+  }
+
+  /// Sets to -inf what the mask forbids; `limited` and the columns as in score().
+  EIGENFORMER_NOINLINE void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
+                                   bool limited, index_t low, index_t high) {
+    if (limited) dispatch<AttentionLimit<T>>(scores, m, n, low, high);
+    for (const AttentionMask::Dense& mask : p.mask->dense_masks()) {
+      const AttentionMask::Strides s = AttentionMask::strides(mask);
+      const index_t start = dense_start(mask, s, at, first, key);
+      if (mask.kind == AttentionMask::Kind::additive) {
+        dispatch<AttentionBias<T>>(scores, m, n, mask.bias.data() + start, s.i);
+      } else {
+        dispatch<AttentionFlags<T>>(scores, m, n, mask.flags.data() + start, s.i,
+                                    mask.kind == AttentionMask::Kind::allow);
+      }
+    }
+    if (p.mask->has_rules()) apply_rules(p, {at.b, at.kb, first, m, key, n}, scores);
+  }
+
+  ScoreTile<T> score_tile(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
+                          T* tile) const {
+    return {tile,
+            m,
+            n,
+            width,
+            at.h,
+            at.b,
+            at.kb,
+            p.queries->positions()[at.b] + first,
+            p.keys->positions()[at.kb] + key};
+  }
+
   /// Where a dense mask's element of query `first` and key `key` is.
   index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
                       const AttentionPlace& at, index_t first, index_t key) const {
@@ -267,7 +301,8 @@ class AttentionTiles {
     return matrix + (rows != nullptr ? 0 : row * stride) + at.h / shared_ * columns;
   }
 
-  void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n) {
+  EIGENFORMER_NOINLINE void add_distances(const AttentionPlace& at, index_t first, index_t m, index_t key,
+                                          index_t n) {
     const AttentionDistances<T>& d = p.distances;
     if (d.slopes != nullptr)
       dispatch<AttentionSlope<T>>(scores, m, n, d.slopes[at.h], distance(at, first, key));
@@ -277,38 +312,45 @@ class AttentionTiles {
     }
   }
 
-  bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
-            index_t count, T* to) {
+  EIGENFORMER_NOINLINE bool pack(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns,
+                                 index_t first, index_t count, T* to) {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
     bool finite = true;
-    dispatch_wide<AttentionPack<T>>(from, stride, rows, count, columns, T(1), to, key_panel, &finite);
+    dispatch<AttentionPack<T>>(from, stride, rows, count, columns, T(1), to, key_panel, &finite);
     return finite;
   }
 
-  void transpose(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
-                 index_t count, T* to) {
+  EIGENFORMER_NOINLINE void transpose(const AttentionPlace& at, const T* matrix, index_t stride,
+                                      index_t columns, index_t first, index_t count, T* to) {
     const index_t* rows;
     const T* from = source(at, matrix, stride, columns, first, rows);
-    dispatch_wide<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
+    dispatch<AttentionPackTransposed<T>>(from, stride, rows, count, columns, to);
   }
 
   /// scores (1, n) of the first packed query.
-  void score_once(const AttentionPlace& at, index_t first, index_t n) {
+  EIGENFORMER_NOINLINE void score_once(const AttentionPlace& at, index_t first, index_t n) {
     const index_t* rows;
     const T* from = source(at, p.k, p.k_stride, p.head_dim, first, rows);
     for (index_t done = 0; done < p.head_dim; done += width) {
-      dispatch_wide<AttentionRowScores<T>>(static_cast<const T*>(queries + done / width * query_panel), n,
-                                           from + done, p.k_stride, rows, std::min(width, p.head_dim - done),
-                                           scores, done > 0);
+      const T* query = queries + done / width * query_panel;
+      const index_t columns = std::min(width, p.head_dim - done);
+      if (multiplies_by_eigen()) {
+        row_scores_by_eigen(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
+      } else {
+        dispatch<AttentionRowScores<T>>(query, n, from + done, p.k_stride, rows, columns, scores, done > 0);
+      }
     }
   }
 
   const index_t shared_;  // heads of queries for one of keys
   const DropoutPlan<T> plan_;
+  // Zero at first, and one for T: rows beyond a tile's last are computed with, and stay finite.
+  const eigenformer::detail::ThreadLease<eigenformer::detail::Scratch, AttentionTiles> memory_;
   T* next_;
-  T* multipliers_;  // (32, 64)
-  T* spare_;        // (64, 64)
+  T* multipliers_;      // (32, 64)
+  T* spare_;            // (64, 64)
+  T* ruled_ = nullptr;  // (32, 64): scores after the rule, for its derivative
 };
 
 }  // namespace eigenformer::kernels::detail

@@ -6,8 +6,9 @@
 #include "eigenformer/core/runtime/profiler.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
-#include "eigenformer/kernels/gemm/gemm_backends.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/gemm/gemm_eigen.hpp"
 
 namespace eigenformer::kernels {
 namespace detail {
@@ -29,9 +30,11 @@ void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T
   eigenformer::detail::count_product(m, n, k);
   const detail::GemmProblem<T> problem{transpose_a, transpose_b, m,   n,    k, alpha, a,
                                        lda,         b,           ldb, beta, c, ldc,   epilogue};
-  if (detail::gemm_in_backend(problem, precision)) return;
-  detail::with_gemm_kernels<T>(precision, isa(),
-                               [&](const auto& kernels) { detail::gemm_run(problem, kernels); });
+  if (gemm_backend() == GemmBackend::eigen) {
+    detail::eigen_gemm(problem, std::is_same_v<T, float> && precision == GemmPrecision::bf16);
+    return;
+  }
+  detail::gemm_run(problem, detail::gemm_kernels_for<T>(precision, isa()));
 }
 
 template <class T>

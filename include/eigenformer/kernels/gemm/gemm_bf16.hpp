@@ -18,8 +18,9 @@
 
 namespace eigenformer::kernels::detail {
 
-/// Two consecutive elements of k as bfloat16, the first in the lower half.
-using Bf16Pair = std::uint32_t;
+/// Two consecutive elements of k as bfloat16, the first in the lower half. Packed operands are held as floats
+/// of these bits. (The attribute lets both see the same memory.)
+using Bf16Pair = std::uint32_t __attribute__((may_alias));
 
 /// Whether the CPU multiplies bfloat16.
 inline bool cpu_has_bf16() {
@@ -46,10 +47,12 @@ struct GemmMicroBf16 {
      ...);
   }
 
-  EIGENFORMER_TARGET_AVX512_BF16 static void run(index_t steps, const Bf16Pair* a, const Bf16Pair* b,
-                                                 const Bf16Pair* next, float* c, index_t ldc, float alpha,
+  EIGENFORMER_TARGET_AVX512_BF16 static void run(index_t steps, const float* pairs_a, const float* pairs_b,
+                                                 const float* next, float* c, index_t ldc, float alpha,
                                                  bool accumulate, const float* bias, index_t rows,
                                                  index_t cols) {
+    const auto* a = reinterpret_cast<const Bf16Pair*>(pairs_a);
+    const auto* b = reinterpret_cast<const Bf16Pair*>(pairs_b);
     typename Float::Output out;
     out.begin(c, ldc, accumulate, bias, rows, cols);
     V x[Rows], y[Rows];
@@ -74,7 +77,7 @@ struct PackBf16 {
   /// Steps side by side in the source: 16 rows of 16 pairs are rounded and transposed in registers. Writes up
   /// to 15 pairs behind the panel, as PackTransposed does.
   EIGENFORMER_TARGET_AVX512_BF16 static void transposed(index_t k, index_t rows, index_t width,
-                                                        const float* src, index_t ld, Bf16Pair* dst) {
+                                                        const float* src, index_t ld, float* dst) {
     using Pack = PackTransposed<float, 64>;
     using Sequence = Pack::Sequence;
     for (index_t p = 0; p < k; p += 32) {
@@ -103,14 +106,14 @@ struct PackBf16 {
 
   /// Rows side by side in the source: two steps are rounded and interleaved.
   EIGENFORMER_TARGET_AVX512_BF16 static void adjacent(index_t k, index_t rows, index_t width,
-                                                      const float* src, index_t ld, Bf16Pair* dst) {
+                                                      const float* src, index_t ld, float* dst) {
     alignas(64) std::uint16_t order[32];
     for (std::uint16_t i = 0; i < 32; ++i) order[i] = static_cast<std::uint16_t>(i / 2 + i % 2 * 16);
     const __m512i interleave = _mm512_load_si512(order);
     constexpr index_t ahead = 16;
     for (index_t p = 0; p < k; p += 2) {
       const float* s = src + p * ld;
-      Bf16Pair* d = dst + p / 2 * width;
+      float* d = dst + p / 2 * width;
       const bool both = p + 1 < k;
       for (index_t i = 0; i < width; i += 16) {
         const index_t left = rows - i, room = width - i;

@@ -28,9 +28,9 @@ struct GemmProblem {
 
 /// Operand B packed beforehand: panel after panel of `columns` columns, in each all `steps` of k, block after
 /// block.
-template <class P>
+template <class T>
 struct PackedOperand {
-  const P* data = nullptr;
+  const T* data = nullptr;
   index_t steps = 0;
 };
 
@@ -47,30 +47,41 @@ void scale_rows(const GemmProblem<T>& g, index_t i0, index_t i1, index_t j0, ind
   }
 }
 
-/// How k is cut for packed elements of P with `step` elements of k each: a column panel of B fills about 64
-/// KiB.
-template <class P>
+/// How k is cut for packed steps, the size of a T, of `step` elements each: a column panel of B fills about
+/// 64 KiB.
+template <class T>
 DepthBlocks depth_blocks(index_t k, index_t step) {
-  return DepthBlocks(k, 2048 / static_cast<index_t>(sizeof(P)) * step);
+  return DepthBlocks(k, 2048 / static_cast<index_t>(sizeof(T)) * step);
+}
+
+/// Packs `rows` rows of kc elements as a panel of `width`, from a source with these side by side (adjacent)
+/// or one after the other.
+template <class T>
+void pack_panel(const GemmKernels<T>& kernels, bool adjacent, index_t kc, index_t rows, index_t width,
+                const T* src, index_t ld, T* panel) {
+  (adjacent ? kernels.pack_adjacent : kernels.pack_transposed)(kc, rows, width, src, ld, panel);
+  if constexpr (std::is_same_v<T, float>) {
+    if (kernels.rounded) dispatch<RoundToBf16>(panel, kc * width);
+  }
 }
 
 /// Packs rows [i0, i0 + rows) and steps [p0, p0 + kc) of op(A) as row panels, one behind the other.
-template <class T, class P>
-void pack_rows(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, index_t i0, index_t rows,
-               index_t p0, index_t kc, P* out) {
+template <class T>
+void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i0, index_t rows, index_t p0,
+               index_t kc, T* out) {
   const index_t steps = (kc + kernels.step - 1) / kernels.step;
   // A transposed matrix is read a few of its rows at a time through all panels: far fewer pages at once.
   const index_t chunk = g.transpose_a ? 32 : kc;
   for (index_t p = 0; p < kc; p += chunk) {
-    P* panel = out;
+    T* panel = out;
     for (index_t i = 0; i < rows; i += kernels.rows) {
       const index_t valid = std::min(kernels.rows, rows - i);
       const index_t width = kernels.tile_rows[static_cast<std::size_t>(valid)];
       if (g.transpose_a) {
-        kernels.pack_adjacent(std::min(chunk, kc - p), valid, width, g.a + (p0 + p) * g.lda + i0 + i, g.lda,
-                              panel + p / kernels.step * width);
+        pack_panel(kernels, true, std::min(chunk, kc - p), valid, width, g.a + (p0 + p) * g.lda + i0 + i,
+                   g.lda, panel + p / kernels.step * width);
       } else {
-        kernels.pack_transposed(kc, valid, width, g.a + (i0 + i) * g.lda + p0, g.lda, panel);
+        pack_panel(kernels, false, kc, valid, width, g.a + (i0 + i) * g.lda + p0, g.lda, panel);
       }
       panel += width * steps;
     }
@@ -89,14 +100,14 @@ inline index_t gemm_row_block(index_t rows, index_t tile) {
 ///
 /// A block of A is packed to stay in the second-level cache; B is packed by narrow column panels, each just
 /// before its first use, and all row panels of the block of A pass by while it is in the cache.
-template <class T, class P>
-void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const PackedOperand<P>& packed,
+template <class T>
+void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const PackedOperand<T>& packed,
                 index_t i0, index_t i1, index_t j0, index_t j1) {
   const index_t row_block = gemm_row_block(i1 - i0, kernels.rows);
   constexpr index_t column_block = 2048;
   constexpr index_t epilogue_columns = 256;
   constexpr index_t slack = 16;  // packing writes up to a register behind a panel
-  const DepthBlocks depth = depth_blocks<P>(g.k, kernels.step);
+  const DepthBlocks depth = depth_blocks<T>(g.k, kernels.step);
   // Other factors of C are applied before the sum, so that a tile has one way to add to C.
   if (g.beta != T(0) && g.beta != T(1)) scale_rows(g, i0, i1, j0, j1);
 
@@ -108,8 +119,10 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const
   const index_t columns_packed = packed.data != nullptr ? 0
                                  : keep_b               ? std::min(column_block, j1 - j0) + columns
                                                         : columns;
-  P* const packed_a = GemmScratch::of_thread(0).reserve<P>(rows_packed * steps_per_block + slack);
-  P* const packed_b = GemmScratch::of_thread(1).reserve<P>(columns_packed * steps_per_block + slack);
+  const GemmScratch<0> memory_a;
+  const GemmScratch<1> memory_b;
+  T* const packed_a = memory_a->template reserve<T>(rows_packed * steps_per_block + slack);
+  T* const packed_b = memory_b->template reserve<T>(columns_packed * steps_per_block + slack);
 
   for (index_t jc = j0; jc < j1; jc += column_block) {
     const index_t jn = std::min(column_block, j1 - jc);
@@ -124,29 +137,27 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const
         pack_rows(g, kernels, ic, in, p0, kc, packed_a);
         for (index_t j = 0; j < jn; j += columns) {
           const index_t cols = std::min(columns, jn - j);
-          const P* b;
+          const T* b;
           if (packed.data != nullptr) {
             b = packed.data + (jc + j) * packed.steps + block * steps_per_block * columns;
           } else {
-            P* const panel = keep_b ? packed_b + j * steps : packed_b;
+            T* const panel = keep_b ? packed_b + j * steps : packed_b;
             b = panel;
             if (ic == i0) {
-              if (g.transpose_b) {
-                kernels.pack_transposed(kc, cols, columns, g.b + (jc + j) * g.ldb + p0, g.ldb, panel);
-              } else {
-                kernels.pack_adjacent(kc, cols, columns, g.b + p0 * g.ldb + jc + j, g.ldb, panel);
-              }
+              pack_panel(kernels, !g.transpose_b, kc, cols, columns,
+                         g.transpose_b ? g.b + (jc + j) * g.ldb + p0 : g.b + p0 * g.ldb + jc + j, g.ldb,
+                         panel);
             }
           }
           const T* bias = last && g.epilogue.bias != nullptr ? g.epilogue.bias + jc + j : nullptr;
           // Weights packed long ago come from far away: the last two tiles bring half a panel each for those
           // after them.
-          const P* const next_panel =
+          const T* const next_panel =
               packed.data != nullptr && j + columns < jn ? b + packed.steps * columns : nullptr;
-          const P* a = packed_a;
+          const T* a = packed_a;
           for (index_t i = 0; i < in; i += kernels.rows) {
             const index_t rows = std::min(kernels.rows, in - i);
-            const P* next = b;
+            const T* next = b;
             if (next_panel != nullptr && i + 2 * kernels.rows >= in) {
               next = i + kernels.rows >= in ? next_panel : next_panel + steps * columns / 2;
             }
@@ -166,16 +177,23 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels, const
   }
 }
 
+/// The epilogue of rows [i0, i0 + rows) and columns [j0, j0 + columns), where the sums are finished.
+template <class T>
+void finish_block(const GemmProblem<T>& g, index_t i0, index_t rows, index_t j0, index_t columns) {
+  T* const c = g.c + i0 * g.ldc + j0;
+  if (g.epilogue.bias != nullptr) {
+    for (index_t i = 0; i < rows; ++i) {
+      for (index_t j = 0; j < columns; ++j) c[i * g.ldc + j] += g.epilogue.bias[j0 + j];
+    }
+  }
+  if (g.epilogue.apply != nullptr) g.epilogue.apply(g.epilogue.context, c, g.ldc, i0, rows, j0, columns);
+}
+
 /// k = 0: C = beta * C + bias.
 template <class T>
 void gemm_empty(const GemmProblem<T>& g) {
   scale_rows(g, 0, g.m, 0, g.n);
-  if (g.epilogue.bias != nullptr) {
-    for (index_t i = 0; i < g.m; ++i) {
-      for (index_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] += g.epilogue.bias[j];
-    }
-  }
-  if (g.epilogue.apply != nullptr) g.epilogue.apply(g.epilogue.context, g.c, g.ldc, 0, g.m, 0, g.n);
+  finish_block(g, 0, g.m, 0, g.n);
 }
 
 /// How many ranges a product is cut into, along rows and columns of C.
@@ -232,9 +250,8 @@ inline index_t gemm_threads(index_t m, index_t n, index_t k) {
   return eigenformer::detail::inside_parallel() ? 1 : Runtime::instance().threads();
 }
 
-template <class T, class P>
-void gemm_run(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels,
-              const PackedOperand<P>& packed = {}) {
+template <class T>
+void gemm_run(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const PackedOperand<T>& packed = {}) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0 || g.alpha == T(0)) {
     gemm_empty(g);
@@ -245,20 +262,6 @@ void gemm_run(const GemmProblem<T>& g, const GemmKernels<T, P>& kernels,
   grid.run(g.m, g.n, kernels.rows, kernels.columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
     gemm_range(g, kernels, packed, i0, i1, j0, j1);
   });
-}
-
-/// Calls f(kernels) with the pieces for a precision and instruction set.
-template <class T, class F>
-void with_gemm_kernels(GemmPrecision precision, Isa isa, F&& f) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (precision == GemmPrecision::bf16) {
-#if EIGENFORMER_X86
-      if (bf16_in_hardware(isa)) return f(gemm_kernels_bf16());
-#endif
-      return f(gemm_kernels<float, true>(isa));
-    }
-  }
-  f(gemm_kernels<T>(isa));
 }
 
 }  // namespace eigenformer::kernels::detail

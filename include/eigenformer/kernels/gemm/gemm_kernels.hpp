@@ -2,34 +2,34 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/gemm/gemm_bf16.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
+#include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
 namespace eigenformer::kernels::detail {
 
 inline constexpr index_t gemm_max_rows = 14;
 
-/// The compiled pieces of a product of T, whose packed operands hold P, for one instruction set.
-template <class T, class P = T>
+/// The compiled pieces of a product of T for one instruction set.
+template <class T>
 struct GemmKernels {
-  using Packed = P;
   index_t rows;     ///< of the largest register tile
   index_t columns;  ///< of every register tile
-  index_t step;     ///< elements of k in a P
+  index_t step;     ///< elements of k in a packed step
+  bool rounded;     ///< whether the inputs are rounded to bfloat16 once they are packed
   /// By number of rows wanted: the rows of the smallest tile that has them, and that tile.
   std::array<index_t, gemm_max_rows + 1> tile_rows;
-  std::array<MicroFunction<T, P>, gemm_max_rows + 1> micro;
-  PackFunction<T, P> pack_transposed;
-  PackFunction<T, P> pack_adjacent;
+  std::array<MicroFunction<T>, gemm_max_rows + 1> micro;
+  PackFunction<T> pack_transposed;
+  PackFunction<T> pack_adjacent;
 
   /// Enters a tile; tiles come in rising order of their rows.
-  void add(index_t tile, MicroFunction<T, P> function) {
+  void add(index_t tile, MicroFunction<T> function) {
     for (index_t r = rows + 1; r <= tile; ++r) {
       tile_rows[static_cast<std::size_t>(r)] = tile;
       micro[static_cast<std::size_t>(r)] = function;
@@ -48,51 +48,50 @@ constexpr Function body_for() {
   return &run_baseline<Body>;
 }
 
-template <class T, int Bytes, bool Rounded, int... Rows>
-const GemmKernels<T>& make_gemm_kernels() {
-  using Transposed = PackTransposed<T, Bytes>;
-  using Adjacent = PackAdjacent<T, Bytes>;
-  static const GemmKernels<T> kernels = [] {
-    GemmKernels<T> result{};
-    result.columns = 2 * VectorOf<T, Bytes>::lanes;
-    result.step = 1;
-    (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes, MicroFunction<T, T>>()), ...);
-    if constexpr (Rounded) {
-      result.pack_transposed = body_for<PackRounded<Transposed>, Bytes, PackFunction<T, T>>();
-      result.pack_adjacent = body_for<PackRounded<Adjacent>, Bytes, PackFunction<T, T>>();
-    } else {
-      result.pack_transposed = body_for<Transposed, Bytes, PackFunction<T, T>>();
-      result.pack_adjacent = body_for<Adjacent, Bytes, PackFunction<T, T>>();
-    }
-    return result;
-  }();
-  return kernels;
+template <class T, int Bytes, int... Rows>
+GemmKernels<T> make_gemm_kernels(bool rounded) {
+  GemmKernels<T> result{};
+  result.columns = 2 * VectorOf<T, Bytes>::lanes;
+  result.step = 1;
+  result.rounded = rounded;
+  (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes, MicroFunction<T>>()), ...);
+  result.pack_transposed = body_for<PackTransposed<T, Bytes>, Bytes, PackFunction<T>>();
+  result.pack_adjacent = body_for<PackAdjacent<T, Bytes>, Bytes, PackFunction<T>>();
+  return result;
 }
 
 /// The tiles for an instruction set: 14 x 32 floats fill the 32 registers of AVX-512, 6 x 16 the 16 of AVX2.
-/// With Rounded, inputs become bfloat16 while packing.
-template <class T, bool Rounded = false>
-const GemmKernels<T>& gemm_kernels(Isa isa) {
+/// double has the baseline's alone, as in dispatch().
+template <class T>
+GemmKernels<T> make_gemm_kernels([[maybe_unused]] Isa isa, bool rounded) {
 #if EIGENFORMER_X86
-  switch (isa) {
-    case Isa::avx512:
-      return make_gemm_kernels<T, 64, Rounded, 1, 2, 4, 6, 8, 10, 12, 14>();
-    case Isa::avx2:
-      return make_gemm_kernels<T, 32, Rounded, 1, 2, 4, 6>();
-    case Isa::baseline:
-      break;
+  if constexpr (std::is_same_v<T, float>) {
+    if (isa == Isa::avx512) return make_gemm_kernels<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
+    if (isa == Isa::avx2) return make_gemm_kernels<T, 32, 1, 2, 4, 6>(rounded);
   }
-#else
-  (void)isa;
 #endif
-  return make_gemm_kernels<T, 16, Rounded, 1, 2, 4, 6>();
+  return make_gemm_kernels<T, 16, 1, 2, 4, 6>(rounded);
+}
+
+/// The pieces of products of T; with `rounded`, inputs become bfloat16 while packing.
+template <class T>
+const GemmKernels<T>& gemm_kernels(Isa isa, bool rounded = false) {
+  static const std::array<GemmKernels<T>, 6> all = [] {
+    std::array<GemmKernels<T>, 6> result{};
+    for (const bool r : {false, true}) {
+      for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512})
+        result[static_cast<std::size_t>(i) + (r ? 3 : 0)] = make_gemm_kernels<T>(i, r);
+    }
+    return result;
+  }();
+  return all[static_cast<std::size_t>(isa) + (rounded ? 3 : 0)];
 }
 
 #if EIGENFORMER_X86
 /// The tiles of avx512_bf16.
-inline const GemmKernels<float, Bf16Pair>& gemm_kernels_bf16() {
-  static const GemmKernels<float, Bf16Pair> kernels = [] {
-    GemmKernels<float, Bf16Pair> result{};
+inline const GemmKernels<float>& gemm_kernels_bf16() {
+  static const GemmKernels<float> kernels = [] {
+    GemmKernels<float> result{};
     result.columns = 32;
     result.step = 2;
     result.add(1, &GemmMicroBf16<1>::run);
@@ -121,36 +120,25 @@ inline bool bf16_in_hardware(Isa isa) {
 #endif
 }
 
-/// Memory of a thread for packed operands: grows, is never freed before the thread ends, and is not cleared.
-class GemmScratch {
- public:
-  /// Room for `count` elements, 64-byte aligned; the contents are lost when it grows.
-  template <class P>
-  P* reserve(index_t count) {
-    const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(P) + 4095) / 4096 * 4096;
-    if (bytes > bytes_) {
-      data_.reset();
-      bytes_ = 0;
-      data_.reset(std::aligned_alloc(64, bytes));
-      if (data_ == nullptr) throw std::bad_alloc();
-      bytes_ = bytes;
+/// The pieces for a precision (of float products; double ignores it) and instruction set.
+template <class T>
+const GemmKernels<T>& gemm_kernels_for(GemmPrecision precision, Isa isa) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (precision == GemmPrecision::bf16) {
+#if EIGENFORMER_X86
+      if (bf16_in_hardware(isa)) return gemm_kernels_bf16();
+#endif
+      return gemm_kernels<float>(isa, true);
     }
-    return static_cast<P*>(data_.get());
   }
+  return gemm_kernels<T>(isa);
+}
 
-  /// The calling thread's memory for operand A (0), B (1) or quantised inputs (2).
-  static GemmScratch& of_thread(std::size_t operand) {
-    thread_local std::array<GemmScratch, 3> scratch;
-    return scratch[operand];
-  }
-
- private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<void, Free> data_;
-  std::size_t bytes_ = 0;
-};
+/// A thread's memory for packed operands; `Operand` tells operand A (0), B (1), quantised inputs (2),
+/// and groups of rows (3) and sums (4) of Eigen's products apart.
+template <int Operand>
+using GemmScratch =
+    eigenformer::detail::ThreadLease<eigenformer::detail::Scratch, std::integral_constant<int, Operand>>;
 
 /// How k is cut: blocks of equal size (the last may be smaller), by k alone, which fixes the order of every
 /// sum.

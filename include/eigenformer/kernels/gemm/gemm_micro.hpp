@@ -23,15 +23,15 @@ struct VectorOf {
 };
 
 /// dst (steps of k, width) <- `rows` rows of k elements, zero for rows up to `width` and for a step's missing
-/// elements. P holds one step of k: an element, or two of bfloat16. Both layouts of a source have this
-/// signature.
-template <class T, class P>
-using PackFunction = void (*)(index_t k, index_t rows, index_t width, const T* src, index_t ld, P* dst);
+/// elements. A step of k takes the room of one T: it is an element, or two of bfloat16. Both layouts of a
+/// source have this signature.
+template <class T>
+using PackFunction = void (*)(index_t k, index_t rows, index_t width, const T* src, index_t ld, T* dst);
 
 /// C (rows, cols) = [C +] alpha * A B [+ bias]; a: (steps, tile rows), b: (steps, tile columns). On the way,
 /// half as much memory from `next` on as b fills is brought into the second-level cache.
-template <class T, class P>
-using MicroFunction = void (*)(index_t steps, const P* a, const P* b, const P* next, T* c, index_t ldc,
+template <class T>
+using MicroFunction = void (*)(index_t steps, const T* a, const T* b, const T* next, T* c, index_t ldc,
                                T alpha, bool accumulate, const T* bias, index_t rows, index_t cols);
 
 template <class T, int Bytes, int Rows>
@@ -70,31 +70,24 @@ struct GemmMicro {
                                               std::integer_sequence<int, R...>) {
     ((scale(x[R], alpha), scale(y[R], alpha)), ...);
   }
-  static EIGENFORMER_ALWAYS_INLINE void finish_row(const V& x, const V& y, T* c, bool accumulate,
-                                                   const T* bias) {
-    V c0 = x, c1 = y;
-    if (accumulate) {
-      V old;
-      load(old, c);
-      c0 += old;
-      load(old, c + lanes);
-      c1 += old;
-    }
-    if (bias != nullptr) {
-      V b0, b1;
-      load(b0, bias);
-      load(b1, bias + lanes);
-      c0 += b0;
-      c1 += b1;
-    }
-    store(c0, c);
-    store(c1, c + lanes);
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void add_rows(V (&x)[Rows], V (&y)[Rows], const T* c, index_t ldc,
+                                                 std::integer_sequence<int, R...>) {
+    V old[2];
+    ((load(old[0], c + R * ldc), load(old[1], c + R * ldc + lanes), x[R] += old[0], y[R] += old[1]), ...);
   }
   template <int... R>
-  static EIGENFORMER_ALWAYS_INLINE void finish(const V (&x)[Rows], const V (&y)[Rows], T* c, index_t ldc,
-                                               bool accumulate, const T* bias,
-                                               std::integer_sequence<int, R...>) {
-    (finish_row(x[R], y[R], c + R * ldc, accumulate, bias), ...);
+  static EIGENFORMER_ALWAYS_INLINE void add_bias(V (&x)[Rows], V (&y)[Rows], const T* bias,
+                                                 std::integer_sequence<int, R...>) {
+    V b0, b1;
+    load(b0, bias);
+    load(b1, bias + lanes);
+    ((x[R] += b0, y[R] += b1), ...);
+  }
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void store_rows(const V (&x)[Rows], const V (&y)[Rows], T* c, index_t ldc,
+                                                   std::integer_sequence<int, R...>) {
+    ((store(x[R], c + R * ldc), store(y[R], c + R * ldc + lanes)), ...);
   }
 
   // Where a tile goes: straight to C, or, over the edge of C, through a buffer of full size, so that the same
@@ -132,12 +125,12 @@ struct GemmMicro {
 
     EIGENFORMER_ALWAYS_INLINE void end(V (&x)[Rows], V (&y)[Rows], T alpha, bool accumulate) {
       if (alpha != T(1)) scale(x, y, alpha, RowSequence{});
-      if (!partial) {
-        finish(x, y, c, ldc, accumulate, bias, RowSequence{});
-        return;
-      }
-      finish(x, y, tile, columns, accumulate, bias, RowSequence{});
-      for (index_t r = 0; r < rows; ++r) {
+      T* const to = partial ? tile : c;
+      const index_t ld = partial ? columns : ldc;
+      if (accumulate) add_rows(x, y, to, ld, RowSequence{});
+      if (bias != nullptr) add_bias(x, y, bias, RowSequence{});
+      store_rows(x, y, to, ld, RowSequence{});
+      for (index_t r = 0; partial && r < rows; ++r) {
         std::memcpy(c + r * ldc, tile + r * columns, static_cast<std::size_t>(cols) * sizeof(T));
       }
     }
@@ -262,19 +255,17 @@ struct PackTransposed {
   }
 };
 
-/// Packs with Pack, then rounds to bfloat16 in place: bfloat16 products where the CPU has no instruction for
-/// them.
-template <class Pack>
-struct PackRounded {
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const float* src,
-                                            index_t ld, float* dst) {
-    Pack::run(k, rows, width, src, ld, dst);
-    for (index_t i = 0; i < k * width; ++i) {
-      const auto u = std::bit_cast<std::uint32_t>(dst[i]);
-      const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
-      dst[i] =
-          std::bit_cast<float>((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
-    }
+/// x rounded to bfloat16 (nearest even; NaN stays NaN).
+EIGENFORMER_ALWAYS_INLINE float rounded_to_bf16(float x) {
+  const auto u = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return std::bit_cast<float>((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
+}
+
+/// Rounds n numbers to bfloat16 in place: bfloat16 products where the CPU has no instruction for them.
+struct RoundToBf16 {
+  EIGENFORMER_ALWAYS_INLINE static void run(float* x, index_t n) {
+    for (index_t i = 0; i < n; ++i) x[i] = rounded_to_bf16(x[i]);
   }
 };
 

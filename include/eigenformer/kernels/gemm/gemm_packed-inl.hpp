@@ -11,7 +11,9 @@
 
 #include "eigenformer/core/runtime/profiler.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/gemm/gemm_eigen.hpp"
 #include "eigenformer/kernels/gemm/gemm_int8.hpp"
 #include "eigenformer/kernels/gemm/gemm_packed.hpp"
 
@@ -31,22 +33,31 @@ inline void check_packed_sizes(index_t n, index_t k, bool int8) {
   }
 }
 
+/// The pieces that weights of a format were packed for.
+inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa isa) {
+  return gemm_kernels_for<float>(
+      format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
+}
+
+/// Element p of k in the packed column that begins at `at`.
+inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
+  if (kernels.step == 1) return at[p * kernels.columns];
+  const auto pair = std::bit_cast<std::uint32_t>(at[p / 2 * kernels.columns]);
+  return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+
 /// Packs all panels of w for `kernels`; out: panels of `columns` columns and k steps each.
-template <class P>
-void pack_panels(const GemmKernels<float, P>& kernels, const float* w, index_t n, index_t k, bool transposed,
-                 P* out) {
-  const DepthBlocks depth = depth_blocks<P>(k, kernels.step);
+inline void pack_panels(const GemmKernels<float>& kernels, const float* w, index_t n, index_t k,
+                        bool transposed, float* out) {
+  const DepthBlocks depth = depth_blocks<float>(k, kernels.step);
   const index_t columns = kernels.columns, steps = (k + kernels.step - 1) / kernels.step;
   parallel_for((n + columns - 1) / columns, 16, [&](index_t begin, index_t end) {
     for (index_t j = begin * columns; j < std::min(n, end * columns); j += columns) {
-      P* panel = out + j * steps;
+      float* panel = out + j * steps;
       for (index_t p = 0; p < k; p += depth.size) {
         const index_t kc = std::min(depth.size, k - p), cols = std::min(columns, n - j);
-        if (transposed) {
-          kernels.pack_adjacent(kc, cols, columns, w + p * n + j, n, panel);
-        } else {
-          kernels.pack_transposed(kc, cols, columns, w + j * k + p, k, panel);
-        }
+        pack_panel(kernels, transposed, kc, cols, columns, transposed ? w + p * n + j : w + j * k + p,
+                   transposed ? n : k, panel);
         panel += (kc + kernels.step - 1) / kernels.step * columns;
       }
     }
@@ -85,14 +96,11 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
   result.k_ = k;
   result.format_ = format;
   result.isa_ = kernels::isa();
-  const GemmPrecision precision = format == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
-  detail::with_gemm_kernels<float>(precision, result.isa_, [&](const auto& pieces) {
-    using P = typename std::remove_cvref_t<decltype(pieces)>::Packed;
-    result.steps_ = (k + pieces.step - 1) / pieces.step;
-    result.allocate(static_cast<std::size_t>(detail::whole_panels(n, pieces.columns) * result.steps_) *
-                    sizeof(P));
-    detail::pack_panels(pieces, w, n, k, transposed, static_cast<P*>(result.data_.get()));
-  });
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
+  result.steps_ = (k + kernels.step - 1) / kernels.step;
+  result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
+                  sizeof(float));
+  detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
   return result;
 }
 
@@ -148,22 +156,83 @@ EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32
           to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
         continue;
       }
-      const GemmPrecision precision = format_ == Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full;
-      detail::with_gemm_kernels<float>(precision, isa_, [&](const auto& kernels) {
-        using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
-        // Blocks of k are whole steps, so a panel is one run of steps.
-        const P* at = static_cast<const P*>(data_.get()) + row / kernels.columns * kernels.columns * steps_ +
-                      row % kernels.columns;
-        for (index_t p = 0; p < k_; ++p) {
-          if constexpr (std::is_same_v<P, float>) {
-            to[p] = at[p * kernels.columns] * scale;
-          } else {
-            const std::uint32_t pair = at[p / 2 * kernels.columns];
-            to[p] = std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u) * scale;
-          }
-        }
-      });
+      const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+      // Blocks of k are whole steps, so a panel is one run of steps.
+      const float* at = static_cast<const float*>(data_.get()) +
+                        row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
+      for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
     }
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::write_columns(index_t first, index_t count, float* out) const {
+  if (format_ == Format::int8) {
+    constexpr index_t columns = detail::int8_columns;
+    for (index_t j = 0; j < count; ++j) {
+      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                          (first + j) / columns * columns * steps_ * 4 + (first + j) % columns * 4;
+      for (index_t p = 0; p < 4 * steps_; ++p)
+        out[p * count + j] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]);
+    }
+    return;
+  }
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+  const auto* data = static_cast<const float*>(data_.get());
+  for (index_t j = 0; j < count;) {
+    const index_t row = first + j, at = row % kernels.columns;
+    const index_t together = std::min(count - j, kernels.columns - at);
+    const float* panel = data + (row - at) * steps_ + at;
+    for (index_t p = 0; p < k_; ++p) {
+      for (index_t i = 0; i < together; ++i)
+        out[p * count + j + i] = detail::packed_value(kernels, panel + i, p);
+    }
+    j += together;
+  }
+}
+
+EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::uint32_t* quantized,
+                                                        const float* row_scale, float beta, float* c,
+                                                        index_t ldc,
+                                                        const GemmEpilogue<float>& epilogue) const {
+  const index_t k = 4 * steps_;
+  const detail::GemmProblem<float> problem{
+      false, true,    m, n_,   k, 1.0f, nullptr,
+      k,     nullptr, 0, beta, c, ldc,  {nullptr, epilogue.apply, epilogue.context}};
+  detail::eigen_blocks(m, n_, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
+    // Sums of this many products are whole numbers that float holds.
+    constexpr index_t depth = 1024, tile = detail::int8_columns;
+    const detail::GemmScratch<0> memory_a;
+    const detail::GemmScratch<1> memory_b;
+    const detail::GemmScratch<4> memory_sums;
+    float* const a = memory_a->reserve<float>(rows * depth);
+    float* const b = memory_b->reserve<float>(columns * k);
+    float* const part = memory_sums->reserve<float>(2 * rows * detail::eigen_block);
+    auto* const sums = reinterpret_cast<std::int32_t*>(part + rows * detail::eigen_block);
+    write_columns(j0, columns, b);
+    std::fill_n(sums, rows * detail::eigen_block, 0);
+    for (index_t p = 0; p < k; p += depth) {
+      const index_t kc = std::min(depth, k - p);
+      for (index_t i = 0; i < rows; ++i) {
+        const auto* q = reinterpret_cast<const std::uint8_t*>(quantized + (i0 + i) * steps_) + p;
+        for (index_t l = 0; l < kc; ++l) a[i * kc + l] = static_cast<float>(q[l]) - 128.0f;
+      }
+      std::fill_n(part, rows * columns, 0.0f);
+      detail::eigen_product(rows, columns, kc, 1.0f, static_cast<const float*>(a), kc,
+                            static_cast<const float*>(b + p * columns), columns, part, columns);
+      // One tile of 32 columns after the other, as finish_int8 takes them.
+      for (index_t i = 0; i < rows; ++i) {
+        for (index_t j = 0; j < columns; ++j)
+          sums[(j / tile * rows + i) * tile + j % tile] += static_cast<std::int32_t>(part[i * columns + j]);
+      }
+    }
+    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(problem, i0, i0 + rows, j0, j0 + columns);
+    for (index_t j = 0; j < columns; j += tile) {
+      detail::finish_int8(sums + j * rows, false,
+                          {nullptr, scale_.get() + j0 + j, row_scale + i0, c + i0 * ldc + j0 + j, ldc,
+                           epilogue.bias != nullptr ? epilogue.bias + j0 + j : nullptr, rows,
+                           std::min(tile, columns - j), beta != 0.0f});
+    }
+    detail::finish_block(problem, i0, rows, j0, columns);
   });
 }
 
@@ -174,7 +243,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   constexpr index_t epilogue_columns = 256;
   const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
   // Rows are quantised once, by the caller's threads, and read by all ranges.
-  Int8Four* const quantized = detail::GemmScratch::of_thread(2).reserve<Int8Four>(m * (steps_ + 1));
+  const detail::GemmScratch<2> memory;
+  Int8Four* const quantized = memory->reserve<Int8Four>(m * (steps_ + 1));
   auto* const row_scale = reinterpret_cast<float*>(quantized + m * steps_);
   parallel_for(m, std::max<index_t>(1, 65536 / k_), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
@@ -182,6 +252,10 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
                                     row_scale + i);
     }
   });
+  if (gemm_backend() == GemmBackend::eigen) {
+    run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
+    return;
+  }
   const detail::GemmProblem<float> scaled{false, true, m, n_, k_, 1.0f, x, ldx, nullptr, 0, beta, c, ldc, {}};
   // A step of int8 costs a quarter of a float's.
   const auto grid =
@@ -191,7 +265,8 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
     const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
     const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
     // Fours of bytes move like floats.
-    Int8Four* const packed = detail::GemmScratch::of_thread(0).reserve<Int8Four>(rows_packed * steps_ + 16);
+    const detail::GemmScratch<0> range_memory;
+    Int8Four* const packed = range_memory->reserve<Int8Four>(rows_packed * steps_ + 16);
     const auto& pack = detail::gemm_kernels<float>(isa_).pack_transposed;
     for (index_t ic = i0; ic < i1; ic += row_block) {
       const index_t in = std::min(row_block, i1 - ic);
@@ -246,13 +321,15 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     w.run_int8(m, x, ldx, beta, c, ldc, epilogue);
     return;
   }
-  const bool bf16 = w.format_ == PackedMatrix::Format::bf16;
-  detail::with_gemm_kernels<float>(
-      bf16 ? GemmPrecision::bf16 : GemmPrecision::full, w.isa_, [&](const auto& kernels) {
-        using P = typename std::remove_cvref_t<decltype(kernels)>::Packed;
-        const detail::PackedOperand<P> packed{static_cast<const P*>(w.data_.get()), w.steps_};
-        detail::gemm_run(problem, kernels, packed);
-      });
+  if (gemm_backend() == GemmBackend::eigen) {
+    const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
+      static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
+    };
+    detail::eigen_gemm(problem, w.format_ == PackedMatrix::Format::bf16, {&w, write});
+    return;
+  }
+  detail::gemm_run(problem, detail::packed_kernels(w.format_, w.isa_),
+                   {static_cast<const float*>(w.data_.get()), w.steps_});
 }
 
 EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale) {

@@ -51,6 +51,11 @@ class PackedMatrix {
                           index_t ldc, const GemmEpilogue<float>& epilogue);
 
   void allocate(std::size_t bytes);
+  /// Columns [first, first + count) of W^T, as the format rounds them, to out (k, count); int8 as whole
+  /// numbers, steps * 4 rows.
+  void write_columns(index_t first, index_t count, float* out) const;
+  void run_int8_by_eigen(index_t m, const std::uint32_t* quantized, const float* row_scale, float beta,
+                         float* c, index_t ldc, const GemmEpilogue<float>& epilogue) const;
   void run_int8(index_t m, const float* x, index_t ldx, float beta, float* c, index_t ldc,
                 const GemmEpilogue<float>& epilogue) const;
 

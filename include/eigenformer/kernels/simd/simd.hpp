@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
@@ -38,15 +39,24 @@ inline Isa best_isa() {
   return Isa::baseline;
 }
 
+/// What the environment's EIGENFORMER_ISA says; empty: nothing.
+inline std::string forced_isa_name() {
+  const char* forced = std::getenv("EIGENFORMER_ISA");
+  return forced == nullptr ? "" : forced;
+}
+
+/// The value of EIGENFORMER_ISA that has Eigen multiply (gemm_backend.hpp); other loops are baseline's.
+inline constexpr const char* eigen_isa_name = "eigen";
+
 inline Isa initial_isa() {
   const Isa best = best_isa();
-  const char* forced = std::getenv("EIGENFORMER_ISA");
-  if (forced == nullptr || *forced == '\0') return best;
-  const std::string name(forced);
+  const std::string name = forced_isa_name();
+  if (name.empty()) return best;
+  if (name == eigen_isa_name) return Isa::baseline;
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (name == isa_name(isa)) return isa < best ? isa : best;
   }
-  throw ValueError("isa", "EIGENFORMER_ISA is '" + name + "', expected baseline, avx2 or avx512");
+  throw ValueError("isa", "EIGENFORMER_ISA is '" + name + "', expected eigen, baseline, avx2 or avx512");
 }
 
 inline std::atomic<int>& isa_slot() {
@@ -57,7 +67,8 @@ inline std::atomic<int>& isa_slot() {
 }  // namespace detail
 
 /// The instruction set in use: the CPU's best, or what the environment's EIGENFORMER_ISA
-/// (baseline, avx2, avx512) lowers it to. Throws ValueError for another value of it.
+/// (baseline, avx2, avx512; eigen: baseline with Eigen's products) lowers it to. Throws ValueError for
+/// another value of it.
 inline Isa isa() { return static_cast<Isa>(detail::isa_slot().load(std::memory_order_relaxed)); }
 
 /// Switches the instruction set of the whole process (never above the CPU's); for tests of one path against
@@ -69,39 +80,72 @@ inline void set_isa_for_testing(Isa isa) {
 
 namespace detail {
 
+/// A body that calls what is not marked EIGENFORMER_ALWAYS_INLINE, and has it inlined all the same.
+template <class Body>
+concept FlattenedBody = Body::flatten;
+
+template <class Body, int Bytes, class... Args>
+EIGENFORMER_ALWAYS_INLINE void run_body(Args... args) {
+  if constexpr (requires { Body::template run<Bytes>(args...); }) {
+    Body::template run<Bytes>(args...);
+  } else {
+    Body::run(args...);
+  }
+}
+
 template <class Body, class... Args>
 void run_baseline(Args... args) {
-  Body::run(args...);
+  run_body<Body, 16>(args...);
 }
 
 #if EIGENFORMER_X86
 template <class Body, class... Args>
 EIGENFORMER_TARGET_AVX2 void run_avx2(Args... args) {
-  Body::run(args...);
+  run_body<Body, 32>(args...);
+}
+template <FlattenedBody Body, class... Args>
+EIGENFORMER_TARGET_AVX2 __attribute__((flatten)) void run_avx2(Args... args) {
+  run_body<Body, 32>(args...);
 }
 
 template <class Body, class... Args>
 EIGENFORMER_TARGET_AVX512 void run_avx512(Args... args) {
-  Body::run(args...);
+  run_body<Body, 64>(args...);
+}
+template <FlattenedBody Body, class... Args>
+EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args) {
+  run_body<Body, 64>(args...);
 }
 #endif
 
+/// Whether a loop works on double and not on float, by its pointers. Such loops are compiled for the baseline
+/// alone: double is what gradients are checked in, and two more copies of every loop would double the time
+/// that the kernels take to compile.
+template <class... Args>
+inline constexpr bool works_in_double =
+    ((std::is_same_v<Args, double*> || std::is_same_v<Args, const double*>) || ...) &&
+    !((std::is_same_v<Args, float*> || std::is_same_v<Args, const float*>) || ...);
+
 }  // namespace detail
 
-/// Runs Body::run(args...), compiled for the instruction set in use. `run` is a static member marked
-/// EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and numbers.
+/// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors of the instruction set in use (16, 32
+/// or 64), or Body::run(args...) where that is no template, compiled for that set. `run` is a static member
+/// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
+/// numbers. Body::flatten, if there and true, has what `run` calls inlined, too.
 template <class Body, class... Args>
-inline void dispatch(Args... args) {
+EIGENFORMER_NOINLINE void dispatch(Args... args) {
 #if EIGENFORMER_X86
-  switch (isa()) {
-    case Isa::avx512:
-      detail::run_avx512<Body>(args...);
-      return;
-    case Isa::avx2:
-      detail::run_avx2<Body>(args...);
-      return;
-    case Isa::baseline:
-      break;
+  if constexpr (!detail::works_in_double<Args...>) {
+    switch (isa()) {
+      case Isa::avx512:
+        detail::run_avx512<Body>(args...);
+        return;
+      case Isa::avx2:
+        detail::run_avx2<Body>(args...);
+        return;
+      case Isa::baseline:
+        break;
+    }
   }
 #endif
   detail::run_baseline<Body>(args...);

@@ -142,35 +142,10 @@ struct Simd {
   }
 };
 
-namespace detail {
-
-template <class Body, int Bytes>
-struct WideBody {
-  template <class... Args>
-  EIGENFORMER_ALWAYS_INLINE static void run(Args... args) {
-    Body::template run<Bytes>(args...);
-  }
-};
-
-}  // namespace detail
-
-/// dispatch for bodies written with Simd: runs Body::run<Bytes>(args...), Bytes being the width of the
-/// vectors of the instruction set in use (16, 32 or 64).
+/// dispatch, for bodies written with Simd.
 template <class Body, class... Args>
 inline void dispatch_wide(Args... args) {
-#if EIGENFORMER_X86
-  switch (isa()) {
-    case Isa::avx512:
-      detail::run_avx512<detail::WideBody<Body, 64>>(args...);
-      return;
-    case Isa::avx2:
-      detail::run_avx2<detail::WideBody<Body, 32>>(args...);
-      return;
-    case Isa::baseline:
-      break;
-  }
-#endif
-  detail::run_baseline<detail::WideBody<Body, 16>>(args...);
+  dispatch<Body>(args...);
 }
 
 /// Elements with a few operations each that are worth a task of their own.

@@ -32,6 +32,9 @@ struct AttentionOp {
   /// The row of keys and values where each row of their layout really is (beams re-ordered without copying);
   /// nullptr: its own number. For inference; must outlive the call.
   const index_t* key_rows = nullptr;
+  /// Changes the scores, after the scale and what is added by distance and before masks; the tape keeps it.
+  /// Empty: none.
+  ScoreRule rule = {};
 };
 
 /// What is learned by distance: the key's position less the query's, clamped to [-R, R]. Row or column c of
@@ -151,6 +154,7 @@ struct AttentionSaved {
       p.distances.head_stride = entries();
       p.distances.row_stride = bias.defined() ? 0 : op.heads * entries();
     }
+    p.rule = &op.rule;
     p.scale = scale();
     p.dropout_rate = dropout_rate;
     p.dropout_key = dropout_key;

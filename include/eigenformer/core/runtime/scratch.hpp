@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+
+namespace eigenformer::detail {
+
+/// A Buffer of the calling thread, its own until the lease ends, and kept by the thread for the next lease.
+/// Two leases never have the same one: while a caller waits for its tasks, an executor that steals work may
+/// run another kernel on the same thread. `Use` names buffers that are of about one size.
+template <class Buffer, class Use = Buffer>
+class ThreadLease {
+ public:
+  ThreadLease() : node_(std::move(free_nodes())) {
+    if (node_ == nullptr) {
+      node_ = std::make_unique<Node>();
+    } else {
+      free_nodes() = std::move(node_->next);
+    }
+  }
+  ~ThreadLease() {
+    node_->next = std::move(free_nodes());
+    free_nodes() = std::move(node_);
+  }
+  ThreadLease(const ThreadLease&) = delete;
+  ThreadLease& operator=(const ThreadLease&) = delete;
+
+  Buffer& operator*() const noexcept { return node_->buffer; }
+  Buffer* operator->() const noexcept { return &node_->buffer; }
+
+ private:
+  struct Node {
+    Buffer buffer;
+    std::unique_ptr<Node> next;
+  };
+
+  static std::unique_ptr<Node>& free_nodes() {
+    thread_local std::unique_ptr<Node> first;
+    return first;
+  }
+
+  std::unique_ptr<Node> node_;
+};
+
+/// Memory that grows and is not cleared.
+class Scratch {
+ public:
+  /// Room for `count` elements, 64-byte aligned; when it grows, the contents are lost and all bytes are zero.
+  template <class P>
+  P* reserve(index_t count) {
+    const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(P) + 4095) / 4096 * 4096;
+    if (bytes > bytes_) {
+      data_.reset();
+      bytes_ = 0;
+      data_.reset(::operator new (bytes, std::align_val_t{64}));
+      std::memset(data_.get(), 0, bytes);
+      bytes_ = bytes;
+    }
+    return static_cast<P*>(data_.get());
+  }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { ::operator delete (p, std::align_val_t{64}); }
+  };
+  std::unique_ptr<void, Free> data_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace eigenformer::detail

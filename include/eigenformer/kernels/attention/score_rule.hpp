@@ -1,0 +1,152 @@
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
+
+namespace eigenformer::kernels {
+
+/// The scores of neighbouring queries and keys of one head, after the scale and what is added by distance and
+/// before masks.
+template <class T>
+struct ScoreTile {
+  T* scores = nullptr;       ///< (rows, columns): row i is query i, column j is key j of the tile
+  index_t rows = 0;          ///< queries, up to 32
+  index_t columns = 0;       ///< keys, up to 64
+  index_t stride = 0;        ///< elements between rows
+  index_t head = 0;          ///< head of queries
+  index_t sequence = 0;      ///< number of the sequence in the queries' layout
+  index_t key_sequence = 0;  ///< number of the sequence in the keys' layout
+  index_t query = 0;         ///< position of the first query; that of row i is query + i
+  index_t key = 0;           ///< position of the first key; that of column j is key + j
+
+  T* row(index_t i) const noexcept { return scores + i * stride; }
+};
+
+/// A type that changes the scores of a tile in place.
+template <class Rule, class T>
+concept RuleOfScores = requires(const Rule& rule, ScoreTile<T>& tile) {
+  rule(tile);
+};
+
+/// A rule whose derivative by the score is not 1: backward(tile, gradient) multiplies the gradient, with the
+/// tile's rows, columns and stride, by it. The tile holds the scores after the rule.
+template <class Rule, class T>
+concept DifferentiatedRule = requires(const Rule& rule, const ScoreTile<T>& tile, T* gradient) {
+  rule.backward(tile, gradient);
+};
+
+namespace detail {
+
+template <class Rule, class T>
+struct RunRule {
+  static constexpr bool flatten = true;
+  EIGENFORMER_ALWAYS_INLINE static void run(const Rule* rule, const ScoreTile<T>* given) {
+    ScoreTile<T> tile = *given;
+    (*rule)(tile);
+  }
+};
+
+template <class Rule, class T>
+struct RunRuleBackward {
+  static constexpr bool flatten = true;
+  EIGENFORMER_ALWAYS_INLINE static void run(const Rule* rule, const ScoreTile<T>* given, T* gradient) {
+    const ScoreTile<T> tile = *given;
+    rule->backward(tile, gradient);
+  }
+};
+
+/// A rule for scores of T, its type erased.
+template <class T>
+struct RuleFunctions {
+  void (*forward)(const void* rule, const ScoreTile<T>& tile) = nullptr;
+  void (*backward)(const void* rule, const ScoreTile<T>& tile, T* gradient) = nullptr;
+
+  template <class Rule>
+  static constexpr RuleFunctions of() {
+    RuleFunctions f;
+    if constexpr (RuleOfScores<Rule, T>) {
+      f.forward = [](const void* rule, const ScoreTile<T>& tile) {
+        dispatch<RunRule<Rule, T>>(static_cast<const Rule*>(rule), &tile);
+      };
+    }
+    if constexpr (DifferentiatedRule<Rule, T>) {
+      f.backward = [](const void* rule, const ScoreTile<T>& tile, T* gradient) {
+        dispatch<RunRuleBackward<Rule, T>>(static_cast<const Rule*>(rule), &tile, gradient);
+      };
+    }
+    return f;
+  }
+};
+
+}  // namespace detail
+
+/// A rule for attention's scores: any struct with `void operator()(ScoreTile<T>& tile) const`, a template or
+/// for one T, which changes the scores in place; several threads call it at once. Where its derivative by the
+/// score is not 1, the struct also has `void backward(const ScoreTile<T>& tile, T* gradient) const`
+/// (DifferentiatedRule). Copies share the struct.
+///
+/// It is called once a tile, and compiled for each instruction set, so that its loops become vectors. Tiles
+/// that masks forbid as a whole are left out. A score of -infinity forbids the key, as a mask does.
+class ScoreRule {
+ public:
+  /// No rule.
+  ScoreRule() = default;
+
+  template <class Rule>
+  requires(!std::is_same_v<Rule, ScoreRule> && (RuleOfScores<Rule, float> || RuleOfScores<Rule, double>))
+      ScoreRule(Rule rule)
+      : rule_(std::make_shared<const Rule>(std::move(rule))),
+        float_(detail::RuleFunctions<float>::of<Rule>()),
+        double_(detail::RuleFunctions<double>::of<Rule>()) {}
+
+  explicit operator bool() const noexcept { return rule_ != nullptr; }
+
+  /// Whether the rule takes scores of T.
+  template <class T>
+  bool takes() const noexcept {
+    return functions<T>().forward != nullptr;
+  }
+  /// Whether the rule multiplies gradients of T.
+  template <class T>
+  bool differentiated() const noexcept {
+    return functions<T>().backward != nullptr;
+  }
+  /// Changes a tile's scores; for rules that take T.
+  template <class T>
+  void apply(const ScoreTile<T>& tile) const {
+    functions<T>().forward(rule_.get(), tile);
+  }
+  /// Makes a gradient of the scores after the rule, which `tile` holds, one of the scores before; for
+  /// differentiated rules.
+  template <class T>
+  void backward(const ScoreTile<T>& tile, T* gradient) const {
+    functions<T>().backward(rule_.get(), tile, gradient);
+  }
+
+ private:
+  template <class T>
+  const detail::RuleFunctions<T>& functions() const noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      return float_;
+    } else {
+      return double_;
+    }
+  }
+
+  std::shared_ptr<const void> rule_;
+  detail::RuleFunctions<float> float_;
+  detail::RuleFunctions<double> double_;
+};
+
+}  // namespace eigenformer::kernels
+
+namespace eigenformer {
+
+using kernels::ScoreRule;
+using kernels::ScoreTile;
+
+}  // namespace eigenformer

@@ -1,0 +1,21 @@
+#pragma once
+
+/// The definitions of all kernels, which their headers leave out where EIGENFORMER_COMPILED is defined.
+#include "eigenformer/kernels/attention/attention-inl.hpp"
+#include "eigenformer/kernels/elementwise/activation-inl.hpp"
+#include "eigenformer/kernels/elementwise/adam-inl.hpp"
+#include "eigenformer/kernels/elementwise/broadcast-inl.hpp"
+#include "eigenformer/kernels/elementwise/dropout-inl.hpp"
+#include "eigenformer/kernels/elementwise/elementwise-inl.hpp"
+#include "eigenformer/kernels/elementwise/gated-inl.hpp"
+#include "eigenformer/kernels/gemm/gemm-inl.hpp"
+#include "eigenformer/kernels/gemm/gemm_packed-inl.hpp"
+#include "eigenformer/kernels/normalization/cross_entropy-inl.hpp"
+#include "eigenformer/kernels/normalization/layer_norm-inl.hpp"
+#include "eigenformer/kernels/normalization/rms_norm-inl.hpp"
+#include "eigenformer/kernels/normalization/softmax-inl.hpp"
+#include "eigenformer/kernels/reduction/permute-inl.hpp"
+#include "eigenformer/kernels/reduction/reduce-inl.hpp"
+#include "eigenformer/kernels/reduction/top_k-inl.hpp"
+#include "eigenformer/kernels/sequence/embedding-inl.hpp"
+#include "eigenformer/kernels/sequence/linear_attention-inl.hpp"
