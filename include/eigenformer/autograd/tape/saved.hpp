@@ -70,10 +70,12 @@ class SavedTensors {
   explicit SavedTensors(const X&... tensors) {
     (add(tensors), ...);
   }
-  /// What is assumed of an op that does not say: its backward may read any input and the output.
-  static SavedTensors inputs_and_output() {
+  /// What is assumed of a backward of type F that does not say: it may read any input and the output, unless
+  /// it captures nothing.
+  template <class F>
+  static SavedTensors assumed() {
     SavedTensors all;
-    all.everything_ = true;
+    all.everything_ = !std::is_empty_v<std::remove_cvref_t<F>>;
     return all;
   }
 

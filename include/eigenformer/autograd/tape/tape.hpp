@@ -228,8 +228,8 @@ class Tape {
 
 namespace detail {
 
-// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
-// dead tape or of another tape.
+/// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
+/// dead tape or of another tape.
 template <class T>
 EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const Tensor<T>& y,
                                                            std::span<const Var<T>* const> inputs) {
@@ -278,10 +278,10 @@ EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
   note(y.data(), SavedTensors::version_of<T>(&y));
 }
 
-// Appends an op's node to a tape. saved: nullptr where the backward reads nothing.
+/// Appends an op's node to a tape.
 template <class T>
 EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
-                                      std::shared_ptr<TapeState<T>> tape, const SavedTensors* saved,
+                                      std::shared_ptr<TapeState<T>> tape, const SavedTensors& saved,
                                       std::function<void(Backward<T>&)> backward) {
   TapeNode<T> node;
   node.op = op;
@@ -290,7 +290,7 @@ EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<con
   for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
   node.backward = std::move(backward);
   tape->nodes.push_back(std::move(node));
-  if (saved != nullptr) note_saved(*tape, y, inputs, *saved);
+  note_saved(*tape, y, inputs, saved);
   const std::uint64_t generation = tape->generation;
   const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
   return Var<T>(std::move(y), std::move(tape), generation, id);
@@ -306,9 +306,9 @@ template <class T, class F>
                             const SavedTensors& saved, F&& backward) {
   auto tape = detail::tape_of<T>(op, y, inputs);
   if (tape == nullptr) return Var<T>(std::move(y));
-  const SavedTensors* read = std::is_empty_v<std::remove_cvref_t<F>> ? nullptr : &saved;
-  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), read, std::forward<F>(backward));
+  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), saved, std::forward<F>(backward));
 }
+
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs,
                             const SavedTensors& saved, F&& backward) {
@@ -321,14 +321,14 @@ template <class T, class F>
   return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
                 std::forward<F>(backward));
 }
-/// The same for a backward that may read every input and the output.
+/// The same for a backward that may read every input and the output, or none if it captures nothing.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::inputs_and_output(), std::forward<F>(backward));
+  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::inputs_and_output(), std::forward<F>(backward));
+  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
 
 EIGENFORMER_INSTANCES(class Tape)
