@@ -66,8 +66,8 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
     expected.push_back(answer(questions.back(), reverse));
     questions.back().push_back(ef::Vocabulary::end_id);
   }
-  for (const auto& found : ef::generate(model, ef::Context<float>::inference(), questions,
-                                               {.beam_size = 1, .max_length = 20})) {
+  for (const auto& found :
+       ef::generate(model, ef::Context<float>::inference(), questions, {.beam_size = 1, .max_length = 20})) {
     answers.push_back(found[0].ids);
   }
   return ef::exact_match(answers, expected);

@@ -82,8 +82,8 @@ std::vector<std::string> translate(const TranslationModel<float>& m, const std::
     sources.back().push_back(Vocabulary::end_id);
   }
   std::vector<std::string> out;
-  for (const auto& found : generate(m.model, Context<float>::inference(), sources,
-                                           {.beam_size = beam, .max_length = 20})) {
+  for (const auto& found :
+       generate(m.model, Context<float>::inference(), sources, {.beam_size = beam, .max_length = 20})) {
     out.push_back(m.tokenizers.target->decode(found.front().ids));
   }
   return out;
