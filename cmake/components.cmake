@@ -58,21 +58,9 @@ else()
 endif()
 
 # Built only when something links it, with the flags of the project that does.
-file(GLOB_RECURSE _eigenformer_inl CONFIGURE_DEPENDS RELATIVE "${EIGENFORMER_INCLUDE_DIR}"
-     "${EIGENFORMER_INCLUDE_DIR}/eigenformer/*-inl.hpp")
-if(NOT _eigenformer_inl)
-  message(FATAL_ERROR "eigenformer: no headers in '${EIGENFORMER_INCLUDE_DIR}'")
-endif()
-list(SORT _eigenformer_inl)
-list(TRANSFORM _eigenformer_inl REPLACE "(.+)" "#include \"\\1\"\n")
-list(JOIN _eigenformer_inl "" _eigenformer_inl)
-file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/eigenformer-compiled/eigenformer_definitions.hpp"
-     CONTENT "${_eigenformer_inl}" @ONLY)
-unset(_eigenformer_inl)
 add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp"
                                                          "${CMAKE_CURRENT_LIST_DIR}/modules.cpp")
 add_library(eigenformer::compiled ALIAS eigenformer_compiled)
-target_include_directories(eigenformer_compiled PRIVATE "${CMAKE_BINARY_DIR}/eigenformer-compiled")
 target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
 target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
 # Kernels are worth full optimisation in every build type.

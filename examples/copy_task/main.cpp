@@ -48,16 +48,13 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
        .encoder = {.num_layers = 2},
        .decoder = {.num_layers = 2}},
       rng);
-  ef::TrainingSink quiet;
-  ef::Trainer<float> trainer(model, corpus, nullptr,
-                             {.max_steps = steps,
-                              .batch_tokens = 512,
-                              .learning_rate = 3e-3,
-                              .warmup = 50,
-                              .schedule = ef::ScheduleKind::cosine,
-                              .label_smoothing = 0,
-                              .validate_every = steps},
-                             quiet);
+  ef::Trainer trainer(model, corpus, nullptr,
+                      {.loop = {.max_steps = steps, .validate_every = steps},
+                       .batch_tokens = 512,
+                       .learning_rate = 3e-3,
+                       .warmup = 50,
+                       .schedule = ef::ScheduleKind::cosine,
+                       .label_smoothing = 0});
   trainer.run();
 
   std::vector<Sequence> questions, expected, answers;

@@ -138,17 +138,17 @@ int demo(const DemoCommand& command) {
   {
     TerminalProgress progress(5);
     DemoSink sink(progress);
-    ef::Trainer<float> trainer(model, training_set, nullptr,
-                               {.epochs = command.epochs,
-                                .max_minutes = std::max(0.001, command.max_seconds - seconds()) / 60,
-                                .batch_tokens = 800,
-                                .learning_rate = 5e-3,
-                                .warmup = 100,
-                                .schedule = ef::ScheduleKind::cosine,
-                                .label_smoothing = 0,
-                                .validate_every = 0,
-                                .seed = command.seed},
-                               sink);
+    ef::Trainer trainer(model, training_set, nullptr,
+                        {.loop = {.epochs = command.epochs,
+                                  .max_minutes = std::max(0.001, command.max_seconds - seconds()) / 60,
+                                  .validate_every = 0,
+                                  .seed = command.seed},
+                         .batch_tokens = 800,
+                         .learning_rate = 5e-3,
+                         .warmup = 100,
+                         .schedule = ef::ScheduleKind::cosine,
+                         .label_smoothing = 0},
+                        sink);
     trainer.run();
   }
   const double trained = seconds();

@@ -7,11 +7,11 @@
 
 #include <doctest/doctest.h>
 
-#include "temporary_folder.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/sgd.hpp"
 #include "line_model.hpp"
 #include "recorder.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -252,7 +254,7 @@ TEST_CASE("an update with a loss that is not a number is left out") {
   Recorder sink;
   std::vector<float> before, after;
   float kept = 0;
-  float* weight = model.transformer.encoder.layers[0].self_attn.in_proj_weight.value().data();
+  float* weight = &first_value(model, "encoder.layers.0.self_attn.in_proj_weight");
   sink.at_step = [&](index_t step) {
     if (step == 2) {
       before = weights_of(model);
@@ -326,4 +328,72 @@ TEST_CASE("impossible trainings are refused") {
   };
   CHECK(contains(refusal(corpus, {.batch_tokens = -5}), "batch_tokens is -5"));
   CHECK(contains(refusal(empty, {}), "number of sentence pairs is 0"));
+}
+
+namespace {
+
+/// Decodes without a source: its encoder gives zeros.
+struct OwnEncoder : Seq2SeqTransformer<float> {
+  using Seq2SeqTransformer<float>::Seq2SeqTransformer;
+  mutable int encoded = 0;
+  Var<float> encode(const Context<float>& ctx, const Tokens& source, const SequenceLayout& layout,
+                    const AttentionMask& mask = {}, std::vector<Var<float>>* maps = nullptr) const override {
+    ++encoded;
+    return multiply(Seq2SeqTransformer<float>::encode(ctx, source, layout, mask, maps), 0.0f);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a derived model is trained and validated by what it overrides") {
+  const EncodedCorpus corpus = reversal_corpus(30, 1), validation = reversal_corpus(10, 2);
+  RandomGenerator rng(3);
+  OwnEncoder model(small_model(0.1).options, rng);
+  const float before = first_value(model, "encoder.layers.0.self_attn.in_proj_weight");
+  Recorder sink;
+  Trainer trainer(model, corpus, &validation, {.loop = {.max_steps = 3}, .batch_tokens = 60, .warmup = 0},
+                  sink);
+  static_assert(std::is_same_v<decltype(trainer), Trainer<OwnEncoder>>);
+  CHECK(trainer.run() == TrainingEnd::max_steps);
+  CHECK(model.encoded > 3);
+  // The encoder's output is multiplied by 0, so its weights have a gradient of 0.
+  CHECK(first_value(model, "encoder.layers.0.self_attn.in_proj_weight") == before);
+  CHECK(trainer.best() == corpus_loss(model, validation, 60));
+  Seq2SeqTransformer<float>& base = model;
+  CHECK(trainer.best() == corpus_loss(base, validation, 60));
+}
+
+TEST_CASE("norms and biases do not decay, but in a training of version 0.1.0 they go on to do") {
+  const EncodedCorpus corpus = reversal_corpus(60, 1);
+  TrainingOptions options = busy_options();
+  options.weight_decay = 0.5;
+  options.loop.max_steps = 2;
+  Recorder sink;
+  auto first = small_model(0);
+  Trainer begun(first, corpus, nullptr, options, sink);
+  begun.run();
+  options.loop.max_steps = 4;
+  const auto go_on = [&](bool old) {
+    TrainingState<float> state = begun.state();
+    if (old) state.values.erase("decays");
+    auto model = small_model(0);
+    Trainer trainer(model, corpus, nullptr, options, sink);
+    trainer.load(state);
+    trainer.run();
+    CHECK(trainer.state().values.contains("decays") == !old);
+    return std::pair<float, float>(first_value(model, "encoder.layers.0.norm1.weight"),
+                                   first_value(model, "encoder.layers.0.linear1.weight"));
+  };
+  const auto now = go_on(false), before = go_on(true);
+  CHECK(before.first < now.first - 0.001f);
+  CHECK(before.second == doctest::Approx(now.second).epsilon(1e-3));
+}
+
+TEST_CASE("a validation corpus and a metric are not both taken") {
+  const EncodedCorpus corpus = reversal_corpus(5, 1);
+  auto model = small_model(0);
+  const TrainingOptions options{
+      .loop = {.max_steps = 1, .validation = {.measure = [] { return 1.0; }, .name = "BLEU"}}};
+  CHECK(contains(message_of<ValueError>([&] { Trainer trainer(model, corpus, &corpus, options); }),
+                 "both a validation corpus and the metric 'BLEU' are given, must be one of them"));
 }

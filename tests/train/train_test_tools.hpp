@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "eigenformer/nn/models/seq2seq.hpp"
@@ -42,6 +43,17 @@ auto weights_of(const M& model) {
     all.insert(all.end(), p.value().span().begin(), p.value().span().end());
   });
   return all;
+}
+
+/// The first value of the parameter with this name.
+template <class M>
+auto& first_value(M& model, const std::string& wanted) {
+  typename M::value_type* found = nullptr;
+  for_each_parameter(model, [&](const std::string& name, auto& p) {
+    if (name == wanted) found = p.value().data();
+  });
+  if (found == nullptr) throw ValueError("test", "no parameter is named " + wanted);
+  return *found;
 }
 
 }  // namespace eigenformer::testing

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "temporary_folder.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
@@ -14,6 +13,7 @@
 #include "eigenformer/nn/models/sequence_regressor.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "folders.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -118,6 +118,14 @@ TEST_CASE("models without a tokenizer, and models of somebody's own, have folder
       {.vocab_size = 11, .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20}}, rng);
   save_model_folder(scratch.path() / "e", encoder);
   CHECK(weights_of(load_model_folder<TextEncoder<float>>(scratch.path() / "e").model) == weights_of(encoder));
+
+  const Seq2SeqTransformer<float> seq2seq(
+      {.source_vocab_size = 11, .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20}}, rng);
+  save_model_folder(scratch.path() / "s", seq2seq);
+  CHECK(weights_of(load_model_folder<Seq2SeqTransformer<float>>(scratch.path() / "s").model) ==
+        weights_of(seq2seq));
+  CHECK(contains(message_of<IoError>([&] { (void)load_model_folder(scratch.path() / "s"); }),
+                 "s' has no tokenizer"));
 
   const std::string message = message_of<IoError>([&] { (void)load_model_folder(scratch.path() / "m"); });
   CHECK(contains(message, "format is \"test-slope\", expected \"eigenformer-translation\""));

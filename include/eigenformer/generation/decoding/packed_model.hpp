@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "eigenformer/autograd/ops/linear/linear.hpp"
-#include "eigenformer/kernels/gemm/packed_weights.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer {

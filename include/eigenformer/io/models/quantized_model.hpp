@@ -12,7 +12,7 @@
 
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
-#include "eigenformer/kernels/gemm/packed_weights.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 
 /// Weights in a smaller format than float32. In a safetensors file, every matrix (linear weights and
 /// embeddings) is

@@ -21,10 +21,16 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   return read_model_description<Seq2SeqTransformer<float>>(folder);
 }
 
-/// Reads a translation model's folder. Throws as load_model_folder<M>() does.
+/// Reads a translation model's folder. Throws as load_model_folder<M>() does, and IoError for a folder
+/// without tokenizers.
 template <std::floating_point T = float>
 TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
-  return load_model_folder<Seq2SeqTransformer<T>>(folder);
+  TranslationModel<T> loaded = load_model_folder<Seq2SeqTransformer<T>>(folder);
+  if (!loaded.tokenizers.source) {
+    throw IoError("load_model_folder",
+                  "'" + folder.string() + "' has no tokenizer, expected one: it was saved without");
+  }
+  return loaded;
 }
 
 }  // namespace eigenformer

@@ -15,7 +15,7 @@
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
 #include "eigenformer/kernels/gemm/gemm_eigen.hpp"
 #include "eigenformer/kernels/gemm/gemm_int8.hpp"
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 
 namespace eigenformer::kernels {
 namespace detail {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "kernels/gemm_testing.hpp"
 
 using namespace eigenformer;

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 
 namespace eigenformer::kernels {
 

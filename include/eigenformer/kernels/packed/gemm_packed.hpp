@@ -83,5 +83,5 @@ void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* 
 }  // namespace eigenformer::kernels
 
 #ifndef EIGENFORMER_COMPILED
-#include "eigenformer/kernels/gemm/gemm_packed-inl.hpp"
+#include "eigenformer/kernels/packed/gemm_packed-inl.hpp"
 #endif
