@@ -67,6 +67,7 @@ TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and 
       for (const index_t beam : {1, 3}) {
         GenerationOptions options{.beam_size = beam, .max_length = 12, .rule = rule};
         options.prefix_ids = {5, 5};
+        options.forbidden_ids = {0, 2};
         const auto longest_repeat = [&](index_t size) {
           for (const auto& found : beam_search(model, Context<double>::inference(), sources, options)) {
             Ids all = {2, 5, 5};
