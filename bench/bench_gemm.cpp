@@ -17,7 +17,7 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
 #if defined(EIGENFORMER_WITH_ONEDNN)

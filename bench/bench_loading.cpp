@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "../tests/temporary_folder.hpp"
 #include "bench_options.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
@@ -97,19 +98,9 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_loading", [&] {
-    std::string folder = (std::filesystem::temp_directory_path() / "eigenformer-bench-XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr)
-      throw ef::IoError("bench_loading", "cannot make a temporary folder");
-    struct Removed {
-      std::filesystem::path folder;
-      ~Removed() {
-        std::error_code ignored;
-        std::filesystem::remove_all(folder, ignored);
-      }
-    };
-    static const Removed removed{folder};
+    static const ef::testing::TemporaryFolder folder;
     ef::bench::use_threads(f.model.threads);
-    const std::filesystem::path path = removed.folder / "model.safetensors";
+    const std::filesystem::path path = folder / "model.safetensors";
     write_model(f, path);
     for (const std::string& part : f.parts) {
       benchmark::RegisterBenchmark(part.c_str(),

@@ -39,16 +39,16 @@ struct ModelFlags {
   Seq2SeqOptions model(double dropout, bool norm_first) const {
     return {.source_vocab_size = vocab,
             .target_vocab_size = vocab,
-            .d_model = d_model,
-            .num_heads = heads,
-            .num_encoder_layers = layers,
-            .num_decoder_layers = layers,
-            .dim_feedforward = ff,
-            .dropout = dropout,
-            .norm_first = norm_first};
+            .layer = {.d_model = d_model,
+                      .num_heads = heads,
+                      .dim_feedforward = ff,
+                      .dropout = {dropout},
+                      .norm_first = norm_first},
+            .encoder = {.num_layers = layers},
+            .decoder = {.num_layers = layers}};
   }
   LayerOptions layer(double dropout) const {
-    return {.d_model = d_model, .num_heads = heads, .dim_feedforward = ff, .dropout = dropout};
+    return {.d_model = d_model, .num_heads = heads, .dim_feedforward = ff, .dropout = {dropout}};
   }
 
   static CLI::Range minimum(int least) { return CLI::Range(least, 1 << 30); }

@@ -12,5 +12,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/eigenformer-config-versi
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
               "${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
-              cmake/eigen.cmake cmake/eigenformer-targets-extra.cmake cmake/kernels.cpp cmake/modules.cpp
+              cmake/eigen.cmake cmake/components.cmake cmake/kernels.cpp cmake/modules.cpp
         DESTINATION "${package}")

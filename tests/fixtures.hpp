@@ -2,15 +2,13 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "eigenformer/io/models/parity.hpp"
 #include "folders.hpp"
+#include "temporary_folder.hpp"
 
 namespace eigenformer::testing {
 
@@ -57,36 +55,5 @@ void check_gradients(const Fixture& fixture, const M& module, const Gradients<T>
   compare_gradients(report, fixture, module, gradients, tolerance);
   check_report(report);
 }
-
-/// An empty folder that is removed, with all its contents, with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "eigenformer-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw IoError("test", "cannot create a temporary folder");
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::filesystem::path& path() const noexcept { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
-  /// The names of everything in the folder, hidden ones too, sorted.
-  std::vector<std::string> names() const {
-    std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(path_))
-      found.push_back(entry.path().filename().string());
-    std::sort(found.begin(), found.end());
-    return found;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace eigenformer::testing

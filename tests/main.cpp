@@ -1,4 +1,23 @@
-// IMPLEMENT beside IMPLEMENT_WITH_MAIN, because the precompiled header has included doctest already.
+// The main() of all programs of tests. Where EIGENFORMER_ISA asks for what the CPU lacks, nothing is tested:
+// ctest counts exit code 77 as skipped.
 #define DOCTEST_CONFIG_IMPLEMENT
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "eigenformer/kernels/simd/simd.hpp"
+
+int main(int argc, char** argv) {
+  using namespace eigenformer::kernels;
+  const char* wanted = std::getenv("EIGENFORMER_ISA");
+  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+    if (wanted == nullptr || std::string(wanted) != isa_name(isa) || isa <= detail::best_isa()) continue;
+    const char* ci = std::getenv("CI");
+    const bool required = ci != nullptr && std::string(ci) == "true";
+    std::printf("%s: this CPU has no %s\n", required ? "FAILED" : "Skipped", wanted);
+    return required ? 1 : 77;
+  }
+  return doctest::Context(argc, argv).run();
+}

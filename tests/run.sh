@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds with g++ and clang, and runs all tests: those of kernels and whatever trains, of
-# programs, client projects and documents with g++; those of kernels, autograd and whatever reads files with clang and
-# its sanitizers. With --full each of them with both compilers, and what takes long: the thread sanitizer, a minute of
-# fuzzing for each reader of files, tests labelled long, clang-tidy, headers and client projects with both compilers.
+# Installs what is missing, builds with g++ in build/tests, and runs the tests: all but those that take minutes each.
+#   --sanitize  clang's address and undefined behaviour sanitizers instead, for what handles memory and files (build/tests-asan)
+#   --full      everything: tests labelled long, clang, both sanitizers, a minute of fuzzing for each reader of files, clang-tidy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 full=OFF
 case ${1:-} in
-  "") ;;
+  "" | --sanitize) ;;
   --full) full=ON ;;
   *)
-    echo "usage: bash tests/run.sh [--full]" >&2
+    echo "usage: bash tests/run.sh [--sanitize | --full]" >&2
     exit 2
     ;;
 esac
@@ -20,20 +19,21 @@ if [[ $full == ON ]]; then
 else
   bash cmake/install_packages.sh build translator tests bench
 fi
-if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
+export CMAKE_GENERATOR=Ninja  # of the client projects; the presets say so themselves
+if [[ ${1:-} == --sanitize ]]; then exec bash tests/configuration.sh asan; fi
 export CXX=g++
 jobs=$(nproc)
-folders="core;kernels;nn;optim;metrics;train;fixtures;examples;bench;headers;readme;consumer"
-configurations="asan"
+configurations=""
 exclude=(--label-exclude long)
 if [[ $full == ON ]]; then
-  folders=""
   configurations="clang;asan;tsan;fuzz"
   exclude=()
 fi
 
-cmake --preset release -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON \
-  -DEIGENFORMER_TEST_FOLDERS="$folders" -DEIGENFORMER_TEST_CONFIGURATIONS="$configurations" -DEIGENFORMER_TEST_TIDY=$full \
-  -DEIGENFORMER_TEST_ALL_CONSUMERS=$full
-cmake --build build/release --parallel "$jobs"
-ctest --test-dir build/release --output-on-failure --parallel "$jobs" "${exclude[@]}"
+# Seeds of fuzzing are worth their time with sanitizers alone.
+cmake --preset release -B build/tests -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_BUILD_EXAMPLES=ON -DEIGENFORMER_BUILD_BENCH=ON \
+  -DEIGENFORMER_EXAMPLES_OPTIMIZATION=-O0 -DEIGENFORMER_BENCH_OPTIMIZATION=-O0 -DEIGENFORMER_TEST_BATCHES=ON \
+  -DEIGENFORMER_TEST_FOLDERS="core;kernels;autograd;nn;optim;data;io;generation;metrics;train;fixtures;examples;bench;headers;readme;consumer" \
+  -DEIGENFORMER_TEST_CONFIGURATIONS="$configurations" -DEIGENFORMER_TEST_TIDY=$full -DEIGENFORMER_TEST_ALL_CONSUMERS=$full
+cmake --build build/tests --parallel "$jobs"
+ctest --test-dir build/tests --output-on-failure --parallel "$jobs" "${exclude[@]}"

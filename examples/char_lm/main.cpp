@@ -54,11 +54,11 @@ int train_and_sample(const example::Arguments& arguments) {
                                   .layer = {.d_model = 64,
                                             .num_heads = 4,
                                             .dim_feedforward = 128,
-                                            .dropout = 0,
+                                            .dropout = {0},
                                             .activation = ef::Activation::silu,
                                             .gated = true,
+                                            .norm = {.kind = ef::NormKind::rms_norm},
                                             .norm_first = true,
-                                            .norm = ef::NormKind::rms_norm,
                                             .bias = false}},
                                  rng);
   ef::Adam<float> optimizer(ef::parameters(model));
@@ -77,13 +77,13 @@ int train_and_sample(const example::Arguments& arguments) {
     tape.backward(mean, gradients);
     optimizer.step(gradients,
                    ef::schedule::cosine(step, 5e-3, std::min<ef::index_t>(20, steps / 2), steps + 1),
-                   ef::clip_global_norm(gradients, 1.0).factor);
+                   ef::clip_factor(gradients, 1.0).factor);
     loss = static_cast<double>(mean.item());
     if (step % 50 == 0) std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), loss);
   }
 
   const std::vector<std::vector<std::int32_t>> prompts(8, {ef::Vocabulary::begin_id});
-  const auto texts = ef::sample<float>(
+  const auto texts = ef::sample(
       model, ef::Context<float>::inference(), prompts,
       {.temperature = temperature,
        .top_p = 0.95,

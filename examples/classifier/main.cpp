@@ -32,7 +32,7 @@ struct Classifier {
                  .layer = {.d_model = 48,
                            .num_heads = 4,
                            .dim_feedforward = 96,
-                           .dropout = 0.1,
+                           .dropout = {0.1},
                            .activation = ef::Activation::gelu,
                            .norm_first = true},
                  .pooling = ef::Pooling::mean},
@@ -94,7 +94,7 @@ int train_and_test(const example::Arguments& arguments) {
     tape.backward(loss, gradients);
     optimizer.step(gradients,
                    ef::schedule::cosine(step, 2e-3, std::min<ef::index_t>(30, steps / 2), steps + 1),
-                   ef::clip_global_norm(gradients, 1.0).factor);
+                   ef::clip_factor(gradients, 1.0).factor);
     if (step % 100 == 0)
       std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }

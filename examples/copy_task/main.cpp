@@ -42,25 +42,19 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
     corpus.source.push_back(s);
     corpus.target.push_back(answer(s, reverse));
   }
-  ef::Seq2SeqTransformer<float> model({.source_vocab_size = ef::Vocabulary::num_specials + symbols,
-                                       .d_model = 64,
-                                       .num_heads = 4,
-                                       .num_encoder_layers = 2,
-                                       .num_decoder_layers = 2,
-                                       .dim_feedforward = 128,
-                                       .dropout = 0,
-                                       .norm_first = true},
-                                      rng);
-  ef::TrainingSink quiet;
-  ef::Trainer<float> trainer(model, corpus, nullptr,
-                             {.max_steps = steps,
-                              .batch_tokens = 512,
-                              .learning_rate = 3e-3,
-                              .warmup = 50,
-                              .schedule = ef::ScheduleKind::cosine,
-                              .label_smoothing = 0,
-                              .validate_every = steps},
-                             quiet);
+  ef::Seq2SeqTransformer<float> model(
+      {.source_vocab_size = ef::Vocabulary::num_specials + symbols,
+       .layer = {.d_model = 64, .num_heads = 4, .dim_feedforward = 128, .dropout = {0}, .norm_first = true},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
+  ef::Trainer trainer(model, corpus, nullptr,
+                      {.loop = {.max_steps = steps, .validate_every = steps},
+                       .batch_tokens = 512,
+                       .learning_rate = 3e-3,
+                       .warmup = 50,
+                       .schedule = ef::ScheduleKind::cosine,
+                       .label_smoothing = 0});
   trainer.run();
 
   std::vector<Sequence> questions, expected, answers;
@@ -69,8 +63,8 @@ ef::Accuracy learn(bool reverse, ef::index_t steps) {
     expected.push_back(answer(questions.back(), reverse));
     questions.back().push_back(ef::Vocabulary::end_id);
   }
-  for (const auto& found : ef::generate<float>(model, ef::Context<float>::inference(), questions,
-                                               {.beam_size = 1, .max_length = 20})) {
+  for (const auto& found :
+       ef::generate(model, ef::Context<float>::inference(), questions, {.beam_size = 1, .max_length = 20})) {
     answers.push_back(found[0].ids);
   }
   return ef::exact_match(answers, expected);

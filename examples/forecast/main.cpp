@@ -66,14 +66,11 @@ int train_and_forecast(const example::Arguments& arguments) {
   const ef::index_t steps = arguments.whole(0, 600);
   const ef::index_t warmup = std::min<ef::index_t>(50, steps / 2);
   ef::RandomGenerator rng(1);
-  ef::SequenceRegressor<float> model({.d_model = 48,
-                                      .num_heads = 4,
-                                      .num_encoder_layers = 2,
-                                      .num_decoder_layers = 2,
-                                      .dim_feedforward = 96,
-                                      .dropout = 0,
-                                      .norm_first = true},
-                                     rng);
+  ef::SequenceRegressor<float> model(
+      {.layer = {.d_model = 48, .num_heads = 4, .dim_feedforward = 96, .dropout = {0}, .norm_first = true},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
   ef::Adam<float> optimizer(ef::parameters(model));
   ef::Gradients<float> gradients(ef::parameters(model));
   for (ef::index_t step = 1; step <= steps; ++step) {
@@ -85,7 +82,7 @@ int train_and_forecast(const example::Arguments& arguments) {
     const auto loss = ef::mean(ef::square(predicted - columns(series, seen, ahead)));
     tape.backward(loss, gradients);
     optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, warmup, steps + 1),
-                   ef::clip_global_norm(gradients, 1.0).factor);
+                   ef::clip_factor(gradients, 1.0).factor);
     if (step % 100 == 0)
       std::printf("step %lld  loss %.5f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }

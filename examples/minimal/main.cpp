@@ -4,14 +4,12 @@ namespace ef = eigenformer;
 
 int main() {
   ef::RandomGenerator rng(1);
-  ef::Seq2SeqTransformer<float> model({.source_vocab_size = 20,
-                                       .d_model = 32,
-                                       .num_heads = 4,
-                                       .num_encoder_layers = 1,
-                                       .num_decoder_layers = 1,
-                                       .dim_feedforward = 64,
-                                       .dropout = 0},
-                                      rng);
+  ef::Seq2SeqTransformer<float> model(
+      {.source_vocab_size = 20,
+       .layer = {.d_model = 32, .num_heads = 4, .dim_feedforward = 64, .dropout = {0}},
+       .encoder = {.num_layers = 1},
+       .decoder = {.num_layers = 1}},
+      rng);
   ef::Adam<float> adam(ef::parameters(model));
   ef::Gradients<float> gradients(ef::parameters(model));
   // Two sentences to copy. Token 2 begins a sentence, token 3 ends it.

@@ -9,7 +9,7 @@
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/generation/search/forced_decoding.hpp"
+#include "eigenformer/generation/decoding/forced_decoding.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 
@@ -74,9 +74,8 @@ int compare(const CompareCommand& command) {
   std::printf("next-token choices equal: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModel* model : {&a, &b}) {
-    const SentenceTranslator translator(model->loaded.model, model->loaded.tokenizers,
-                                        model->loaded.description, command.decoding, model->ctx);
-    const ef::BleuScore bleu = ef::corpus_bleu(translator(sources), references);
+    const SentenceTranslator translator(model->loaded, command.decoding.for_model(*model), model->ctx);
+    const ef::BleuScore bleu = ef::corpus_bleu(texts(translator.translate(sources)), references);
     std::printf("%s %-8s %s\n", model == &a ? "A" : "B",
                 ef::weight_format_name(model->loaded.description.weights), bleu.str().c_str());
   }

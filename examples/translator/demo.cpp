@@ -8,11 +8,11 @@
 
 #include "attention_map.hpp"
 #include "commands.hpp"
+#include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar.hpp"
-#include "sentence_translator.hpp"
 #include "terminal_progress.hpp"
 #include "threads.hpp"
 
@@ -84,16 +84,13 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
 
 /// Small enough to learn in half a minute, large enough to get the grammar right.
 ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
-  return {.source_vocab_size = tokenizers.source->vocabulary_size(),
-          .target_vocab_size = tokenizers.target->vocabulary_size(),
-          .d_model = 64,
-          .num_heads = 4,
-          .num_encoder_layers = 2,
-          .num_decoder_layers = 2,
-          .dim_feedforward = 256,
-          .dropout = 0,
-          .norm_first = true,
-          .tying = ef::Tying::target};
+  return {
+      .source_vocab_size = tokenizers.source->vocabulary_size(),
+      .target_vocab_size = tokenizers.target->vocabulary_size(),
+      .layer = {.d_model = 64, .num_heads = 4, .dim_feedforward = 256, .dropout = {0}, .norm_first = true},
+      .encoder = {.num_layers = 2},
+      .decoder = {.num_layers = 2},
+      .tying = ef::Tying::target};
 }
 
 void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations,
@@ -141,17 +138,17 @@ int demo(const DemoCommand& command) {
   {
     TerminalProgress progress(5);
     DemoSink sink(progress);
-    ef::Trainer<float> trainer(model, training_set, nullptr,
-                               {.epochs = command.epochs,
-                                .max_minutes = std::max(0.001, command.max_seconds - seconds()) / 60,
-                                .batch_tokens = 800,
-                                .learning_rate = 5e-3,
-                                .warmup = 100,
-                                .schedule = ef::ScheduleKind::cosine,
-                                .label_smoothing = 0,
-                                .validate_every = 0,
-                                .seed = command.seed},
-                               sink);
+    ef::Trainer trainer(model, training_set, nullptr,
+                        {.loop = {.epochs = command.epochs,
+                                  .max_minutes = std::max(0.001, command.max_seconds - seconds()) / 60,
+                                  .validate_every = 0,
+                                  .seed = command.seed},
+                         .batch_tokens = 800,
+                         .learning_rate = 5e-3,
+                         .warmup = 100,
+                         .schedule = ef::ScheduleKind::cosine,
+                         .label_smoothing = 0},
+                        sink);
     trainer.run();
   }
   const double trained = seconds();
@@ -159,8 +156,11 @@ int demo(const DemoCommand& command) {
   ef::ModelDescription description;
   description.model = model.options;
   description.model.max_length = 64;
-  const SentenceTranslator translator(model, tokenizers, description, {.beam = 1, .max_length = 40});
-  const std::vector<std::string> translations = translator(corpus.held_out.source);
+  const ef::TextTranslator translator(model, tokenizers, description,
+                                      {.search = {.beam_size = 1, .max_length = 40}});
+  std::vector<std::string> translations;
+  for (auto& translation : translator.translate(corpus.held_out.source))
+    translations.push_back(std::move(translation.text));
   show_translations(corpus.held_out, translations, command.shown);
   const std::size_t example = good_example(corpus.held_out, translations);
   std::printf(

@@ -3,7 +3,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash cmake/install_packages.sh build translator
-if command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

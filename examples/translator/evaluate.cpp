@@ -9,7 +9,7 @@
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
@@ -47,8 +47,7 @@ int evaluate(const EvaluateCommand& command) {
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding,
-                                      model.ctx);
+  const SentenceTranslator translator(loaded, command.decoding.for_model(model), model.ctx);
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {
@@ -60,7 +59,7 @@ int evaluate(const EvaluateCommand& command) {
     throw ef::IoError("evaluate", "'" + command.source + "' is empty, expected at least one sentence");
 
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<std::string> translations = translator(sources);
+  const std::vector<std::string> translations = texts(translator.translate(sources));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!command.output.empty()) {
     std::string text;
@@ -79,7 +78,7 @@ int evaluate(const EvaluateCommand& command) {
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
                counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,
-               static_cast<long long>(translator.search().beam_size));
+               static_cast<long long>(translator.options().search.beam_size));
   return 0;
 }
 

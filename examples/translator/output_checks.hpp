@@ -4,7 +4,7 @@
 #include <string>
 #include <system_error>
 
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 
 // Whether results can be written, asked before hours of work and not after.
 namespace translator {

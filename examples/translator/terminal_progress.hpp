@@ -52,7 +52,7 @@ class TerminalProgress {
     const std::string line =
         format("epoch %lld  step %lld/%lld  loss %.3f  perplexity %.1f  %.0f tokens/s  ETA %s  lr %.1e",
                static_cast<long long>(r.epoch), static_cast<long long>(r.step),
-               static_cast<long long>(r.total_steps), loss, std::exp(loss), r.tokens_per_second,
+               static_cast<long long>(r.total_steps), loss, std::exp(loss), r.weight_per_second,
                clock(r.remaining_seconds).c_str(), r.learning_rate);
     if (terminal_) {
       std::fprintf(stderr, "\r\033[K%s", whole_fields(line, width()).c_str());
@@ -64,9 +64,10 @@ class TerminalProgress {
   }
 
   void validation(const eigenformer::ValidationReport& r) {
+    const double loss = std::fabs(r.value);  // printf shows the sign of a NaN
     say(format("validation after step %lld, epoch %lld: loss %.4f  perplexity %.3f%s",
-               static_cast<long long>(r.step), static_cast<long long>(r.epoch), std::fabs(r.loss),
-               std::fabs(r.perplexity), r.best ? "  (best so far)" : ""));
+               static_cast<long long>(r.step), static_cast<long long>(r.epoch), loss, std::exp(loss),
+               r.best ? "  (best so far)" : ""));
   }
 
   /// A line that stays.

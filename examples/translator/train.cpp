@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "commands.hpp"
 #include "eigenformer/train/trainer.hpp"
@@ -22,6 +23,8 @@ namespace translator {
 namespace {
 
 namespace fs = std::filesystem;
+
+using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
 
 struct TrainCommand {
   TrainSettings settings;
@@ -76,6 +79,8 @@ Corpora read_corpora(const TrainSettings& s, TerminalProgress& progress) {
 
 fs::path state_file(const fs::path& folder) { return folder / "training" / "last.safetensors"; }
 
+using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
+
 /// Keeps a model folder up to date while its model is trained, and tells the terminal.
 class Sink final : public ef::TrainingSink {
  public:
@@ -87,7 +92,7 @@ class Sink final : public ef::TrainingSink {
         tokenizers_(tokenizers),
         settings_(std::move(settings)) {}
 
-  void watch(const ef::Trainer<float>& trainer) { trainer_ = &trainer; }
+  void watch(const Trainer& trainer) { trainer_ = &trainer; }
 
   void on_step(const ef::StepReport& report) override { progress_.step(report); }
   void on_validation(const ef::ValidationReport& report) override { progress_.validation(report); }
@@ -104,7 +109,7 @@ class Sink final : public ef::TrainingSink {
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
   nlohmann::json settings_;
-  const ef::Trainer<float>* trainer_ = nullptr;
+  const Trainer* trainer_ = nullptr;
 };
 
 /// Throws unless training may write to the folder as it was asked to.
@@ -146,7 +151,7 @@ ef::TokenizerPair make_tokenizers(const TrainSettings& s, const ef::ParallelCorp
   return tokenizers;
 }
 
-void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const std::string& folder,
+void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std::string& folder,
                   TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
@@ -167,8 +172,8 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
       break;
   }
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
-  if (std::isfinite(trainer.best_loss()))
-    text += format(", best validation perplexity %.3f", std::exp(trainer.best_loss()));
+  if (std::isfinite(trainer.best()))
+    text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
     progress.say("go on with: translator train --resume --model " + folder);
@@ -178,7 +183,7 @@ void describe_end(ef::TrainingEnd end, const ef::Trainer<float>& trainer, const 
 }
 
 /// Throws when the end of a training consists of updates that were skipped: half of all, or several in a row.
-void refuse_diverged(const ef::Trainer<float>& trainer, ef::index_t updates) {
+void refuse_diverged(const Trainer& trainer, ef::index_t updates) {
   const ef::index_t last = trainer.skipped_in_a_row();
   if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
   throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) +
@@ -217,15 +222,22 @@ int train(const CLI::App& app, TrainCommand& command) {
     throw ef::ValueError("train", "--qk-norm-kind has no effect without --qk-norm: give both");
   }
   s.validate();
-  s.training.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
+  s.training.loop.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
 
   const Corpora corpora = read_corpora(s, progress);
   const ef::TokenizerPair tokenizers = command.resume
                                            ? ef::load_model_folder<float>(command.folder).tokenizers
                                            : make_tokenizers(s, corpora.train, progress);
+  const ef::Seq2SeqOptions options =
+      command.resume ? ef::read_model_description(command.folder).model
+                     : s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size());
+  ef::index_t most = s.max_length;
+  if (std::holds_alternative<ef::LearnedPositions>(options.added_positions())) {
+    // Learned positions of version 0.1.0 had no room for begin and end.
+    most = std::min(most, options.max_length - ef::num_positions(0));
+  }
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded =
-        ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, s.max_length);
+    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, most);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
                         counted(encoded.size(), "pair").c_str(),
                         static_cast<long long>(encoded.source.tokens()),
@@ -240,15 +252,14 @@ int train(const CLI::App& app, TrainCommand& command) {
   const ef::EncodedCorpus validation_set =
       validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
 
-  ef::RandomGenerator rng(s.training.seed);
-  ef::Seq2SeqTransformer<float> model(
-      s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size()), rng);
+  ef::RandomGenerator rng(s.training.loop.seed);
+  ef::Seq2SeqTransformer<float> model(options, rng);
   progress.say(format("model: %.2f million parameters, %s",
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
 
   Sink sink(progress, command.folder, model, tokenizers, ef::options_to_json(s));
-  ef::Trainer<float> trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
+  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));
@@ -262,7 +273,7 @@ int train(const CLI::App& app, TrainCommand& command) {
   const ef::index_t first = trainer.step();
   const ef::TrainingEnd end = trainer.run(interrupts.token());
   // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best_loss())) sink.on_best();
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   describe_end(end, trainer, command.folder, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;

@@ -10,19 +10,12 @@
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/train/options.hpp"
 
-namespace eigenformer::detail {
-template <>
-struct EnumNames<ScheduleKind> {
-  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine", "noam"};
-};
-}  // namespace eigenformer::detail
-
 namespace translator {
 
 namespace ef = eigenformer;
 
 /// What `translator train` is told, except for the model folder and how to treat what is in it. The list in
-/// visit_options() is the only one: the command line, options.json and --resume follow from it.
+/// visit_train_options() is the only one: the command line, options.json and --resume follow from it.
 struct TrainSettings {
   std::string source, target, tsv;
   std::string valid_source, valid_target;
@@ -55,6 +48,8 @@ struct TrainSettings {
 
   ef::Seq2SeqOptions model(ef::index_t source_size, ef::index_t target_size) const;
   void validate() const;
+
+  static void fields(auto& self, auto&& visit);
 };
 
 /// Whether an option may change when a training goes on.
@@ -63,6 +58,7 @@ enum class Change { free, never };
 /// Calls visit(name, field, change, help) for every option.
 void visit_train_options(auto& s, auto&& visit) {
   auto& t = s.training;
+  auto& loop = t.loop;
   visit("source", s.source, Change::free, "sentences to translate from, one a line");
   visit("target", s.target, Change::free, "their translations, line by line");
   visit("tsv", s.tsv, Change::free,
@@ -103,30 +99,39 @@ void visit_train_options(auto& s, auto&& visit) {
         "embeddings that are one matrix: none, target (with the projection), all, or auto");
   visit("bf16", s.bf16, Change::free, "matrix products of bfloat16 numbers with float sums");
   visit("batch_tokens", t.batch_tokens, Change::never, "target tokens of a batch");
-  visit("accumulate", t.accumulate, Change::never, "batches of an update");
-  visit("epochs", t.epochs, Change::free, "passes over the corpus at most");
-  visit("max_steps", t.max_steps, Change::free, "updates at most; 0: no limit");
-  visit("max_minutes", t.max_minutes, Change::free, "minutes at most, of this run; 0: no limit");
-  visit("learning_rate", t.learning_rate, Change::free, "learning rate at the end of the warm-up");
+  visit("accumulate", loop.accumulate, Change::never, "batches of an update");
+  visit("epochs", loop.epochs, Change::free, "passes over the corpus at most");
+  visit("max_steps", loop.max_steps, Change::free, "updates at most; 0: no limit");
+  visit("max_minutes", loop.max_minutes, Change::free, "minutes at most, of this run; 0: no limit");
+  visit("learning_rate", t.learning_rate, Change::free, "learning rate at the end of the warm-up, its peak");
   visit("warmup", t.warmup, Change::free, "updates of linear warm-up");
-  visit("schedule", t.schedule, Change::free, "then: inverse-sqrt, cosine, constant or noam");
-  visit("weight_decay", t.weight_decay, Change::free, "decoupled weight decay (AdamW)");
-  visit("clip", t.clip_norm, Change::free, "norm of the gradients at most; 0: no limit");
+  visit("schedule", t.schedule, Change::free,
+        "then: inverse-sqrt (or noam, its other name), cosine or constant");
+  visit("weight_decay", t.weight_decay, Change::free,
+        "decoupled weight decay (AdamW), but of norms and biases");
+  visit("clip", loop.clip_norm, Change::free, "norm of the gradients at most; 0: no limit");
   visit("label_smoothing", t.label_smoothing, Change::free, "label smoothing");
-  visit("validate_every", t.validate_every, Change::free, "updates between validations; 0: after each epoch");
-  visit("patience", t.patience, Change::free, "end after so many validations without a better one; 0: never");
-  visit("average_last", t.average_last, Change::free,
+  visit("validate_every", loop.validate_every, Change::free,
+        "updates between validations; 0: after each epoch");
+  visit("patience", loop.patience, Change::free,
+        "end after so many validations without a better one; 0: never");
+  visit("average_last", loop.average_last, Change::free,
         "average the weights of the last so many validations at the end");
-  visit("seed", t.seed, Change::never, "seed of weights, batches and dropout");
+  visit("seed", loop.seed, Change::never, "seed of weights, batches and dropout");
 }
 
-void visit_options(auto& s,
-                   auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(s)>, TrainSettings> {
-  visit_train_options(s, [&](const char* name, auto& field, Change, const char*) { visit(name, field); });
+void TrainSettings::fields(auto& self, auto&& visit) {
+  visit_train_options(self, [&](const char* name, auto& field, Change, const char* help) {
+    visit(ef::OptionField{name, help}, field);
+  });
 }
 
 /// Adds all options to a command; what is given there goes into `settings`.
 void add_options(CLI::App& command, TrainSettings& settings);
+
+/// Settings as an options.json holds them. Version 0.1.0 wrote the schedule "noam" with the paper's factor as
+/// the learning rate: it becomes the same curve by its peak.
+TrainSettings saved_settings(nlohmann::json saved);
 
 /// The settings of a training that goes on: those it was started with, `saved`, and on top what the command
 /// line says. Throws ValueError for what cannot change.

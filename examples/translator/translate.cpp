@@ -9,7 +9,7 @@
 #include "commands.hpp"
 #include "decoding_model.hpp"
 #include "decoding_options.hpp"
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "line_reader.hpp"
 #include "output_checks.hpp"
@@ -104,11 +104,12 @@ int translate(const TranslateCommand& command) {
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
   const ef::index_t max_source = ef::max_source_tokens(loaded.description);
-  const SentenceTranslator translator(loaded.model, loaded.tokenizers, loaded.description, command.decoding,
-                                      model.ctx);
+  AttentionFile attention(command.attention);
+  ef::TextTranslatorOptions options = command.decoding.for_model(model);
+  options.search.attention = attention.wanted();
+  const SentenceTranslator translator(loaded, options, model.ctx);
   LineReader reader(command.input);
   Output output(command.output);
-  AttentionFile attention(command.attention);
   const auto most = static_cast<std::size_t>(command.decoding.batch_size) * 32;
   std::size_t before = 0;  // lines of earlier chunks
   for (std::vector<std::string> lines; !(lines = reader.chunk(most)).empty(); before += lines.size()) {
@@ -121,13 +122,11 @@ int translate(const TranslateCommand& command) {
                 ", at byte " + std::to_string(*bad + 1) + " of the line";
       lines.resize(i);
     }
-    std::vector<std::size_t> cut;
-    std::vector<std::shared_ptr<const ef::AttentionMaps>> maps;
-    output.write(translator(lines, &cut, attention.wanted() ? &maps : nullptr, before));
-    for (std::size_t i = 0; i < maps.size(); ++i) {
-      if (maps[i] != nullptr) attention.add(before + i + 1, *maps[i]);
-    }
-    for (const std::size_t i : cut) {
+    const std::vector<ef::Translation> translations = translator.translate(lines, before);
+    output.write(texts(translations));
+    for (std::size_t i = 0; i < translations.size(); ++i) {
+      if (translations[i].attention != nullptr) attention.add(before + i + 1, *translations[i].attention);
+      if (!translations[i].cut) continue;
       std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n",
                    before + i + 1, static_cast<long long>(max_source));
     }

@@ -3,9 +3,9 @@
 /// Reading and writing models: safetensors files, NumPy arrays, checkpoints, folders replaced as a whole,
 /// model folders; checkpoints of other libraries; comparing with another implementation. Needs nlohmann-json,
 /// and zlib for compressed .npz files.
-#include "eigenformer/io/files/atomic_file.hpp"
-#include "eigenformer/io/files/folder_transaction.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/folder_transaction.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
 #include "eigenformer/io/models/parity.hpp"

@@ -8,6 +8,7 @@
 
 #include "examples/program.hpp"
 #include "folders.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer::testing;
@@ -211,7 +212,7 @@ TEST_CASE("benchmarks: impossible sizes end with a message and exit code 1") {
 
 TEST_CASE("curves and page: figures from tiny runs, and their text in a page that keeps all else") {
   if (!built("bench_training") || !has_python()) return;
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const std::string figures = (folder.path() / "figures").string();
   const Ended curves = run_script("curves", {"--quick", "--build", build_folder(), "--out", figures});
   INFO(curves.err);
@@ -244,7 +245,7 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
 
 TEST_CASE("compare: a row of our own, as text, Markdown and JSON") {
   if (!built("bench_training") || !has_python()) return;
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const std::string json = (folder.path() / "figures" / "compare.json").string();
   const Ended ended = run_script(
       "compare", {"--build", build_folder(), "--rounds", "1", "--markdown", "--json", json, "own-bf16-d64"});
@@ -272,7 +273,7 @@ TEST_CASE("multi30k: a folder without the corpus is named, and scores get their 
   const Ended missing = run_script("multi30k", {"--data", "no/such/folder"});
   CHECK(missing.code == 1);
   CHECK(contains(missing.err, "multi30k: there is no no/such/folder/train.en"));
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const std::string scores =
       folder
           .write(

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# run.sh KIND COMPILER SCRATCH BUILD EIGEN: builds a client project with COMPILER in SCRATCH and runs it. KIND is a
-# folder here, or `bare` for the include folder and a compiler alone. BUILD is this project's build folder, to
-# install from; EIGEN the folder that holds Eigen/Core.
+# run.sh KIND COMPILER SCRATCH BUILD EIGEN COMPONENTS [WORKING FLAG...]: builds a client project with COMPILER in SCRATCH and runs it.
+# KIND is a folder here, or `bare` for the include folder and a compiler alone. BUILD is this project's build folder, to
+# install from; EIGEN the folder that holds Eigen/Core. COMPONENTS (a;b;...) were found
+# there. The FLAGs are those of WORKING optional libraries.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-kind=$1 compiler=$2 scratch=$3 build=$4 eigen=$5
+kind=$1 compiler=$2 scratch=$3 build=$4 eigen=$5 components=$6
 flags=(-std=c++20 -O0 "-I$root/include" -isystem "$eigen" -pthread)
 
 rm -rf "$scratch"
@@ -14,6 +15,16 @@ cd "$scratch"
 case $kind in
   bare)
     "$compiler" "${flags[@]}" "$here/main.cpp" -o client
+    ./client
+    ;;
+  implementation)
+    "$compiler" "${flags[@]}" -c "$here/implementation/implementation.cpp" -o implementation.o &
+    first=$!
+    for file in main numbers; do
+      "$compiler" "${flags[@]}" -DEIGENFORMER_COMPILED -c "$here/implementation/$file.cpp" -o "$file.o"
+    done
+    wait "$first"
+    "$compiler" implementation.o main.o numbers.o -pthread -o client
     ./client
     ;;
   mixed_flags)
@@ -27,14 +38,27 @@ case $kind in
     "$compiler" avx2.o main.o -pthread -o client
     ./client
     ;;
+  mixed_libraries)
+    working=$7
+    "$compiler" "${flags[@]}" "${@:8}" -c "$here/mixed_libraries/with.cpp" -o with.o &
+    first=$!
+    "$compiler" "${flags[@]}" -c "$here/mixed_libraries/main.cpp" -o main.o
+    wait "$first"
+    "$compiler" main.o with.o "${@:8}" -pthread -o client
+    ./client "$root/tests/fixtures" "$working"
+    "$compiler" with.o main.o "${@:8}" -pthread -o client
+    ./client "$root/tests/fixtures" "$working"
+    "$compiler" main.o -pthread -o client
+    ./client "$root/tests/fixtures" 0
+    ;;
   *)
     prefix=()
     if [[ $kind == find_package ]]; then
       cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
       prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
     fi
-    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 \
-      -DEIGENFORMER_SOURCE="$root" "${prefix[@]}"
+    cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
+      -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 -DEIGENFORMER_SOURCE="$root" -DEIGENFORMER_COMPONENTS="$components" "${prefix[@]}"
     cmake --build client-build
     ./client-build/client
     ;;

@@ -1,32 +1,18 @@
 #pragma once
 
-#include "eigenformer/eigenformer.hpp"
-
-// Declared static, so that each translation unit has its own copy of the callers, and shares the library's
-// inline functions with the others, as a client's would.
-
-/// The sum of a matrix product; an exact number, whatever the instruction set: 2 x 3 times 3 x 4, of whole
-/// numbers.
-static float product_sum() {
-  namespace ef = eigenformer;
-  const auto a = ef::Tensor<float>::arange(6).reshape({2, 3});
-  const auto b = ef::Tensor<float>::arange(12).reshape({3, 4});
-  return ef::sum(ef::matmul(ef::Var<float>(a), ef::Var<float>(b))).item();
-}
+#include "product.hpp"
 
 /// Trains a small Transformer to copy one batch. Returns the first loss divided by the last.
 static float loss_ratio() {
   namespace ef = eigenformer;
   ef::RandomGenerator rng(1);
-  const ef::Seq2SeqTransformer<float> model({.source_vocab_size = 11,
-                                             .target_vocab_size = 13,
-                                             .d_model = 12,
-                                             .num_heads = 3,
-                                             .num_encoder_layers = 1,
-                                             .num_decoder_layers = 1,
-                                             .dim_feedforward = 20,
-                                             .dropout = 0},
-                                            rng);
+  const ef::Seq2SeqTransformer<float> model(
+      {.source_vocab_size = 11,
+       .target_vocab_size = 13,
+       .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .dropout = {0}},
+       .encoder = {.num_layers = 1},
+       .decoder = {.num_layers = 1}},
+      rng);
   const auto source = ef::Tensor<std::int32_t>::from({2, 3}, {4, 5, 6, 7, 8, 9});
   const auto target_in = ef::Tensor<std::int32_t>::from({2, 4}, {2, 4, 5, 6, 2, 7, 8, 9});
   const auto target_out = ef::Tensor<std::int32_t>::from({2, 4}, {4, 5, 6, 3, 7, 8, 9, 3});

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "folders.hpp"
+#include "temporary_folder.hpp"
 
 namespace eigenformer::testing {
 
@@ -103,7 +103,7 @@ class Program {
     if (from < 0 || ::dup2(from, to) < 0) ::_exit(126);
   }
 
-  TextFolder folder_;
+  TemporaryFolder folder_;
   pid_t pid_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "folders.hpp"
 #include "program.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer::testing;
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 
 TEST_CASE(
     "a checkpoint is imported, translates as its own library does, is inspected, evaluated and quantised") {
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const fs::path checkpoint = fixtures_folder() / "checkpoints" / "ct2_post";
   const std::string model = (folder.path() / "model").string();
   const Ended imported = run("translator", {"import", "--from", checkpoint.string(), "--model", model});

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -55,6 +56,15 @@ TEST_CASE("classifier: a short training prints its answers and how many are righ
   CHECK(contains(ended.out, " of 500)"));
 }
 
+TEST_CASE("own_training: a model of one's own learns, and both losses are printed") {
+  const Ended ended = run("own_training", {});
+  CHECK(ended.code == 0);
+  double first = 0, last = 0;
+  REQUIRE(std::sscanf(ended.out.c_str(), "first loss %lf, last loss %lf", &first, &last) == 2);
+  CHECK(first > 0.4);
+  CHECK(last < first / 3);
+}
+
 TEST_CASE("custom_op: the gradients of the op and the module are right") {
   const Ended ended = run("custom_op", {});
   CHECK(ended.code == 0);
@@ -76,7 +86,7 @@ TEST_CASE("parity: an encoder agrees with PyTorch's, and another file is no fixt
   const std::filesystem::path model = fixtures_folder() / "model_v1" / "model.safetensors";
   const Ended foreign = run("parity", {model.string()});
   CHECK(foreign.code == 1);
-  CHECK(contains(foreign.err, "model.safetensors' is no parity fixture: it has no metadata 'options'"));
+  CHECK(contains(foreign.err, "model.safetensors' is not a parity fixture: it has no metadata 'options'"));
 }
 
 TEST_CASE("every example says how it is called, and refuses what it does not understand") {
@@ -92,6 +102,7 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
                                                        {"forecast", "--steps"},
                                                        {"copy_task", ""},
                                                        {"copy_task", "99999999999999999999"},
+                                                       {"own_training", "0"},
                                                        {"custom_op", "7"}};
   for (const auto& words : wrong) {
     const std::string& name = words[0];

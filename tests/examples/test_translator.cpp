@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -83,7 +84,7 @@ TEST_CASE("models of all positions and heads are trained, saved, and translate")
       {"--positions", "alibi", "--kv-heads", "1"},
       {"--positions", "relative", "--head-dim", "6"},
       {"--positions", "shaw", "--window", "5"},
-      {"--positions", "learned"}};
+      {"--positions", "learned", "--max-length", "6"}};  // as many as the longest sentence has
   for (std::vector<std::string> more : kinds) {
     CAPTURE(more[1]);
     const TinyCorpus corpus;
@@ -93,6 +94,7 @@ TEST_CASE("models of all positions and heads are trained, saved, and translate")
     const Ended trained = run("translator", corpus.train(more));
     CAPTURE(trained.err);
     REQUIRE(trained.code == 0);
+    CHECK(contains(trained.err, "training on: 60 pairs"));
     const Ended translated = run("translator", {"translate", "--model", corpus.model}, corpus.english());
     const std::vector<std::string> lines = lines_of(translated.out), expected = lines_of(corpus.german());
     REQUIRE(lines.size() == expected.size());
@@ -294,6 +296,30 @@ TEST_CASE("the committed folder of format version 1 keeps translating") {
   CHECK(ended.code == 0);
   CHECK(ended.out == "Ich sehe den Hund.\n\nSiehst du das Haus?\nDie Katze schläft.\n");
   CHECK(run("translator", {"inspect", "--model", folder}).code == 0);
+}
+
+TEST_CASE("a training that version 0.1.0 began goes on with the losses that it had there") {
+  const TinyCorpus corpus;
+  fs::copy(fixtures_folder() / "model_0_1_0", corpus.model, fs::copy_options::recursive);
+  const Ended resumed =
+      run("translator", {"train", "--model", corpus.model, "--resume", "--max-steps", "500",
+                         "--validate-every", "20", "--threads", "1", "--source", corpus.source, "--target",
+                         corpus.target, "--valid-source", corpus.source, "--valid-target", corpus.target});
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(contains(resumed.err, "going on after step 401"));
+  const nlohmann::json reference = nlohmann::json::parse(read_file(corpus.model + "/reference.json"));
+  int step = 400;
+  for (const double expected : reference.at("resumed_losses")) {
+    step += 20;
+    CAPTURE(step);
+    const std::size_t line = resumed.err.find("validation after step " + std::to_string(step) + ", epoch ");
+    REQUIRE(line != std::string::npos);
+    const std::size_t loss = resumed.err.find("loss ", line);
+    REQUIRE(loss != std::string::npos);
+    // Other instruction sets sum in another order.
+    CHECK(std::stod(resumed.err.substr(loss + 5)) == doctest::Approx(expected).epsilon(0.01));
+  }
 }
 
 TEST_CASE("a model of another variant is trained, goes on, translates, and says what it is") {

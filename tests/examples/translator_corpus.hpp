@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "program.hpp"
+#include "temporary_folder.hpp"
 
 namespace eigenformer::testing {
 
@@ -49,7 +50,7 @@ class TinyCorpus {
     return all;
   }
 
-  TextFolder folder;
+  TemporaryFolder folder;
   std::string source, target, model;
 
  private:

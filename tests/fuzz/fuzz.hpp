@@ -10,11 +10,12 @@
 #include <fstream>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-/// libFuzzer calls this with bytes; so does replay.cpp, with the seed corpus.
+#include "../temporary_folder.hpp"
+
+/// libFuzzer calls this with bytes; so does replay.cpp, under another name, with the seed corpus.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace eigenformer::fuzz {
@@ -43,29 +44,19 @@ class InputFile {
 /// A folder in which some files get the input's bytes, for readers that take a folder.
 class InputFolder {
  public:
-  explicit InputFolder(std::vector<std::string> files) : files_(std::move(files)) {
-    std::string name = (std::filesystem::temp_directory_path() / "eigenformer-fuzz-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  InputFolder(const InputFolder&) = delete;
-  InputFolder& operator=(const InputFolder&) = delete;
-  ~InputFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
+  explicit InputFolder(std::vector<std::string> files) : files_(std::move(files)) {}
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
 
   /// As read_file_of, with f(the folder).
   template <class Expected, class F>
   int read_as(const std::uint8_t* data, std::size_t size, F&& f) const {
     for (const std::string& file : files_) {
-      std::ofstream(path_ / file, std::ios::binary)
+      std::ofstream(folder_ / file, std::ios::binary)
           .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
     }
     try {
-      f(path_);
+      f(path());
     } catch (const Expected&) {
       return 0;
     }
@@ -74,7 +65,7 @@ class InputFolder {
 
  private:
   std::vector<std::string> files_;
-  std::filesystem::path path_;
+  testing::TemporaryFolder folder_;
 };
 
 /// Calls f(path of a file with these bytes). An exception of type Expected is the right answer to bad input;

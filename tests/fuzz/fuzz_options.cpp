@@ -1,4 +1,5 @@
 #include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "fuzz.hpp"
 
 using namespace eigenformer;

@@ -1,18 +1,20 @@
-// The program of a fuzz target where libFuzzer is not: it runs the target on every file of the folders given,
-// on the file cut short at some places, and on it with some bytes changed, the same ones every time.
+// replay READER FOLDER...: fuzz targets where libFuzzer is not. Runs the target of a reader on every file of
+// the folders, on the file cut short at some places, and on it with some bytes changed, the same ones every
+// time.
+#include "replay.hpp"
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <vector>
-
-#include "fuzz.hpp"
 
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-void run(const Bytes& bytes) { LLVMFuzzerTestOneInput(bytes.data(), bytes.size()); }
+eigenformer::fuzz::Target target = nullptr;
+
+void run(const Bytes& bytes) { target(bytes.data(), bytes.size()); }
 
 void run_around(const Bytes& seed) {
   run(seed);
@@ -35,8 +37,12 @@ void run_around(const Bytes& seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (const auto& [name, function] : eigenformer::fuzz::targets) {
+    if (argc > 1 && name == argv[1]) target = function;
+  }
+  if (target == nullptr) return 2;
   int files = 0;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
       std::ifstream file(entry.path(), std::ios::binary);
       run_around({std::istreambuf_iterator<char>(file), {}});

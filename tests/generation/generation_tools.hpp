@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer::testing {
 
@@ -13,15 +14,13 @@ using Ids = std::vector<std::int32_t>;
 inline Seq2SeqTransformer<double> small_model(index_t vocabulary, bool norm_first = false,
                                               std::uint64_t seed = 1) {
   RandomGenerator rng(seed);
-  Seq2SeqTransformer<double> model({.source_vocab_size = 23,
-                                    .target_vocab_size = vocabulary,
-                                    .d_model = 12,
-                                    .num_heads = 3,
-                                    .num_encoder_layers = 2,
-                                    .num_decoder_layers = 2,
-                                    .dim_feedforward = 20,
-                                    .norm_first = norm_first},
-                                   rng);
+  Seq2SeqTransformer<double> model(
+      {.source_vocab_size = 23,
+       .target_vocab_size = vocabulary,
+       .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .norm_first = norm_first},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
   // Untrained projections are nearly uniform; larger ones make different sentences clearly better and worse.
   for (double& w : model.own_projection.value().span()) w *= 3;
   rng.fill_normal(model.projection_bias.value().data(), vocabulary, 0, 0.5);
@@ -34,14 +33,7 @@ inline Tensor<std::int32_t> id_tensor(const Ids& ids) {
 
 /// Encoded source sentences, packed.
 inline Memory<double> encode(const Seq2SeqTransformer<double>& model, const std::vector<Ids>& sources) {
-  Ids all;
-  std::vector<index_t> lengths;
-  for (const Ids& s : sources) {
-    all.insert(all.end(), s.begin(), s.end());
-    lengths.push_back(static_cast<index_t>(s.size()));
-  }
-  const auto layout = SequenceLayout::packed(lengths);
-  return {model.encode(Context<double>::inference(), id_tensor(all), layout), layout};
+  return model.encode_sentences(Context<double>::inference(), sources);
 }
 
 /// Log-probabilities (T, V) of every next token after begin and the given target, without any cache.

@@ -12,12 +12,12 @@ inline std::vector<LanguageModelOptions> language_models() {
       .vocab_size = 19, .num_layers = 2, .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20}};
   LanguageModelOptions modern = plain;
   modern.layer.norm_first = true;
-  modern.layer.norm = NormKind::rms_norm;
+  modern.layer.norm.kind = NormKind::rms_norm;
   modern.layer.gated = true;
   modern.layer.activation = Activation::silu;
   modern.layer.bias = false;
   LanguageModelOptions learned = plain;
-  learned.layer.positions = Positions::learned;
+  learned.positions = LearnedPositions{};
   learned.embedding_norm = true;
   learned.tied = true;
   learned.logit_scale = 0.5;
@@ -25,12 +25,11 @@ inline std::vector<LanguageModelOptions> language_models() {
   LanguageModelOptions linear = modern;
   linear.layer.attention = AttentionKind::linear;
   LanguageModelOptions relative = plain;
-  relative.layer.positions = Positions::relative_bias;
-  relative.layer.relative_bias = {.buckets = 8, .max_distance = 9};
+  relative.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 9};
   relative.layer.num_key_value_heads = 1;
   LanguageModelOptions rotary = modern;
-  rotary.layer.positions = Positions::rotary;
-  rotary.layer.query_key_norm = true;
+  rotary.layer.positions = RotaryPositions{};
+  rotary.layer.query_key_norm = NormKind::layer_norm;
   return {plain, modern, learned, linear, relative, rotary};
 }
 

@@ -8,22 +8,21 @@
 
 #include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer::testing {
 
 /// A random float model with two layers each; sizes that no block of a kernel divides.
 inline Seq2SeqTransformer<float> float_model(Tying tying = Tying::none, bool norm_first = false) {
   RandomGenerator rng(7);
-  Seq2SeqTransformer<float> model({.source_vocab_size = 53,
-                                   .target_vocab_size = 53,
-                                   .d_model = 36,
-                                   .num_heads = 3,
-                                   .num_encoder_layers = 2,
-                                   .num_decoder_layers = 2,
-                                   .dim_feedforward = 44,
-                                   .norm_first = norm_first,
-                                   .tying = tying},
-                                  rng);
+  Seq2SeqTransformer<float> model(
+      {.source_vocab_size = 53,
+       .target_vocab_size = 53,
+       .layer = {.d_model = 36, .num_heads = 3, .dim_feedforward = 44, .norm_first = norm_first},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2},
+       .tying = tying},
+      rng);
   rng.fill_normal(model.projection_bias.value().data(), 53, 0, 0.5);
   return model;
 }

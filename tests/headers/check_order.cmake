@@ -1,5 +1,5 @@
 # cmake -DROOT=include/eigenformer -P check_order.cmake: a folder includes only itself and folders named before it;
-# Eigen, nlohmann-json and SentencePiece appear only where they are wanted.
+# Eigen, nlohmann-json and SentencePiece appear only where they are wanted; a folder has 3 to 12 files and folders.
 cmake_minimum_required(VERSION 3.22)
 set(order core kernels autograd nn optim data io generation metrics train)
 set(failures "")
@@ -23,7 +23,7 @@ foreach(header IN LISTS headers)
       endif()
     elseif(line MATCHES "\"" AND NOT line MATCHES "\"eigenformer/version\\.hpp\"")
       list(APPEND failures "${header}: ${line} must name a header in a folder, as eigenformer/folder/name.hpp")
-    elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/tensor/eigen_interop)") OR
+    elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/tensor/eigen_|core/base/b?float16)") OR
            (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train)/") OR
            (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/tokenizers/(subword|sentencepiece)_tokenizer") OR
            (line MATCHES "<unicode/" AND NOT header MATCHES "^data/text/(icu_text|charsmap)"))
@@ -36,6 +36,16 @@ list(LENGTH headers count)
 if(count EQUAL 0)
   message(FATAL_ERROR "no headers in ${ROOT}")
 endif()
+file(GLOB_RECURSE folders LIST_DIRECTORIES true RELATIVE "${ROOT}" "${ROOT}/*")
+foreach(folder IN LISTS folders)
+  if(IS_DIRECTORY "${ROOT}/${folder}")
+    file(GLOB entries "${ROOT}/${folder}/*")
+    list(LENGTH entries size)
+    if(size GREATER 12 OR size LESS 3)
+      list(APPEND failures "${folder} has ${size} files and folders, expected 3 to 12")
+    endif()
+  endif()
+endforeach()
 if(failures)
   list(JOIN failures "\n  " failures)
   message(FATAL_ERROR "  ${failures}")

@@ -14,6 +14,7 @@
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 
 namespace gemm_testing {
 
@@ -21,21 +22,8 @@ using eigenformer::index_t;
 using eigenformer::kernels::GemmEpilogue;
 using eigenformer::kernels::Isa;
 
-inline constexpr Isa all_isas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
-
-// Forces an instruction set (or the next lower one that the CPU has) while it lives.
-class IsaScope {
- public:
-  explicit IsaScope(Isa isa) : previous_(eigenformer::kernels::isa()) {
-    eigenformer::kernels::set_isa_for_testing(isa);
-  }
-  ~IsaScope() { eigenformer::kernels::set_isa_for_testing(previous_); }
-  IsaScope(const IsaScope&) = delete;
-  IsaScope& operator=(const IsaScope&) = delete;
-
- private:
-  Isa previous_;
-};
+using eigenformer::testing::all_isas;
+using eigenformer::testing::WithIsa;
 
 inline std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
 

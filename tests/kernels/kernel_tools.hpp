@@ -11,25 +11,12 @@
 
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
-#include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 
 namespace eigenformer::testing {
 
 /// Sizes around the widths of vectors and blocks: 1, b - 1, b, b + 1, 2 b + 3 for b = 16 and 64.
 inline const std::vector<index_t> edge_sizes = {1, 3, 4, 5, 15, 16, 17, 35, 63, 64, 65, 131};
-
-/// Calls f on every instruction set that the CPU has, and returns to the one in use before.
-template <class F>
-void for_each_isa(F&& f) {
-  const kernels::Isa before = kernels::isa();
-  for (const kernels::Isa isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512}) {
-    kernels::set_isa_for_testing(isa);
-    if (kernels::isa() != isa) continue;
-    INFO("instruction set: ", std::string(kernels::isa_name(isa)));
-    f();
-  }
-  kernels::set_isa_for_testing(before);
-}
 
 /// n numbers, uniform in [low, high).
 template <class T>

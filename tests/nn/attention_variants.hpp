@@ -13,11 +13,10 @@ inline std::vector<std::pair<std::string, Seq2SeqOptions>> attention_variants() 
   const auto with = [](auto&& change) {
     Seq2SeqOptions o{.source_vocab_size = 23,
                      .target_vocab_size = 19,
-                     .d_model = 12,
-                     .num_heads = 3,
-                     .num_encoder_layers = 2,
-                     .num_decoder_layers = 2,
-                     .dim_feedforward = 20};
+                     .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                     .encoder = {.num_layers = 2},
+                     .decoder = {.num_layers = 2},
+                     .padding_index = -1};
     change(o);
     return o;
   };
@@ -25,56 +24,47 @@ inline std::vector<std::pair<std::string, Seq2SeqOptions>> attention_variants() 
   return {
       {"sinusoidal", with([](O&) {})},
       {"learned, from the third row", with([](O& o) {
-         o.positions = Positions::learned;
+         o.positions = LearnedPositions{.offset = 2};
          o.max_length = 160;
-         o.learned_position_offset = 2;
        })},
-      {"no positions", with([](O& o) { o.positions = Positions::none; })},
-      {"rotary", with([](O& o) { o.positions = Positions::rotary; })},
+      {"no positions", with([](O& o) { o.positions = NoPositions{}; })},
+      {"rotary", with([](O& o) { o.layer.positions = RotaryPositions{}; })},
       {"rotary, halves of a part, another base", with([](O& o) {
-         o.positions = Positions::rotary;
-         o.rotary = {.base = 50, .dim = 2, .pairing = RotaryPairing::halves};
+         o.layer.positions = RotaryPositions{.base = 50, .dim = 2, .pairing = RotaryPairing::halves};
        })},
-      {"alibi", with([](O& o) { o.positions = Positions::alibi; })},
+      {"alibi", with([](O& o) { o.layer.positions = AlibiPositions{}; })},
       {"relative bias", with([](O& o) {
-         o.positions = Positions::relative_bias;
-         o.relative_bias = {.buckets = 8, .max_distance = 6};
-         o.attention_scale = 1;
+         o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 6};
+         o.layer.attention_scale = 1;
        })},
-      {"shaw", with([](O& o) {
-         o.positions = Positions::shaw;
-         o.shaw_max_distance = 3;
-       })},
-      {"one head of keys", with([](O& o) { o.num_key_value_heads = 1; })},
+      {"shaw", with([](O& o) { o.layer.positions = ShawPositions{.max_distance = 3}; })},
+      {"one head of keys", with([](O& o) { o.layer.num_key_value_heads = 1; })},
       {"groups of wide heads, normalised, rotary", with([](O& o) {
-         o.num_heads = 4;
-         o.num_key_value_heads = 2;
-         o.head_dim = 6;
-         o.query_key_norm = true;
-         o.positions = Positions::rotary;
+         o.layer.num_heads = 4;
+         o.layer.num_key_value_heads = 2;
+         o.layer.head_dim = 6;
+         o.layer.query_key_norm = NormKind::layer_norm;
+         o.layer.positions = RotaryPositions{};
        })},
       {"queries and keys with RMSNorm, rotary", with([](O& o) {
-         o.query_key_norm = true;
-         o.query_key_norm_kind = NormKind::rms_norm;
-         o.positions = Positions::rotary;
+         o.layer.query_key_norm = NormKind::rms_norm;
+         o.layer.positions = RotaryPositions{};
        })},
       {"groups with shaw", with([](O& o) {
-         o.num_heads = 4;
-         o.num_key_value_heads = 2;
-         o.head_dim = 5;
-         o.positions = Positions::shaw;
-         o.shaw_max_distance = 2;
+         o.layer.num_heads = 4;
+         o.layer.num_key_value_heads = 2;
+         o.layer.head_dim = 5;
+         o.layer.positions = ShawPositions{.max_distance = 2};
        })},
       {"window with alibi", with([](O& o) {
-         o.attention_window = 3;
-         o.positions = Positions::alibi;
-         o.norm_first = true;
+         o.layer.attention_window = 3;
+         o.layer.positions = AlibiPositions{};
+         o.layer.norm_first = true;
        })},
       {"window with relative bias and one head of keys", with([](O& o) {
-         o.attention_window = 4;
-         o.num_key_value_heads = 1;
-         o.positions = Positions::relative_bias;
-         o.relative_bias = {.buckets = 8, .max_distance = 20};
+         o.layer.attention_window = 4;
+         o.layer.num_key_value_heads = 1;
+         o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 20};
        })},
   };
 }

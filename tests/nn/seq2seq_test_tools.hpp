@@ -13,12 +13,9 @@ using Tokens = Tensor<std::int32_t>;
 inline Seq2SeqOptions small_seq2seq(bool norm_first = false) {
   return {.source_vocab_size = V,
           .target_vocab_size = 19,
-          .d_model = D,
-          .num_heads = H,
-          .num_encoder_layers = 2,
-          .num_decoder_layers = 2,
-          .dim_feedforward = F,
-          .norm_first = norm_first};
+          .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .norm_first = norm_first},
+          .encoder = {.num_layers = 2},
+          .decoder = {.num_layers = 2}};
 }
 
 template <class T>

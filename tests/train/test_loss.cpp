@@ -46,8 +46,10 @@ Result run(const Seq2SeqTransformer<double>& model, const std::vector<Batch>& ba
   Gradients<double> gradients(parameters(copy));
   Tape<double> tape;
   Result result;
-  result.loss = accumulate_gradients(copy, tape, std::span<const Batch>(batches), DropoutKey{7, 5, 0},
-                                     smoothing, kernels::GemmPrecision::full, gradients);
+  const SourceTargetLoss<Seq2SeqTransformer<double>> loss{copy, smoothing};
+  result.loss =
+      accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, kernels::GemmPrecision::full, gradients)
+          .loss;
   for (const auto& entry : gradients.entries()) {
     CHECK(entry.written);
     result.gradients.insert(result.gradients.end(), entry.value.span().begin(), entry.value.span().end());

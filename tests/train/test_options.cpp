@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -20,12 +21,13 @@ std::string refusal(const TrainingOptions& options) {
 
 TEST_CASE("the defaults are possible, impossible options are refused by name") {
   CHECK_NOTHROW(TrainingOptions{}.validate());
-  CHECK(contains(refusal({.epochs = 0}), "epochs is 0, must be at least 1"));
-  CHECK(contains(refusal({.max_steps = -1}), "max_steps is -1"));
-  CHECK(contains(refusal({.max_minutes = -0.5}), "max_minutes"));
-  CHECK(contains(refusal({.max_minutes = std::nan("")}), "max_minutes"));
+  CHECK(contains(refusal({.loop = {}}), "epochs, max_steps and max_minutes are all 0, one must be positive"));
+  CHECK(contains(refusal({.loop = {.epochs = -1}}), "epochs is -1, must not be negative"));
+  CHECK(contains(refusal({.loop = {.max_steps = -1}}), "max_steps is -1"));
+  CHECK(contains(refusal({.loop = {.max_minutes = -0.5}}), "max_minutes"));
+  CHECK(contains(refusal({.loop = {.max_minutes = std::nan("")}}), "max_minutes"));
   CHECK(contains(refusal({.batch_tokens = 0}), "batch_tokens is 0"));
-  CHECK(contains(refusal({.accumulate = 0}), "accumulate is 0"));
+  CHECK(contains(refusal({.loop = {.accumulate = 0}}), "accumulate is 0"));
   CHECK(contains(refusal({.learning_rate = 0}), "learning_rate is 0"));
   CHECK(contains(refusal({.learning_rate = -1e-3}), "learning_rate is -0.001"));
   CHECK(contains(refusal({.learning_rate = std::numeric_limits<double>::infinity()}), "learning_rate"));
@@ -34,25 +36,30 @@ TEST_CASE("the defaults are possible, impossible options are refused by name") {
   CHECK(contains(refusal({.beta2 = -0.1}), "beta2"));
   CHECK(contains(refusal({.adam_eps = -1}), "adam_eps"));
   CHECK(contains(refusal({.weight_decay = -1}), "weight_decay"));
-  CHECK(contains(refusal({.clip_norm = -1}), "clip_norm"));
-  CHECK(contains(refusal({.label_smoothing = 1}), "label_smoothing is 1.000000, must be in [0, 1)"));
-  CHECK(contains(refusal({.validate_every = -7}), "validate_every"));
-  CHECK(contains(refusal({.patience = -1}), "patience"));
-  CHECK(contains(refusal({.average_last = -1}), "average_last"));
-  CHECK(contains(refusal({.report_every = 0}), "report_every"));
+  CHECK(contains(refusal({.loop = {.clip_norm = -1}}), "clip_norm"));
+  CHECK(contains(refusal({.label_smoothing = 1}), "label_smoothing is 1, must be in [0, 1)"));
+  CHECK(contains(refusal({.loop = {.validate_every = -7}}), "validate_every"));
+  CHECK(contains(refusal({.loop = {.patience = -1}}), "patience"));
+  CHECK(contains(refusal({.loop = {.average_last = -1}}), "average_last"));
+  CHECK(contains(refusal({.loop = {.report_every = 0}}), "report_every"));
 }
 
-TEST_CASE("learning rates follow the schedule that was chosen") {
+TEST_CASE("learning rates follow the schedule that was chosen, and learning_rate is the peak of each") {
   TrainingOptions o{.learning_rate = 0.5, .warmup = 10};
-  CHECK(o.rate(5, 12, 100) == doctest::Approx(0.25));
-  CHECK(o.rate(40, 12, 100) == doctest::Approx(0.25));  // sqrt(10 / 40)
+  CHECK(o.rate(5, 100) == doctest::Approx(0.25));
+  CHECK(o.rate(40, 100) == doctest::Approx(0.25));  // sqrt(10 / 40)
+  for (const ScheduleKind kind :
+       {ScheduleKind::constant, ScheduleKind::inverse_square_root, ScheduleKind::cosine}) {
+    o.schedule = kind;
+    double peak = 0;
+    for (index_t step = 1; step <= 110; ++step) peak = std::max(peak, o.rate(step, 110));
+    CHECK(peak == 0.5);
+  }
   o.schedule = ScheduleKind::constant;
-  CHECK(o.rate(40, 12, 100) == 0.5);
+  CHECK(o.rate(40, 100) == 0.5);
   o.schedule = ScheduleKind::cosine;
-  CHECK(o.rate(10, 12, 110) == doctest::Approx(0.5));
-  CHECK(o.rate(60, 12, 110) == doctest::Approx(0.25));
-  CHECK(o.rate(110, 12, 110) == doctest::Approx(0.0));
-  CHECK_NOTHROW((void)o.rate(5, 12, 3));  // an end within the warm-up
-  o.schedule = ScheduleKind::noam;
-  CHECK(o.rate(40, 16, 100) == doctest::Approx(0.5 / 4 / std::sqrt(40.0)));
+  CHECK(o.rate(10, 110) == doctest::Approx(0.5));
+  CHECK(o.rate(60, 110) == doctest::Approx(0.25));
+  CHECK(o.rate(110, 110) == doctest::Approx(0.0));
+  CHECK_NOTHROW((void)o.rate(5, 3));  // an end within the warm-up
 }

@@ -3,11 +3,13 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "data/text_folder.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 #include "train_test_tools.hpp"
 
@@ -18,15 +20,15 @@ namespace {
 
 /// Short, and with everything on that has a state.
 TrainingOptions busy_options() {
-  return {.epochs = 3,
+  return {.loop = {.epochs = 3,
+                   .accumulate = 2,
+                   .validate_every = 3,
+                   .average_last = 3,
+                   .report_every = 1,
+                   .seed = 9},
           .batch_tokens = 60,
-          .accumulate = 2,
           .learning_rate = 5e-3,
-          .warmup = 4,
-          .validate_every = 3,
-          .average_last = 3,
-          .report_every = 1,
-          .seed = 9};
+          .warmup = 4};
 }
 
 struct Outcome {
@@ -37,10 +39,11 @@ struct Outcome {
   std::string values;
 };
 
-Outcome outcome(TrainingEnd end, const Seq2SeqTransformer<float>& model, const Trainer<float>& trainer,
+Outcome outcome(TrainingEnd end, const Seq2SeqTransformer<float>& model,
+                const Trainer<Seq2SeqTransformer<float>>& trainer,
                 const std::vector<ValidationReport>& validations) {
   Outcome o{end, weights_of(model), {}, {}, {}};
-  for (const auto& v : validations) o.validations.push_back(v.loss);
+  for (const auto& v : validations) o.validations.push_back(v.value);
   const TrainingState<float> state = trainer.state();
   for (const auto& [name, tensor] : state.tensors) o.state.emplace_back(name, values(tensor));
   o.values = state.values.dump();
@@ -53,22 +56,20 @@ TEST_CASE("training learns: the loss of sentences never seen falls") {
   const EncodedCorpus corpus = reversal_corpus(600, 1), validation = reversal_corpus(40, 2);
   auto model = small_model(0);
   Recorder sink;
-  Trainer<float> trainer(model, corpus, &validation,
-                         {.epochs = 8,
-                          .batch_tokens = 200,
-                          .learning_rate = 1e-2,
-                          .warmup = 20,
-                          .label_smoothing = 0,
-                          .validate_every = 0,
-                          .report_every = 5},
-                         sink);
+  Trainer trainer(model, corpus, &validation,
+                  {.loop = {.epochs = 8, .validate_every = 0, .report_every = 5},
+                   .batch_tokens = 200,
+                   .learning_rate = 1e-2,
+                   .warmup = 20,
+                   .label_smoothing = 0},
+                  sink);
   const double before = corpus_loss(model, validation);
   CHECK(trainer.run() == TrainingEnd::epochs);
-  CHECK(trainer.best_loss() < 0.6 * before);
+  CHECK(trainer.best() < 0.6 * before);
   REQUIRE(sink.validations.size() == 8);  // after each epoch
   for (std::size_t i = 0; i < 8; ++i) {
     CHECK(sink.validations[i].epoch == static_cast<index_t>(i) + 1);
-    CHECK(sink.validations[i].perplexity == doctest::Approx(std::exp(sink.validations[i].loss)));
+    CHECK(sink.validations[i].name == "loss");
   }
   CHECK(trainer.epoch() == 8);
   CHECK(trainer.step() == sink.validations.back().step);
@@ -77,7 +78,7 @@ TEST_CASE("training learns: the loss of sentences never seen falls") {
   CHECK(sink.steps.front().epoch == 1);
   CHECK(sink.steps.front().learning_rate == doctest::Approx(1e-2 * 5 / 20));
   CHECK(sink.steps.front().gradient_norm > 0);
-  CHECK(sink.steps.front().tokens_per_second > 0);
+  CHECK(sink.steps.front().weight_per_second > 0);
   CHECK(std::abs(static_cast<double>(sink.steps.front().total_steps - trainer.step())) <= 8);
   CHECK(sink.steps.back().loss < sink.steps.front().loss);
 }
@@ -87,13 +88,13 @@ TEST_CASE("interrupted and resumed training is uninterrupted training, bit by bi
   const TrainingOptions options = busy_options();
   auto whole = small_model(0.3);
   Recorder sink;
-  Trainer<float> uninterrupted(whole, corpus, &validation, options, sink);
+  Trainer uninterrupted(whole, corpus, &validation, options, sink);
   const TrainingEnd end = uninterrupted.run();
   const Outcome expected = outcome(end, whole, uninterrupted, sink.validations);
   REQUIRE(uninterrupted.step() > 12);
   REQUIRE(uninterrupted.epoch() == 3);
 
-  const TextFolder folder;
+  const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "last.safetensors";
   // In an epoch, at a validation, between two epochs, before the last step.
   for (const index_t stop_at :
@@ -106,13 +107,13 @@ TEST_CASE("interrupted and resumed training is uninterrupted training, bit by bi
       before.at_step = [&](index_t step) {
         if (step == stop_at) stop.request_stop();
       };
-      Trainer<float> trainer(model, corpus, &validation, options, before);
+      Trainer trainer(model, corpus, &validation, options, before);
       before.at_checkpoint = [&] { save_training_state(file, trainer.state()); };
       CHECK(trainer.run(stop.get_token()) == TrainingEnd::interrupted);
       CHECK(trainer.step() == stop_at);
     }
     auto model = small_model(0.3, 77);  // other weights, until the state is loaded
-    Trainer<float> trainer(model, corpus, &validation, options, after);
+    Trainer trainer(model, corpus, &validation, options, after);
     trainer.load(load_training_state<float>(file));
     const TrainingEnd resumed_end = trainer.run();
     std::vector<ValidationReport> validations = before.validations;
@@ -133,8 +134,8 @@ TEST_CASE("the number of threads does not change a bit") {
     auto model = small_model(0.3);
     Recorder sink;
     TrainingOptions options = busy_options();
-    options.max_steps = 6;
-    Trainer<float>(model, corpus, nullptr, options, sink).run();
+    options.loop.max_steps = 6;
+    Trainer(model, corpus, nullptr, options, sink).run();
     return weights_of(model);
   };
   const std::vector<float> one = train(1);
@@ -147,11 +148,11 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   const TrainingOptions options = busy_options();
   Recorder sink;
   auto model = small_model(0.1);
-  Trainer<float> trainer(model, corpus, nullptr, options, sink);
+  Trainer trainer(model, corpus, nullptr, options, sink);
   TrainingOptions short_options = options;
-  short_options.max_steps = 2;
+  short_options.loop.max_steps = 2;
   auto trained = small_model(0.1, 5);
-  Trainer<float> source(trained, corpus, nullptr, short_options, sink);
+  Trainer source(trained, corpus, nullptr, short_options, sink);
   source.run();
   const TrainingState<float> state = source.state();
 
@@ -198,19 +199,17 @@ TEST_CASE("early stopping ends training where validation gets worse, and the bes
   Recorder sink;
   std::vector<float> best;
   sink.at_best = [&] { best = weights_of(model); };
-  Trainer<float> trainer(model, corpus, &validation,
-                         {.epochs = 50,
-                          .batch_tokens = 200,
-                          .learning_rate = 1e-2,
-                          .warmup = 5,
-                          .validate_every = 2,
-                          .patience = 3},
-                         sink);
+  Trainer trainer(model, corpus, &validation,
+                  {.loop = {.epochs = 50, .validate_every = 2, .patience = 3},
+                   .batch_tokens = 200,
+                   .learning_rate = 1e-2,
+                   .warmup = 5},
+                  sink);
   CHECK(trainer.run() == TrainingEnd::early_stopping);
   REQUIRE(sink.validations.size() > 3);
   const std::size_t n = sink.validations.size();
   for (std::size_t i = 0; i < n; ++i) CHECK(sink.validations[i].best == (i < n - 3));
-  CHECK(trainer.best_loss() == sink.validations[n - 4].loss);
+  CHECK(trainer.best() == sink.validations[n - 4].value);
   CHECK(sink.best == static_cast<int>(n - 3));
   // What was told to be best is what validated best, and not the last.
   auto check = small_model(0);
@@ -219,19 +218,19 @@ TEST_CASE("early stopping ends training where validation gets worse, and the bes
     std::copy_n(best.begin() + static_cast<std::ptrdiff_t>(at), p.value().numel(), p.value().data());
     at += static_cast<std::size_t>(p.value().numel());
   });
-  CHECK(corpus_loss(check, validation, 200) == doctest::Approx(trainer.best_loss()).epsilon(1e-6));
+  CHECK(corpus_loss(check, validation, 200) == doctest::Approx(trainer.best()).epsilon(1e-6));
   CHECK(best != weights_of(model));
 }
 
 TEST_CASE("the last snapshots are averaged at the end, and training's own weights stay") {
   const EncodedCorpus corpus = reversal_corpus(120, 1);
   TrainingOptions options = busy_options();
-  options.max_steps = 11;  // snapshots after 3, 6, 9 and 11
+  options.loop.max_steps = 11;  // snapshots after 3, 6, 9 and 11
   auto model = small_model(0.1);
   Recorder sink;
   std::vector<std::vector<float>> told;
   sink.at_best = [&] { told.push_back(weights_of(model)); };
-  Trainer<float> trainer(model, corpus, nullptr, options, sink);
+  Trainer trainer(model, corpus, nullptr, options, sink);
   CHECK(trainer.run() == TrainingEnd::max_steps);
   REQUIRE(told.size() == 5);
   CHECK(weights_of(model) == told[3]);
@@ -249,13 +248,13 @@ TEST_CASE("the last snapshots are averaged at the end, and training's own weight
 TEST_CASE("an update with a loss that is not a number is left out") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   TrainingOptions options = busy_options();
-  options.max_steps = 4;
-  options.average_last = 0;
+  options.loop.max_steps = 4;
+  options.loop.average_last = 0;
   auto model = small_model(0);
   Recorder sink;
   std::vector<float> before, after;
   float kept = 0;
-  float* weight = model.transformer.encoder.layers[0].self_attn.in_proj_weight.value().data();
+  float* weight = &first_value(model, "encoder.layers.0.self_attn.in_proj_weight");
   sink.at_step = [&](index_t step) {
     if (step == 2) {
       before = weights_of(model);
@@ -266,7 +265,7 @@ TEST_CASE("an update with a loss that is not a number is left out") {
       after = weights_of(model);
     }
   };
-  Trainer<float> trainer(model, corpus, nullptr, options, sink);
+  Trainer trainer(model, corpus, nullptr, options, sink);
   CHECK(trainer.run() == TrainingEnd::max_steps);
   CHECK(before == after);
   REQUIRE(sink.notices.size() == 1);
@@ -280,11 +279,11 @@ TEST_CASE("an update with a loss that is not a number is left out") {
 TEST_CASE("training that cannot recover ends with an error") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   TrainingOptions options = busy_options();
-  options.epochs = 100;
+  options.loop.epochs = 100;
   auto model = small_model(0);
   *model.projection_bias.value().data() = std::numeric_limits<float>::quiet_NaN();
   Recorder sink;
-  Trainer<float> trainer(model, corpus, nullptr, options, sink);
+  Trainer trainer(model, corpus, nullptr, options, sink);
   CHECK(contains(message_of<ValueError>([&] { trainer.run(); }), "infinite or NaN for 20 updates in a row"));
   CHECK(sink.notices.size() == 19);
   CHECK(trainer.skipped() == 20);
@@ -295,25 +294,25 @@ TEST_CASE("limits: steps, epochs, time, and the state is told at the end") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   const auto run = [&](TrainingOptions options, Recorder& sink) {
     auto model = small_model(0);
-    Trainer<float> trainer(model, corpus, nullptr, options, sink);
+    Trainer trainer(model, corpus, nullptr, options, sink);
     const TrainingEnd end = trainer.run();
     return std::pair(end, trainer.step());
   };
   TrainingOptions options = busy_options();
-  options.average_last = 0;
-  options.max_steps = 5;
+  options.loop.average_last = 0;
+  options.loop.max_steps = 5;
   Recorder steps;
   CHECK(run(options, steps) == std::pair(TrainingEnd::max_steps, index_t{5}));
   CHECK(steps.best == 2);  // after 3 and at the end
   CHECK(steps.checkpoints == 2);
   CHECK(steps.steps.back().total_steps == 5);
-  options.max_steps = 0;
-  options.epochs = 1;
+  options.loop.max_steps = 0;
+  options.loop.epochs = 1;
   Recorder epoch;
   CHECK(run(options, epoch).first == TrainingEnd::epochs);
-  options.epochs = 1000000;
-  options.max_minutes = 0.2 / 60;
-  options.report_every = 1;
+  options.loop.epochs = 1000000;
+  options.loop.max_minutes = 0.2 / 60;
+  options.loop.report_every = 1;
   Recorder time;
   CHECK(run(options, time).first == TrainingEnd::max_minutes);
   CHECK(time.steps.back().remaining_seconds < 1);
@@ -325,8 +324,76 @@ TEST_CASE("impossible trainings are refused") {
   auto model = small_model(0);
   Recorder sink;
   const auto refusal = [&](const EncodedCorpus& c, const TrainingOptions& o) {
-    return message_of<ValueError>([&] { Trainer<float>(model, c, nullptr, o, sink); });
+    return message_of<ValueError>([&] { Trainer(model, c, nullptr, o, sink); });
   };
   CHECK(contains(refusal(corpus, {.batch_tokens = -5}), "batch_tokens is -5"));
   CHECK(contains(refusal(empty, {}), "number of sentence pairs is 0"));
+}
+
+namespace {
+
+/// Decodes without a source: its encoder gives zeros.
+struct OwnEncoder : Seq2SeqTransformer<float> {
+  using Seq2SeqTransformer<float>::Seq2SeqTransformer;
+  mutable int encoded = 0;
+  Var<float> encode(const Context<float>& ctx, const Tokens& source, const SequenceLayout& layout,
+                    const AttentionMask& mask = {}, std::vector<Var<float>>* maps = nullptr) const override {
+    ++encoded;
+    return multiply(Seq2SeqTransformer<float>::encode(ctx, source, layout, mask, maps), 0.0f);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a derived model is trained and validated by what it overrides") {
+  const EncodedCorpus corpus = reversal_corpus(30, 1), validation = reversal_corpus(10, 2);
+  RandomGenerator rng(3);
+  OwnEncoder model(small_model(0.1).options, rng);
+  const float before = first_value(model, "encoder.layers.0.self_attn.in_proj_weight");
+  Recorder sink;
+  Trainer trainer(model, corpus, &validation, {.loop = {.max_steps = 3}, .batch_tokens = 60, .warmup = 0},
+                  sink);
+  static_assert(std::is_same_v<decltype(trainer), Trainer<OwnEncoder>>);
+  CHECK(trainer.run() == TrainingEnd::max_steps);
+  CHECK(model.encoded > 3);
+  // The encoder's output is multiplied by 0, so its weights have a gradient of 0.
+  CHECK(first_value(model, "encoder.layers.0.self_attn.in_proj_weight") == before);
+  CHECK(trainer.best() == corpus_loss(model, validation, 60));
+  Seq2SeqTransformer<float>& base = model;
+  CHECK(trainer.best() == corpus_loss(base, validation, 60));
+}
+
+TEST_CASE("norms and biases do not decay, but in a training of version 0.1.0 they go on to do") {
+  const EncodedCorpus corpus = reversal_corpus(60, 1);
+  TrainingOptions options = busy_options();
+  options.weight_decay = 0.5;
+  options.loop.max_steps = 2;
+  Recorder sink;
+  auto first = small_model(0);
+  Trainer begun(first, corpus, nullptr, options, sink);
+  begun.run();
+  options.loop.max_steps = 4;
+  const auto go_on = [&](bool old) {
+    TrainingState<float> state = begun.state();
+    if (old) state.values.erase("decays");
+    auto model = small_model(0);
+    Trainer trainer(model, corpus, nullptr, options, sink);
+    trainer.load(state);
+    trainer.run();
+    CHECK(trainer.state().values.contains("decays") == !old);
+    return std::pair<float, float>(first_value(model, "encoder.layers.0.norm1.weight"),
+                                   first_value(model, "encoder.layers.0.linear1.weight"));
+  };
+  const auto now = go_on(false), before = go_on(true);
+  CHECK(before.first < now.first - 0.001f);
+  CHECK(before.second == doctest::Approx(now.second).epsilon(1e-3));
+}
+
+TEST_CASE("a validation corpus and a metric are not both taken") {
+  const EncodedCorpus corpus = reversal_corpus(5, 1);
+  auto model = small_model(0);
+  const TrainingOptions options{
+      .loop = {.max_steps = 1, .validation = {.measure = [] { return 1.0; }, .name = "BLEU"}}};
+  CHECK(contains(message_of<ValueError>([&] { Trainer trainer(model, corpus, &corpus, options); }),
+                 "both a validation corpus and the metric 'BLEU' are given, must be one of them"));
 }

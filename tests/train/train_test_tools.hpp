@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstring>
-#include <functional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/train/trainer.hpp"
+#include "recorder.hpp"
 
 namespace eigenformer::testing {
 
@@ -29,51 +29,31 @@ Seq2SeqTransformer<T> small_model(double dropout, std::uint64_t seed = 3) {
   RandomGenerator rng(seed);
   return {{.source_vocab_size = 23,
            .target_vocab_size = 24,
-           .d_model = 12,
-           .num_heads = 3,
-           .num_encoder_layers = 1,
-           .num_decoder_layers = 2,
-           .dim_feedforward = 20,
-           .dropout = dropout},
+           .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .dropout = {dropout}},
+           .encoder = {.num_layers = 1},
+           .decoder = {.num_layers = 2}},
           rng};
 }
 
 /// All weights, one after the other.
-template <class T>
-std::vector<T> weights_of(const Seq2SeqTransformer<T>& model) {
-  std::vector<T> all;
+template <class M>
+auto weights_of(const M& model) {
+  std::vector<typename M::value_type> all;
   for_each_parameter(model, [&](const std::string&, const auto& p) {
     all.insert(all.end(), p.value().span().begin(), p.value().span().end());
   });
   return all;
 }
 
-/// Writes down what training says, and does what it is told at a step or a validation.
-class Recorder : public TrainingSink {
- public:
-  std::vector<StepReport> steps;
-  std::vector<ValidationReport> validations;
-  std::vector<std::string> notices;
-  int best = 0;
-  int checkpoints = 0;
-  std::function<void(index_t)> at_step = [](index_t) {};
-  std::function<void()> at_best = [] {};
-  std::function<void()> at_checkpoint = [] {};
-
-  void on_step(const StepReport& r) override {
-    steps.push_back(r);
-    at_step(r.step);
-  }
-  void on_validation(const ValidationReport& r) override { validations.push_back(r); }
-  void on_notice(const std::string& text) override { notices.push_back(text); }
-  void on_best() override {
-    ++best;
-    at_best();
-  }
-  void on_checkpoint() override {
-    ++checkpoints;
-    at_checkpoint();
-  }
-};
+/// The first value of the parameter with this name.
+template <class M>
+auto& first_value(M& model, const std::string& wanted) {
+  typename M::value_type* found = nullptr;
+  for_each_parameter(model, [&](const std::string& name, auto& p) {
+    if (name == wanted) found = p.value().data();
+  });
+  if (found == nullptr) throw ValueError("test", "no parameter is named " + wanted);
+  return *found;
+}
 
 }  // namespace eigenformer::testing

@@ -6,6 +6,7 @@
 
 #include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/optim/parameter_groups.hpp"
 
 namespace eigenformer {
 
@@ -13,32 +14,38 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;  ///< 0.98 in Vaswani et al. 2017
   double eps = 1e-8;
-  double weight_decay = 0;  ///< added to the gradient, times the parameter
+  double weight_decay = 0;   ///< added to the gradient, times the parameter; norms and biases do not decay
+  ParameterGroups groups{};  ///< own rates and decay by name
 };
 
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0.01;  ///< shrinks the parameter itself, times the learning rate
+  double weight_decay =
+      0.01;  ///< shrinks the parameter itself, times the learning rate; norms and biases do not decay
+  ParameterGroups groups{};  ///< own rates and decay by name
 };
 
 /// Adam (Kingma and Ba 2015) in PyTorch's form. Holds the parameters' handles, each once.
 ///
 ///     ef::Adam<float> optimizer(ef::parameters(model), {.beta2 = 0.98, .eps = 1e-9});
 ///     optimizer.step(gradients, learning_rate);
+///
+/// Weight decay leaves norms and biases alone unless a group says otherwise; PyTorch's decays all that it is
+/// given.
 template <class T = float>
 class Adam {
  public:
   using value_type = T;
 
-  /// Throws ValueError that names an impossible option.
+  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
   explicit Adam(const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options = {})
       : Adam("adam", parameters, options, false) {}
 
-  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale.
-  /// Each counts its own steps, as in PyTorch. Throws ValueError for rates that are not finite, or when
-  /// `gradients` lacks a parameter.
+  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale;
+  /// the learning rate is multiplied by that of the parameter's group. Each counts its own steps, as in
+  /// PyTorch. Throws ValueError for rates that are not finite, or when `gradients` lacks a parameter.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step(name_, learning_rate, grad_scale);
     for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
@@ -54,9 +61,10 @@ class Adam {
       }
       *m.steps.data() += T(1);
       kernels::adam_step<T>(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(),
-                            learning_rate, options_.beta1, options_.beta2, options_.eps,
-                            options_.weight_decay, decoupled_, static_cast<index_t>(m.steps.item()),
+                            learning_rate * m.rule.rate, options_.beta1, options_.beta2, options_.eps,
+                            m.rule.weight_decay, decoupled_, static_cast<index_t>(m.steps.item()),
                             grad_scale);
+      p.value.mark_changed();
     }
   }
 
@@ -91,6 +99,13 @@ class Adam {
     detail::load_slots(name_, slots, entries);
   }
 
+  /// Replaces the parameter groups. Throws ValueError for impossible ones, and then changes nothing.
+  void set_groups(const ParameterGroups& groups) {
+    const auto rules = detail::step_rules(name_, handles(), groups, options_.weight_decay);
+    for (std::size_t i = 0; i < moments_.size(); ++i) moments_[i].rule = rules[i];
+    options_.groups = groups;
+  }
+
   const AdamOptions& options() const noexcept { return options_; }
   /// Whether weight decay acts on the parameters themselves (AdamW).
   bool decoupled() const noexcept { return decoupled_; }
@@ -109,9 +124,10 @@ class Adam {
     require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
             options.weight_decay, "finite and not negative");
     for (const auto& p : detail::distinct(name, parameters)) {
-      moments_.push_back({p, {}, {}, {}});
+      moments_.push_back({p, {}, {}, {}, {}});
       if (!p->frozen) moments_.back().take_memory();
     }
+    set_groups(options.groups);
   }
 
  private:
@@ -119,6 +135,7 @@ class Adam {
     ParameterHandle<T> parameter;
     Tensor<T> first, second;
     Tensor<T> steps;  // a scalar, so that it is saved like the others; undefined before the first step
+    detail::StepRule rule;
 
     // Before the first step, so that what lasts does not lie between what a step leaves behind.
     void take_memory() {
@@ -127,11 +144,12 @@ class Adam {
     }
   };
 
-  void require_names() const {
+  std::vector<ParameterHandle<T>> handles() const {
     std::vector<ParameterHandle<T>> handles;
     for (const auto& m : moments_) handles.push_back(m.parameter);
-    detail::require_distinct_names(name_, handles);
+    return handles;
   }
+  void require_names() const { detail::require_distinct_names(name_, handles()); }
 
   const char* name_;
   AdamOptions options_;
@@ -144,8 +162,8 @@ template <class T = float>
 class AdamW : public Adam<T> {
  public:
   explicit AdamW(const std::vector<ParameterHandle<T>>& parameters, const AdamWOptions& options = {})
-      : Adam<T>("adamw", parameters, {options.beta1, options.beta2, options.eps, options.weight_decay},
-                true) {}
+      : Adam<T>("adamw", parameters,
+                {options.beta1, options.beta2, options.eps, options.weight_decay, options.groups}, true) {}
 };
 
 EIGENFORMER_INSTANCES(class Adam)

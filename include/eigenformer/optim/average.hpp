@@ -78,6 +78,8 @@ class StateAverage {
     if (static_cast<index_t>(states_.size()) > count_) states_.pop_front();
   }
 
+  /// The states added last, the oldest first.
+  const std::deque<std::vector<StateEntry<T>>>& states() const noexcept { return states_; }
   index_t size() const noexcept { return static_cast<index_t>(states_.size()); }
 
   /// The mean of the states added last. Throws ValueError when there are none.

@@ -42,12 +42,24 @@ inline double inverse_square_root(index_t step, double peak, index_t warmup = 0)
   return peak * std::sqrt(static_cast<double>(std::max<index_t>(warmup, 1)) / static_cast<double>(step));
 }
 
-/// factor d_model^-1/2 min(step^-1/2, step warmup^-3/2): Vaswani et al. 2017, eq. 3.
-inline double noam(index_t step, index_t d_model, index_t warmup = 4000, double factor = 1) {
-  detail::check("noam", step, factor, warmup);
+/// The peak of noam(): factor / sqrt(d_model warmup), 7e-4 for d_model 512, 4000 steps and factor 1.
+/// noam(step, d, w, f) is inverse_square_root(step, noam_peak(d, w, f), w).
+inline double noam_peak(index_t d_model, index_t warmup = 4000, double factor = 1) {
   if (d_model < 1) throw ValueError("noam", "d_model is " + std::to_string(d_model) + ", must be positive");
-  if (warmup < 1) throw ValueError("noam", "warmup is 0, must be at least 1");
-  const double peak = factor / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
+  if (warmup < 1) {
+    throw ValueError("noam", "warmup is " + std::to_string(warmup) + ", must be at least 1");
+  }
+  if (!(factor >= 0 && std::isfinite(factor))) {
+    throw ValueError("noam", "factor is " + std::to_string(factor) + ", must be finite and not negative");
+  }
+  return factor / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
+}
+
+/// factor d_model^-1/2 min(step^-1/2, step warmup^-3/2): Vaswani et al. 2017, eq. 3. The factor is not the
+/// peak, which is noam_peak().
+inline double noam(index_t step, index_t d_model, index_t warmup = 4000, double factor = 1) {
+  const double peak = noam_peak(d_model, warmup, factor);
+  detail::check("noam", step, peak, warmup);
   return inverse_square_root(step, peak, warmup);
 }
 

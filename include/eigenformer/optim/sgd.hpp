@@ -6,13 +6,15 @@
 
 #include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/optim/parameter_groups.hpp"
 
 namespace eigenformer {
 
 struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;
-  double weight_decay = 0;  ///< added to the gradient, times the parameter
+  double weight_decay = 0;   ///< added to the gradient, times the parameter; norms and biases do not decay
+  ParameterGroups groups{};  ///< own rates and decay by name
 
   void validate() const {
     if (!(momentum >= 0 && momentum < 1)) {
@@ -29,19 +31,24 @@ struct SgdOptions {
 ///
 ///     ef::Sgd<float> optimizer(ef::parameters(model), {.momentum = 0.9});
 ///     optimizer.step(gradients, 0.1);
+///
+/// Weight decay leaves norms and biases alone unless a group says otherwise; PyTorch's decays all that it is
+/// given.
 template <class T = float>
 class Sgd {
  public:
   using value_type = T;
 
-  /// Throws ValueError that names an impossible option.
+  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
   explicit Sgd(const std::vector<ParameterHandle<T>>& parameters, const SgdOptions& options = {})
       : options_(options), parameters_(detail::distinct("sgd", parameters)), momentum_(parameters_.size()) {
     options_.validate();
+    set_groups(options.groups);
   }
 
-  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale.
-  /// Throws ValueError for rates that are not finite, or when `gradients` lacks a parameter.
+  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale;
+  /// the learning rate is multiplied by that of the parameter's group. Throws ValueError for rates that are
+  /// not finite, or when `gradients` lacks a parameter.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("sgd", learning_rate, grad_scale);
     for (const auto& p : parameters_) (void)detail::gradient_of("sgd", gradients, *p);
@@ -52,8 +59,9 @@ class Sgd {
       const bool first = options_.momentum > 0 && !momentum_[i].defined();
       if (first) momentum_[i] = Tensor<T>(p.value.shape());
       kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
-                           p.value.numel(), learning_rate, options_.momentum, options_.nesterov,
-                           options_.weight_decay, first, grad_scale);
+                           p.value.numel(), learning_rate * rules_[i].rate, options_.momentum,
+                           options_.nesterov, rules_[i].weight_decay, first, grad_scale);
+      p.value.mark_changed();
     }
   }
 
@@ -79,6 +87,12 @@ class Sgd {
     detail::load_slots("sgd", slots, entries);
   }
 
+  /// Replaces the parameter groups. Throws ValueError for impossible ones, and then changes nothing.
+  void set_groups(const ParameterGroups& groups) {
+    rules_ = detail::step_rules("sgd", parameters_, groups, options_.weight_decay);
+    options_.groups = groups;
+  }
+
   const SgdOptions& options() const noexcept { return options_; }
   const std::vector<ParameterHandle<T>>& parameters() const noexcept { return parameters_; }
 
@@ -86,6 +100,7 @@ class Sgd {
   SgdOptions options_;
   std::vector<ParameterHandle<T>> parameters_;
   std::vector<Tensor<T>> momentum_;
+  std::vector<detail::StepRule> rules_;
 };
 
 }  // namespace eigenformer

@@ -1,18 +1,32 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/nn/models/seq2seq.hpp"
+#include "eigenformer/train/updates.hpp"
 
 namespace eigenformer {
 
+/// A model with a loss of a source and a target: Seq2SeqTransformer, a type derived from it, or one of the
+/// caller's own.
+template <class M>
+concept SourceTargetModel = requires(const M& model, const Context<typename M::value_type>& ctx,
+                                     const Tensor<std::int32_t>& ids, const SequenceLayout& layout,
+                                     const CrossEntropyOptions& options) {
+  {
+    model.loss(ctx, ids, layout, ids, layout, ids, options)
+    } -> std::convertible_to<Var<typename M::value_type>>;
+};
+
 /// The loss of a packed batch, as `options` reduce it.
-template <class T>
-[[nodiscard]] Var<T> batch_loss(const Seq2SeqTransformer<T>& model, const Context<T>& ctx, const Batch& batch,
-                                const CrossEntropyOptions& options = {}) {
+template <SourceTargetModel M>
+[[nodiscard]] Var<typename M::value_type> batch_loss(const M& model,
+                                                     const Context<typename M::value_type>& ctx,
+                                                     const Batch& batch,
+                                                     const CrossEntropyOptions& options = {}) {
   const auto tokens = [](const std::vector<std::int32_t>& ids) {
     return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
   };
@@ -20,42 +34,32 @@ template <class T>
                     batch.target_layout, tokens(batch.target_output), options);
 }
 
-/// Adds the gradients of the mean loss a target token over several batches to `gradients`, and returns that
-/// loss in nats.
-///
-/// The batches are one update: the sum of their losses is divided by the tokens of all, and all draw their
-/// dropout masks from `key`, so that cutting one large batch into small ones changes nothing but the order of
-/// sums.
-template <class T>
-double accumulate_gradients(const Seq2SeqTransformer<T>& model, Tape<T>& tape, std::span<const Batch> batches,
-                            const DropoutKey& key, double label_smoothing, kernels::GemmPrecision precision,
-                            Gradients<T>& gradients) {
-  index_t tokens = 0;
-  for (const Batch& batch : batches) tokens += batch.target_tokens();
-  double loss = 0;
-  for (const Batch& batch : batches) {
-    tape.clear();
-    const Context<T> ctx = Context<T>::training(tape, key).with_precision(precision);
-    const Var<T> part = batch_loss(
-        model, ctx, batch, {.label_smoothing = label_smoothing, .divisor = static_cast<double>(tokens)});
-    loss += static_cast<double>(part.value().item());
-    tape.backward(part, gradients);
+/// The loss function of a training on sentence pairs: each batch counts its target tokens. The model must
+/// outlive it.
+template <SourceTargetModel M>
+struct SourceTargetLoss {
+  const M& model;
+  double label_smoothing = 0;
+
+  Var<typename M::value_type> operator()(const Context<typename M::value_type>& ctx, const Batch& batch,
+                                         UpdateWeight update) const {
+    return batch_loss(model, ctx, batch, {.label_smoothing = label_smoothing, .divisor = update.total});
   }
-  return loss;
-}
+  double weight(const Batch& batch) const { return static_cast<double>(batch.target_tokens()); }
+};
 
 /// Mean loss of a corpus, without dropout and smoothing, in nats a target token; in an inference context,
 /// such as one with packed weights. Throws ValueError for no pair.
-template <class T>
-double corpus_loss(const Seq2SeqTransformer<T>& model, const EncodedCorpus& corpus,
-                   index_t batch_tokens = 2048, const Context<T>& ctx = Context<T>::inference(),
+template <SourceTargetModel M>
+double corpus_loss(const M& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048,
+                   const Context<typename M::value_type>& ctx = Context<typename M::value_type>::inference(),
                    const TextConventions& text = {}) {
   Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false, .text = text});
   double sum = 0;
   index_t tokens = 0;
   for (index_t k = 0; k < batcher.num_batches(0); ++k) {
     const Batch batch = batcher.batch(0, k);
-    const Var<T> loss = batch_loss(model, ctx, batch, {.reduction = CrossEntropyOptions::Reduction::sum});
+    const auto loss = batch_loss(model, ctx, batch, {.reduction = CrossEntropyOptions::Reduction::sum});
     sum += static_cast<double>(loss.value().item());
     tokens += batch.target_tokens();
   }

@@ -1,92 +1,136 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
+#include "eigenformer/train/early_stopping.hpp"
 
 namespace eigenformer {
 
-/// How the learning rate goes on after the linear warm-up.
-enum class ScheduleKind {
-  constant,
-  inverse_square_root,
-  cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
-  noam,    ///< learning_rate is then the factor of the paper's formula
+/// What validations measure: a loss, BLEU, or any other number.
+///
+///     .validation = {.measure = [&] { return bleu_of(model, sentences); }, .better = ef::Better::higher,
+///     .name = "BLEU"}
+struct Validation {
+  std::function<double()> measure{};  ///< of the weights as they are now; empty: no validation
+  Better better = Better::lower;
+  std::string name = "loss";  ///< in reports and in saved states
 };
 
-/// How a model is trained. The defaults suit 20,000 to 200,000 sentence pairs on a desktop.
+/// How a training goes on from update to update, whatever is trained. At least one of epochs, max_steps and
+/// max_minutes is above 0.
+struct LoopOptions {
+  index_t epochs = 0;            ///< passes over the batches at most; 0: no limit
+  index_t max_steps = 0;         ///< updates at most; 0: no limit
+  double max_minutes = 0;        ///< wall-clock time at most, of one run; 0: no limit
+  index_t accumulate = 1;        ///< batches whose gradients make one update
+  double clip_norm = 1.0;        ///< global gradient norm at most; 0: no clipping
+  index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
+  index_t patience = 0;          ///< validations without improvement before training ends; 0: never
+  index_t average_last = 0;   ///< average the last so many validations' weights at the end; 0 and 1: do not
+  index_t report_every = 20;  ///< updates between two reports of progress
+  std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
+  kernels::GemmPrecision precision = kernels::GemmPrecision::full;
+  Validation validation{};
+
+  /// All but precision and validation, which files do not hold.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
+          self.epochs);
+    visit(OptionField{"max_steps", "updates at most; 0: no limit", Allowed::not_negative}, self.max_steps);
+    visit(OptionField{"max_minutes", "minutes at most, of one run; 0: no limit", Allowed::not_negative},
+          self.max_minutes);
+    visit(OptionField{"accumulate", "batches of an update", Allowed::positive}, self.accumulate);
+    visit(OptionField{"clip_norm", "norm of the gradients at most; 0: no limit", Allowed::not_negative},
+          self.clip_norm);
+    visit(OptionField{"validate_every", "updates between validations; 0: after each epoch",
+                      Allowed::not_negative},
+          self.validate_every);
+    visit(OptionField{"patience", "end after so many validations without a better one; 0: never",
+                      Allowed::not_negative},
+          self.patience);
+    visit(OptionField{"average_last", "average the weights of the last so many validations at the end",
+                      Allowed::not_negative},
+          self.average_last);
+    visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
+          self.report_every);
+    visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
+  }
+
+  /// Throws ValueError that names an impossible field.
+  void validate() const {
+    validate_fields("training", *this);
+    if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
+      throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
+    }
+  }
+};
+
+/// How the learning rate goes on after the linear warm-up to its peak.
+enum class ScheduleKind {
+  constant,
+  inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
+  cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
+};
+template <>
+struct EnumNames<ScheduleKind> {
+  static constexpr std::array names = {"constant", "inverse-sqrt", "cosine"};
+};
+
+/// How Trainer trains a model of source and target. The defaults suit 20,000 to 200,000 sentence pairs on a
+/// desktop.
 struct TrainingOptions {
-  index_t epochs = 20;          ///< passes over the corpus at most
-  index_t max_steps = 0;        ///< updates at most; 0: no limit
-  double max_minutes = 0;       ///< wall-clock time at most, of one run; 0: no limit
+  LoopOptions loop{.epochs = 20};
   index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
-  index_t accumulate = 1;       ///< batches whose gradients make one update
-  double learning_rate = 1e-3;  ///< at the end of the warm-up
+  double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
   index_t warmup = 400;         ///< updates of linear warm-up
   ScheduleKind schedule = ScheduleKind::inverse_square_root;
   double beta1 = 0.9;
   double beta2 = 0.98;
   double adam_eps = 1e-9;
-  double weight_decay = 0;  ///< decoupled (AdamW)
-  double clip_norm = 1.0;   ///< global gradient norm at most; 0: no clipping
+  double weight_decay = 0;   ///< decoupled (AdamW); norms and biases do not decay
+  ParameterGroups groups{};  ///< own rates and decay by name
   double label_smoothing = 0.1;
-  index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
-  index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last =
-      0;  ///< average the weights of the last so many validations at the end; 0 and 1: do not
-  index_t report_every = 20;  ///< updates between two reports of progress
-  std::uint64_t seed = 1;     ///< of batches and dropout
-  kernels::GemmPrecision precision = kernels::GemmPrecision::full;
+
+  /// All but the groups, which files do not hold.
+  static void fields(auto& self, auto&& visit) {
+    LoopOptions::fields(self.loop, visit);
+    visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
+    visit(OptionField{"learning_rate", "learning rate at the end of the warm-up", Allowed::positive},
+          self.learning_rate);
+    visit(OptionField{"warmup", "updates of linear warm-up", Allowed::not_negative}, self.warmup);
+    visit(OptionField{"schedule", "then: constant, inverse-sqrt or cosine"}, self.schedule);
+    visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
+    visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
+    visit(OptionField{"adam_eps", "Adam's least denominator", Allowed::not_negative}, self.adam_eps);
+    visit(OptionField{"weight_decay", "decoupled weight decay (AdamW), but of norms and biases",
+                      Allowed::not_negative},
+          self.weight_decay);
+    visit(OptionField{"label_smoothing", "label smoothing", Allowed::rate}, self.label_smoothing);
+  }
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
-    const auto at_least = [](const char* name, auto value, auto least) {
-      if (value >= least) return;
-      throw ValueError("training", std::string(name) + " is " + std::to_string(value) +
-                                       ", must be at least " + std::to_string(least));
-    };
-    const auto rate = [](const char* name, double value) {
-      if (value >= 0 && value < 1) return;
-      throw ValueError("training",
-                       std::string(name) + " is " + std::to_string(value) + ", must be in [0, 1)");
-    };
-    at_least("epochs", epochs, index_t{1});
-    at_least("max_steps", max_steps, index_t{0});
-    at_least("max_minutes", max_minutes, 0.0);
-    at_least("batch_tokens", batch_tokens, index_t{1});
-    at_least("accumulate", accumulate, index_t{1});
-    at_least("warmup", warmup, index_t{0});
-    at_least("weight_decay", weight_decay, 0.0);
-    at_least("adam_eps", adam_eps, 0.0);
-    at_least("clip_norm", clip_norm, 0.0);
-    at_least("validate_every", validate_every, index_t{0});
-    at_least("patience", patience, index_t{0});
-    at_least("average_last", average_last, index_t{0});
-    at_least("report_every", report_every, index_t{1});
-    rate("beta1", beta1);
-    rate("beta2", beta2);
-    rate("label_smoothing", label_smoothing);
-    if (!(learning_rate > 0) || !std::isfinite(learning_rate)) {
-      throw ValueError("training",
-                       "learning_rate is " + std::to_string(learning_rate) + ", must be positive");
-    }
+    validate_fields("training", *this);
+    loop.validate();
   }
 
-  /// The learning rate of update `step`, from 1, for a model of width d_model and `total` updates in all.
-  double rate(index_t step, index_t d_model, index_t total) const {
+  /// The learning rate of update `step`, from 1, of `total` in all.
+  double rate(index_t step, index_t total) const {
     switch (schedule) {
       case ScheduleKind::constant:
         return schedule::constant(step, learning_rate, warmup);
       case ScheduleKind::cosine:
         return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
-      case ScheduleKind::noam:
-        return schedule::noam(step, d_model, std::max<index_t>(warmup, 1), learning_rate);
       case ScheduleKind::inverse_square_root:
         break;
     }

@@ -6,27 +6,31 @@
 
 namespace eigenformer {
 
+/// Why a training ended.
+enum class TrainingEnd { epochs, max_steps, max_minutes, early_stopping, interrupted };
+
 /// Where training stands, every few updates.
 struct StepReport {
   index_t epoch = 0;        ///< from 1
   index_t step = 0;         ///< updates so far
   index_t total_steps = 0;  ///< expected in all, as far as the limits tell
-  double loss = 0;  ///< mean training loss since the last report, in nats a target token, smoothing included;
-                    ///< NaN when all were skipped
-  double tokens_per_second = 0;  ///< target tokens since the last report
+  double loss = 0;  ///< mean training loss since the last report, each batch by its weight; NaN when all
+                    ///< updates were skipped. Trainer: nats a target token, smoothing included
+  double weight_per_second =
+      0;  ///< of the batches since the last report. Trainer: target tokens; without weights: batches
   double learning_rate = 0;
   double gradient_norm = 0;      ///< of the last update, before clipping
   double seconds = 0;            ///< of this run so far
   double remaining_seconds = 0;  ///< expected
 };
 
-/// A validation: no dropout, no smoothing.
+/// A validation.
 struct ValidationReport {
   index_t epoch = 0;
   index_t step = 0;
-  double loss = 0;        ///< nats a target token
-  double perplexity = 0;  ///< exp(loss)
-  bool best = false;      ///< the best so far
+  std::string name;   ///< what was measured: Validation::name. Trainer: "loss", unless a metric was given
+  double value = 0;   ///< Trainer's loss: nats a target token, without dropout and smoothing
+  bool best = false;  ///< the best so far
 };
 
 /// Receives what training has to say; the library itself prints nothing. The default ignores it all.
@@ -39,8 +43,14 @@ class TrainingSink {
   virtual void on_notice(const std::string&) {}
   /// The model holds the best weights so far (without validation: the latest): the moment to save it for use.
   virtual void on_best() {}
-  /// The state to go on from has advanced: the moment to save Trainer::state().
+  /// The state to go on from has advanced: the moment to save TrainingLoop::state() or Trainer::state().
   virtual void on_checkpoint() {}
+
+  /// A sink that ignores it all.
+  static TrainingSink& silent() {
+    static TrainingSink sink;
+    return sink;
+  }
 };
 
 }  // namespace eigenformer

@@ -54,7 +54,7 @@ class StateReader {
 
   template <class U>
   U value(const char* key) const {
-    if (!has(key)) throw ValueError("trainer", std::string("the training state lacks '") + key + "'");
+    if (!has(key)) throw ValueError("training", std::string("the training state lacks '") + key + "'");
     try {
       return state_.values.at(key).template get<U>();
     } catch (const nlohmann::json::exception&) {
@@ -66,9 +66,9 @@ class StateReader {
   template <class U>
   void require_equal(const char* key, const U& now) const {
     if (value<U>(key) == now) return;
-    throw ValueError("trainer", std::string("the training state was made with ") + key + " " +
-                                    state_.values.at(key).dump() + ", cannot go on with " +
-                                    nlohmann::json(now).dump());
+    throw ValueError("training", std::string("the training state was made with ") + key + " " +
+                                     state_.values.at(key).dump() + ", cannot go on with " +
+                                     nlohmann::json(now).dump());
   }
 
   // All tensors whose names begin with `prefix`, without it.
@@ -88,10 +88,10 @@ class StateReader {
     for (const auto& p : parameters) {
       const auto at = tensors_.find(prefix + p->name);
       if (at == tensors_.end())
-        throw ValueError("trainer", "the training state lacks '" + prefix + p->name + "'");
+        throw ValueError("training", "the training state lacks '" + prefix + p->name + "'");
       if (at->second->shape() != p->value.shape()) {
-        throw ValueError("trainer", "'" + prefix + p->name + "' of the training state has shape " +
-                                        at->second->shape().str() + ", must be " + p->value.shape().str());
+        throw ValueError("training", "'" + prefix + p->name + "' of the training state has shape " +
+                                         at->second->shape().str() + ", must be " + p->value.shape().str());
       }
       found.push_back({p->name, *at->second, {}});
     }
@@ -112,7 +112,7 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
   p.validated_step = reader.template value<index_t>("validated_step");
   p.bad_updates = reader.template value<index_t>("bad_updates");
   if (p.step < 0 || p.epoch < 0 || p.batch < 0)
-    throw ValueError("trainer", "the training state counts below 0");
+    throw ValueError("training", "the training state counts below 0");
   return p;
 }
 

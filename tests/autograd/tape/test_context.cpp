@@ -7,7 +7,7 @@
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
-#include "eigenformer/kernels/gemm/packed_weights.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -11,7 +11,7 @@
 #include "eigenformer/autograd/ops/attention/attention.hpp"
 #include "eigenformer/autograd/ops/linear/matmul.hpp"
 #include "eigenformer/core/base/random.hpp"
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -15,7 +15,7 @@ using Strings = std::vector<std::string>;
 using Ids = std::vector<std::int32_t>;
 
 TEST_CASE("corpus: two files, with both line ends, a byte order mark, odd spaces and no last line end") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto en = folder.write("x.en", "\xEF\xBB\xBFThe dog.\r\n  The\u00A0cat. \r\nA bird");
   const auto de = folder.write("x.de", "Der Hund.\nDie Katze.\nEin Vogel\n");
   const ParallelCorpus corpus = read_parallel_files(en, de);
@@ -25,7 +25,7 @@ TEST_CASE("corpus: two files, with both line ends, a byte order mark, odd spaces
 }
 
 TEST_CASE("corpus: pairs with an empty side are dropped together and counted") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto en = folder.write("x.en", "a\n\nc\n \u00A0\ne\n");
   const auto de = folder.write("x.de", "A\nB\n\nD\nE\n");
   const ParallelCorpus corpus = read_parallel_files(en, de);
@@ -37,7 +37,7 @@ TEST_CASE("corpus: pairs with an empty side are dropped together and counted") {
 }
 
 TEST_CASE("corpus: one file with tabs") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto path = folder.write("x.tsv", "a b\tA B\tCC-BY\r\nc\tC\n\n\tD\ne\t\n");
   const ParallelCorpus corpus = read_parallel_tsv(path);
   CHECK(corpus.source == Strings{"a b", "c"});
@@ -49,7 +49,7 @@ TEST_CASE("corpus: one file with tabs") {
 }
 
 TEST_CASE("corpus: unequal, missing, empty and undecodable files are refused") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto two = folder.write("two", "a\nb\n");
   const auto three = folder.write("three", "a\nb\nc");
   const auto none = folder.write("none", "");
@@ -72,7 +72,7 @@ TEST_CASE("corpus: unequal, missing, empty and undecodable files are refused") {
 }
 
 TEST_CASE("corpus: encoding drops over-long pairs and counts them on top of the empty ones") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto en = folder.write("x.en", "a b c\n\na b c d\na\nb a\n");
   const auto de = folder.write("x.de", "A\nB\nC\nA B C D\nB A\n");
   const ParallelCorpus corpus = read_parallel_files(en, de);
@@ -107,7 +107,6 @@ TEST_CASE("corpus: token sequences, empty ones too") {
   CHECK(Ids(sequences[0].begin(), sequences[0].end()) == Ids{4, 5});
   CHECK(sequences.length(1) == 0);
   CHECK(sequences[2][0] == 6);
-  CHECK(contains(message_of<IndexError>([&] { (void)sequences[3]; }),
-                 "sequence 3 does not exist, there are 3"));
-  CHECK(contains(message_of<IndexError>([&] { (void)sequences.length(-1); }), "sequence -1"));
+  CHECK(contains(message_of<IndexError>([&] { (void)sequences[3]; }), "index is 3, must be in [0, 3)"));
+  CHECK(contains(message_of<IndexError>([&] { (void)sequences.length(-1); }), "index is -1"));
 }

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/corpus/vocabulary.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -64,7 +64,7 @@ TEST_CASE("vocabulary: what cannot be is refused") {
 }
 
 TEST_CASE("vocabulary: saved and loaded, odd tokens too") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const Vocabulary vocabulary(
       std::vector<std::string>{"a\nb", "\\", "\\n", "\r", " ", "\xEF\xBB\xBF", "ß", "<pad>"});
   vocabulary.save(folder.path() / "v");
@@ -74,7 +74,7 @@ TEST_CASE("vocabulary: saved and loaded, odd tokens too") {
 }
 
 TEST_CASE("vocabulary: a damaged or foreign file names the line") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto message = [&](const std::string& bytes) {
     const auto path = folder.write("v", bytes);
     return message_of<IoError>([&] { Vocabulary::load(path); });

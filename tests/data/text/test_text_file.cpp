@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -27,33 +27,16 @@ TEST_CASE("text_file: line ends of both kinds, a byte order mark, a last line wi
   CHECK(split_lines("a\rb\r\r\n", "x") == Lines{"a\rb\r"});
 }
 
-TEST_CASE("text_file: what was written is read, and a folder of no use is left alone") {
-  const testing::TextFolder folder;
+TEST_CASE("text_file: all bytes of a file are read") {
+  const testing::TemporaryFolder folder;
   const std::string bytes("Gr\xC3\xBC\r\n\0x", 8), long_text(200'000, 'y');
-  write_text_file(folder.path() / "a", bytes);
-  CHECK(read_text_file(folder.path() / "a") == bytes);
-  write_text_file(folder.path() / "a", long_text);
-  CHECK(read_text_file(folder.path() / "a") == long_text);
-  CHECK_FALSE(std::filesystem::exists(folder.path() / "a.tmp"));
-  CHECK(contains(message_of<IoError>([&] { write_text_file(folder.path() / "no" / "b", "x"); }),
-                 "no/b': No such file"));
-  std::filesystem::create_directory(folder.path() / "taken");
-  CHECK(
-      contains(message_of<IoError>([&] { write_text_file(folder.path() / "taken", "x"); }), "cannot write"));
-  CHECK_FALSE(std::filesystem::exists(folder.path() / "taken.tmp"));
-}
-
-TEST_CASE("text_file: a full disk is an error, and the old file stays") {
-  if (!std::filesystem::exists("/dev/full")) return;
-  const testing::TextFolder folder;
-  write_text_file(folder.path() / "a", "old");
-  std::filesystem::create_symlink("/dev/full", folder.path() / "a.tmp");
-  CHECK(contains(message_of<IoError>([&] { write_text_file(folder.path() / "a", "new"); }), "No space left"));
-  CHECK(read_text_file(folder.path() / "a") == "old");
+  CHECK(read_text_file(folder.write("a", bytes)) == bytes);
+  CHECK(read_text_file(folder.write("a", long_text)) == long_text);
+  CHECK(read_text_file(folder.write("a", "")).empty());
 }
 
 TEST_CASE("text_file: errors name the file and the place") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path() / "none.en"); }),
                  "none.en': No such file"));
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path()); }), "it is a folder"));

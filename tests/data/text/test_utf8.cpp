@@ -87,3 +87,11 @@ TEST_CASE("utf8: punctuation marks and letters") {
   for (const char32_t c : std::u32string(U".,!?'\"-/()[]{}@_`~«»¿„“–…€→、。！😀")) CHECK(is_punctuation(c));
   for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(is_punctuation(c));
 }
+
+TEST_CASE("utf8: trim takes white space from the ends and from nowhere else") {
+  CHECK(trim("") == "");
+  CHECK(trim(" \t\n") == "");
+  CHECK(trim("a") == "a");
+  CHECK(trim("  a  b\xC2\xA0\n") == "a  b");
+  CHECK(trim("\xE3\x80\x80\xC3\xA4 \xFF ") == "\xC3\xA4 \xFF");
+}

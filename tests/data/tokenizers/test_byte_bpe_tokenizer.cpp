@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -48,7 +48,7 @@ TEST_CASE("byte pairs are merged in the order of the list, everywhere, and bytes
   CHECK(tokenizer.encode("c") == Ids{0});
   CHECK_THROWS_AS(ByteBpeTokenizer({{"a"}, -1, {}}, {"a"}), ValueError);
   CHECK_THROWS_AS(ByteBpeTokenizer({{"a"}, -1, {}}, {"a b c"}), ValueError);
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   tokenizer.save(folder.path());
   const auto loaded = load_tokenizer("byte_bpe", folder.path());
   CHECK(loaded->encode("ababab ab") == Ids{4, 3, 6});

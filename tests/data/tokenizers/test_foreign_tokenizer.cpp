@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -40,7 +40,7 @@ TEST_CASE("tokens between spaces have the ids of a foreign vocabulary") {
 }
 
 TEST_CASE("a foreign tokenizer is saved and loaded, and damaged files are refused by name") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   TokenTokenizer(vocabulary()).save(folder.path(), "source");
   const auto loaded = load_tokenizer("tokens", folder.path(), "source");
   CHECK(loaded->kind() == "tokens");
@@ -50,7 +50,7 @@ TEST_CASE("a foreign tokenizer is saved and loaded, and damaged files are refuse
   const std::filesystem::path path = folder.path() / "source.tokenizer";
   const std::string whole = read_text_file(path);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    write_text_file(path, whole.substr(0, size));
+    folder.write("source.tokenizer", whole.substr(0, size));
     CHECK_THROWS_AS((void)load_tokenizer("tokens", folder.path(), "source"), IoError);
   }
   RandomGenerator rng(1);
@@ -58,7 +58,7 @@ TEST_CASE("a foreign tokenizer is saved and loaded, and damaged files are refuse
     std::string damaged = whole;
     damaged[static_cast<std::size_t>(rng.uniform_int(static_cast<index_t>(whole.size())))] =
         static_cast<char>(rng.uniform_int(256));
-    write_text_file(path, damaged);
+    folder.write("source.tokenizer", damaged);
     try {
       (void)load_tokenizer("tokens", folder.path(), "source");
     } catch (const IoError& error) {

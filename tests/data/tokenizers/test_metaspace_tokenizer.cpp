@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -88,7 +88,7 @@ TEST_CASE("byte pair encoding over marks, saved and loaded as unigram models are
   options.split_white_space = true;
   const MetaspaceTokenizer pairs(vocabulary(), options, std::vector<std::string>{mark, "a"}, added);
   CHECK(pairs.encode("ax b<m>a") == Ids{2, 5, 5, 6, 4});
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   pairs.save(folder.path(), "pairs");
   unigram(prepend("never")).save(folder.path(), "unigram");
   const auto loaded_pairs = load_tokenizer("metaspace", folder.path(), "pairs");

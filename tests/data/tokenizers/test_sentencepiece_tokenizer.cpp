@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "folders.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -61,9 +62,27 @@ TEST_CASE("a text may begin with a language where the model has several") {
   CHECK(several.encode(">>deu<< a dog") == expected);
   CHECK(several.decode(expected) == "a dog");
   CHECK(one.encode(">>deu<< a dog") != expected);
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   several.save(folder.path());
   CHECK(load_tokenizer("sentencepiece", folder.path())->encode(">>deu<< a dog") == expected);
+}
+
+TEST_CASE("pieces that the model does not have become spaces and text, as in transformers") {
+  const std::filesystem::path folder = testing::fixtures_folder() / "checkpoints" / "hf_marian";
+  const auto map = nlohmann::json::parse(read_text_file(folder / "vocab.json"));
+  std::vector<std::string> tokens(map.size());
+  for (const auto& [token, id] : map.items()) tokens[id.get<std::size_t>()] = token;
+  const SentencePieceTokenizer target(read_text_file(folder / "target.spm"), {tokens, 1, {0, 47}});
+  const auto decoded = nlohmann::json::parse(read_text_file(folder / "decoded.json"));
+  REQUIRE(decoded.size() == 12);
+  for (const auto& one : decoded) {
+    CAPTURE(one.at("pieces").dump());
+    CHECK(target.decode(one.at("ids").get<Ids>()) == one.at("text").get<std::string>());
+  }
+  tokens.back() = "\xE2\x96\x81people";
+  const SentencePieceTokenizer more(read_text_file(folder / "target.spm"), {tokens, 1, {0}});
+  CHECK(more.decode(Ids{24, 47, 10}) == "kleine peoples");
+  CHECK(more.decode(Ids{47, 24, 2}) == "people kleine");
 }
 
 TEST_CASE("bytes that are no SentencePiece model are refused") {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -36,7 +36,7 @@ Strings training_text() {
 /// What f writes to standard output and standard error.
 template <class F>
 std::string printed_by(F&& f) {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "out").string();
   std::fflush(stdout), std::fflush(stderr);
   const int out = dup(1), err = dup(2);
@@ -105,7 +105,7 @@ TEST_CASE("subword_tokenizer: with byte fallback nothing is unknown") {
 }
 
 TEST_CASE("subword_tokenizer: equal text gives an equal model, saved and loaded it is the same") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const Strings text = training_text();
   for (const bool unigram : {false, true}) {
     SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "first");
@@ -170,7 +170,7 @@ TEST_CASE("subword_tokenizer: the least size that a refusal names is the least t
 }
 
 TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path()); }),
                  "tokenizer.model': No such file"));
   folder.write("text.model", "this is no model");
@@ -186,7 +186,7 @@ TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
 }
 
 TEST_CASE("subword_tokenizer: training and refusing print nothing") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   folder.write("text.model", "this is no model");
   CHECK(printed_by([&] {
           for (const bool unigram : {false, true}) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -69,7 +69,7 @@ void check_specials() {
 
 template <class T>
 void check_saved_and_loaded() {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const T tokenizer = T::train(sentences);
   tokenizer.save(folder.path(), "both");
   const T loaded = T::load(folder.path(), "both");

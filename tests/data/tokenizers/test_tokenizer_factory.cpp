@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -35,7 +35,7 @@ TEST_CASE("tokenizer_factory: each kind, joint and apart, saved and loaded") {
       CHECK(pair.joint() == joint);
       CHECK(pair.source->kind() == kind);
       CHECK(pair.target->decode(pair.target->encode("der alte Hund")).substr(0, 4) == "der ");
-      const testing::TextFolder folder;
+      const testing::TemporaryFolder folder;
       save_tokenizers(pair, folder.path());
       const TokenizerPair loaded = load_tokenizers(kind, joint, folder.path());
       CHECK(loaded.joint() == joint);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -15,7 +15,7 @@ using eigenformer::testing::contains;
 using eigenformer::testing::message_of;
 
 TEST_CASE("a tokenizer's parts come back from their file, whatever bytes they hold") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "a.tokenizer";
   const std::vector<std::string> items = {"", "two words", "line\nbreak", std::string("\0\xFF", 2), "7 x\n"};
   TokenizerParts parts;
@@ -41,7 +41,7 @@ TEST_CASE("a tokenizer's parts come back from their file, whatever bytes they ho
 }
 
 TEST_CASE("what is no tokenizer's file is refused by name") {
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   const auto refused = [&](const std::string& bytes) {
     const std::filesystem::path path = folder.write("b.tokenizer", bytes);
     const std::string said = message_of<IoError>([&] { (void)TokenizerParts::load(path); });

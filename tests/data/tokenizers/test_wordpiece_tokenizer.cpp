@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "temporary_folder.hpp"
 
 using namespace eigenformer;
 
@@ -28,7 +28,7 @@ TEST_CASE("WordPiece takes the longest pieces; case, accents and control charact
   CHECK(cased.encode("Unaffable un") == Ids{7, 2, 3, 1});
   CHECK(cased.encode("Na\xC3\xAFve") == Ids{0});
   CHECK(lower.decode(Ids{1, 2, 3, 4}) == "unaffable !");
-  const testing::TextFolder folder;
+  const testing::TemporaryFolder folder;
   lower.save(folder.path());
   CHECK(load_tokenizer("wordpiece", folder.path())->encode("UN") == Ids{1});
 }

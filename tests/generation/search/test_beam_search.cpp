@@ -29,7 +29,7 @@ void exhaust(const Seq2SeqTransformer<double>& model, const Memory<double>& memo
       const double score = total / length_penalty(length, options.length_penalty);
       if (length - 1 >= options.min_length && score > best.score)
         best = {Ids(prefix.begin() + 1, prefix.end()), total, score};
-    } else if (id != 0 && id != options.begin_id && length < options.max_length) {
+    } else if (id > 2 && length < options.max_length) {
       Ids longer = prefix;
       longer.push_back(id);
       exhaust(model, memory, options, longer, total, best);
@@ -43,11 +43,12 @@ TEST_CASE("a beam as wide as the tree finds what exhaustive search finds") {
   for (const double alpha : {0.0, 0.6, 1.5}) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       const auto model = small_model(7, false, seed);
-      const auto memory = encode(model, {{5, 6, 7, 3}});
+      const std::vector<Ids> sources = {{5, 6, 7, 3}};
+      const auto memory = encode(model, sources);
       const GenerationOptions options{.beam_size = 64, .max_length = 4, .length_penalty = alpha};
       Scored best;
       exhaust(model, memory, options, {2}, 0, best);
-      const auto found = beam_search(model, Context<double>::inference(), memory, options);
+      const auto found = beam_search(model, Context<double>::inference(), sources, options);
       REQUIRE(found.size() == 1);
       CHECK(found[0][0].ids == best.ids);
       CHECK(found[0][0].finished);
@@ -59,7 +60,7 @@ TEST_CASE("a beam as wide as the tree finds what exhaustive search finds") {
 
 TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and prefix counted") {
   const auto model = small_model(7, false, 5);
-  const auto memory = encode(model, {{5, 6, 3}, {4, 4, 6, 5, 3}});
+  const std::vector<Ids> sources = {{5, 6, 3}, {4, 4, 6, 5, 3}};
   bool repeats = false;
   for (const SearchRule rule : {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2}) {
     for (const index_t n : {1, 2, 3}) {
@@ -67,7 +68,7 @@ TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and 
         GenerationOptions options{.beam_size = beam, .max_length = 12, .rule = rule};
         options.prefix_ids = {5, 5};
         const auto longest_repeat = [&](index_t size) {
-          for (const auto& found : beam_search(model, Context<double>::inference(), memory, options)) {
+          for (const auto& found : beam_search(model, Context<double>::inference(), sources, options)) {
             Ids all = {2, 5, 5};
             all.insert(all.end(), found[0].ids.begin(), found[0].ids.end());
             std::set<Ids> seen;
@@ -92,30 +93,31 @@ TEST_CASE("with no_repeat_ngram_size no n tokens in a row come twice, begin and 
 
 TEST_CASE("a search that forbids everything ends with what it has") {
   const auto model = small_model(7, false, 5);
-  const auto memory = encode(model, {{5, 6, 3}});
+  const std::vector<Ids> sources = {{5, 6, 3}};
   GenerationOptions options{.beam_size = 2, .max_length = 12};
   options.min_length = 12;  // no end before
   options.no_repeat_ngram_size = 1;
-  const auto found = beam_search(model, Context<double>::inference(), memory, options);
+  const auto found = beam_search(model, Context<double>::inference(), sources, options);
   REQUIRE(found[0].size() == 1);
   CHECK(found[0][0].ids.size() < 7);
   CHECK_FALSE(found[0][0].finished);
   options.no_repeat_ngram_size = -1;
-  CHECK_THROWS_AS((void)beam_search(model, Context<double>::inference(), memory, options), ValueError);
+  CHECK_THROWS_AS((void)beam_search(model, Context<double>::inference(), sources, options), ValueError);
 }
 
 TEST_CASE("beam size 1 takes the best token each time") {
   const auto model = small_model(19);
-  const auto memory = encode(model, {{5, 6, 7, 3}});
+  const std::vector<Ids> sources = {{5, 6, 7, 3}};
+  const auto memory = encode(model, sources);
   const auto found =
-      beam_search(model, Context<double>::inference(), memory, {.beam_size = 1, .max_length = 30});
+      beam_search(model, Context<double>::inference(), sources, {.beam_size = 1, .max_length = 30});
   Ids prefix = {2};
   double total = 0;
   for (int t = 0; t < 30; ++t) {
     const auto p = uncached_log_probabilities(model, memory, prefix);
-    std::int32_t best = 1;
-    for (std::int32_t id = 1; id < 19; ++id) {
-      if (id != 2 && p.at({-1, id}) > p.at({-1, best})) best = id;
+    std::int32_t best = 3;
+    for (std::int32_t id = 3; id < 19; ++id) {
+      if (p.at({-1, id}) > p.at({-1, best})) best = id;
     }
     total += p.at({-1, best});
     if (best == 3) break;
@@ -127,8 +129,9 @@ TEST_CASE("beam size 1 takes the best token each time") {
 
 TEST_CASE("a hypothesis's log-probability is that of a forced decoding") {
   const auto model = small_model(19);
-  const auto memory = encode(model, {{5, 6, 7, 3}});
-  const auto found = beam_search(model, Context<double>::inference(), memory,
+  const std::vector<Ids> sources = {{5, 6, 7, 3}};
+  const auto memory = encode(model, sources);
+  const auto found = beam_search(model, Context<double>::inference(), sources,
                                  {.beam_size = 5, .max_length = 9, .num_hypotheses = 5});
   REQUIRE(found[0].size() == 5);
   for (std::size_t i = 0; i < found[0].size(); ++i) {
@@ -175,46 +178,47 @@ TEST_CASE("a sentence gets the same result alone, in any batch and with any numb
 
 TEST_CASE("length limits hold") {
   const auto model = small_model(19);
-  const auto memory = encode(model, {{5, 6, 7, 3}, {9, 3}});
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {9, 3}};
   const auto ctx = Context<double>::inference();
   for (const index_t beam : {1, 3}) {
     for (const auto& h :
-         beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 8, .min_length = 8})) {
+         beam_search(model, ctx, sources, {.beam_size = beam, .max_length = 8, .min_length = 8})) {
       CHECK(h[0].ids.size() == 8);
       CHECK_FALSE(h[0].finished);
     }
     for (const auto& h :
-         beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 12, .min_length = 5})) {
+         beam_search(model, ctx, sources, {.beam_size = beam, .max_length = 12, .min_length = 5})) {
       CHECK(h[0].ids.size() >= 5);
     }
-    for (const auto& h : beam_search(model, ctx, memory, {.beam_size = beam, .max_length = 1})) {
+    for (const auto& h : beam_search(model, ctx, sources, {.beam_size = beam, .max_length = 1})) {
       CHECK(h[0].ids.size() <= 1);
     }
   }
 }
 
-TEST_CASE("forbidden ids never come, a beam may exceed the vocabulary, and no memory gives no sentence") {
+TEST_CASE("forbidden ids never come, a beam may exceed the vocabulary, and no input gives no sentence") {
   const auto model = small_model(5);
-  const auto memory = encode(model, {{5, 6, 7, 3}});
+  const std::vector<Ids> sources = {{5, 6, 7, 3}};
+  const auto memory = encode(model, sources);
   const auto ctx = Context<double>::inference();
-  const auto found = beam_search(
-      model, ctx, memory, {.beam_size = 9, .max_length = 6, .num_hypotheses = 9, .forbidden_ids = {0, 1, 2}});
+  const auto found =
+      beam_search(model, ctx, sources,
+                  {.beam_size = 9, .max_length = 6, .num_hypotheses = 9, .forbidden_ids = {0, 1, 2}});
   REQUIRE(!found[0].empty());
   for (const auto& h : found[0]) {
     for (const auto id : h.ids) CHECK(id == 4);
   }
-  CHECK(beam_search(model, ctx, Memory<double>(Tensor<double>(Shape{0, 12}), SequenceLayout::packed({})), {})
-            .empty());
+  CHECK(beam_search(model, ctx, std::span<const Ids>(), {}).empty());
 }
 
 TEST_CASE("a larger length penalty favours longer sentences") {
   double shorter = 0, longer = 0;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const auto model = small_model(7, false, seed);
-    const auto memory = encode(model, {{5, 6, 7, 3}});
+    const std::vector<Ids> sources = {{5, 6, 7, 3}};
     const auto length = [&](double alpha) {
       return static_cast<double>(
-          beam_search(model, Context<double>::inference(), memory,
+          beam_search(model, Context<double>::inference(), sources,
                       {.beam_size = 64, .max_length = 4, .length_penalty = alpha})[0][0]
               .ids.size());
     };
@@ -226,9 +230,9 @@ TEST_CASE("a larger length penalty favours longer sentences") {
 
 TEST_CASE("impossible options are refused by name") {
   const auto model = small_model(19);
-  const auto memory = encode(model, {{5, 3}});
+  const std::vector<Ids> sources = {{5, 3}};
   const auto refuse = [&](const GenerationOptions& options, const char* message) {
-    CHECK_THROWS_WITH_AS((void)beam_search(model, Context<double>::inference(), memory, options), message,
+    CHECK_THROWS_WITH_AS((void)beam_search(model, Context<double>::inference(), sources, options), message,
                          ValueError);
   };
   refuse({.beam_size = 0}, "[generation] beam_size is 0, must be at least 1");
@@ -238,7 +242,7 @@ TEST_CASE("impossible options are refused by name") {
   refuse({.max_length = 4, .min_length = 5},
          "[generation] min_length is 5, must be at most max_length, which is 4");
   refuse({.length_penalty = -1}, "[generation] length_penalty is -1.000000, must not be negative");
-  refuse({.end_id = 19}, "[generation] end_id must be below the vocabulary's size 19, one is 19");
+  refuse({.end_id = 19}, "[generation] end_id is 19, must be below the vocabulary's size 19");
   CHECK_THROWS_AS(
       (void)generate(model, Context<double>::inference(), std::span<const Ids>(), {}, {.batch_size = 0}),
       ValueError);

@@ -95,10 +95,10 @@ TEST_CASE("a text depends on its prompt, its number and the seed, and not on the
     SamplingOptions o;
     o.max_length = 12;
     o.seed = 7;
-    const auto texts = sample<double>(model, ctx, prompts, o);
+    const auto texts = sample(model, ctx, prompts, o);
     REQUIRE(texts.size() == 4);
     for (std::size_t n = 1; n < 4; ++n) {
-      const auto fewer = sample<double>(
+      const auto fewer = sample(
           model, ctx, std::vector<Ids>(prompts.begin(), prompts.begin() + static_cast<std::ptrdiff_t>(n)), o);
       for (std::size_t i = 0; i < n; ++i) {
         CHECK(fewer[i].ids == texts[i].ids);
@@ -107,11 +107,11 @@ TEST_CASE("a text depends on its prompt, its number and the seed, and not on the
     }
     different += texts[1].ids != texts[3].ids ? 1 : 0;
     o.seed = 8;
-    CHECK(sample<double>(model, ctx, prompts, o)[0].ids != texts[0].ids);
+    CHECK(sample(model, ctx, prompts, o)[0].ids != texts[0].ids);
     for (std::size_t i = 0; i < 4; ++i) {
       const auto& text = texts[i];
       CHECK(text.ids.size() <= 12);
-      for (const std::int32_t id : text.ids) CHECK((id != 0 && id != 2 && id != 3));
+      for (const std::int32_t id : text.ids) CHECK(id > 3);
       // What the model itself says of the text, without a cache.
       Ids whole = prompts[i];
       whole.insert(whole.end(), text.ids.begin(), text.ids.end());
@@ -135,15 +135,15 @@ TEST_CASE("temperature 0 is the likeliest token every time, and min_length puts 
   o.temperature = 0;
   o.max_length = o.min_length = 9;
   const std::vector<Ids> prompts = {{2, 7}};
-  const auto text = sample<double>(model, ctx, prompts, o)[0];
+  const auto text = sample(model, ctx, prompts, o)[0];
   CHECK(text.ids.size() == 9);
   Ids whole = prompts[0];
   for (const std::int32_t id : text.ids) {
     const auto n = static_cast<index_t>(whole.size());
     const auto all = model(ctx, id_tensor(whole), SequenceLayout::packed({n})).value();
     std::int32_t best = 4;
-    for (std::int32_t v = 1; v < 19; ++v) {
-      if (v != 2 && v != 3 && all.at({n - 1, v}) > all.at({n - 1, best})) best = v;
+    for (std::int32_t v = 4; v < 19; ++v) {
+      if (all.at({n - 1, v}) > all.at({n - 1, best})) best = v;
     }
     CHECK(id == best);
     whole.push_back(id);
@@ -159,20 +159,20 @@ TEST_CASE(
   SamplingOptions o;
   o.temperature = 0;
   o.max_length = 10;
-  const auto greedy = sample(model, ctx, memory, o);
-  const auto beam = beam_search(model, ctx, memory, {.beam_size = 1, .max_length = 10});
+  const auto greedy = sample(model, ctx, sources, o);
+  const auto beam = beam_search(model, ctx, sources, {.beam_size = 1, .max_length = 10});
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(greedy[i].ids == beam[i][0].ids);
     CHECK(greedy[i].log_probability == doctest::Approx(beam[i][0].log_probability));
   }
   o.temperature = 1.5;
-  const auto texts = sample(model, ctx, memory, o);
-  const auto one = sample(model, ctx, encode(model, {sources[0]}), o);
+  const auto texts = sample(model, ctx, sources, o);
+  const auto one = sample(model, ctx, std::vector<Ids>{sources[0]}, o);
   CHECK(one[0].ids == texts[0].ids);
-  const auto from_sources = sample<double>(model, ctx, sources, o);
+  const auto from_sources = sample(model, ctx, sources, o);
   for (std::size_t i = 0; i < 3; ++i) CHECK(from_sources[i].ids == texts[i].ids);
   // Several draws for one source.
-  const Memory<double> repeated(memory.rows, memory.layout, {1, 1, 1, 1, 1, 1});
+  const std::vector<Ids> repeated(6, sources[1]);
   std::set<Ids> different;
   for (const auto& text : sample(model, ctx, repeated, o)) different.insert(text.ids);
   CHECK(different.size() > 2);
@@ -183,25 +183,25 @@ TEST_CASE("parts of a list are drawn as the whole list is, with the numbers of t
   const auto ctx = Context<double>::inference();
   const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {9, 10, 11, 12, 3}};
   SamplingOptions o{.temperature = 1.5, .seed = 4, .max_length = 10};
-  const auto all = sample<double>(model, ctx, sources, o);
+  const auto all = sample(model, ctx, sources, o);
   o.numbers = {2, 0};
-  const auto part = sample<double>(model, ctx, std::vector<Ids>{sources[2], sources[0]}, o);
+  const auto part = sample(model, ctx, std::vector<Ids>{sources[2], sources[0]}, o);
   CHECK(part[0].ids == all[2].ids);
   CHECK(part[1].ids == all[0].ids);
-  CHECK(contains(message_of<ValueError>([&] { (void)sample<double>(model, ctx, sources, o); }),
+  CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, sources, o); }),
                  "2 numbers must be 3, one for each text"));
 }
 
 TEST_CASE("a target sentence goes on from forced tokens, which may see one another in both directions") {
   const auto model = small_model(19);
   const auto ctx = Context<double>::inference();
-  const auto memory = encode(model, {{5, 6, 7, 3}, {8, 3}});
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}};
   for (const index_t prefix : {0, 3}) {
     const SamplingOptions o{
         .temperature = 0, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix};
-    const auto drawn = sample(model, ctx, memory, o);
+    const auto drawn = sample(model, ctx, sources, o);
     const auto beam =
-        beam_search(model, ctx, memory,
+        beam_search(model, ctx, sources,
                     {.beam_size = 1, .max_length = 10, .prefix_ids = {9, 10}, .prefix_length = prefix});
     for (std::size_t i = 0; i < 2; ++i) {
       CHECK(drawn[i].ids == beam[i][0].ids);
@@ -209,7 +209,7 @@ TEST_CASE("a target sentence goes on from forced tokens, which may see one anoth
     }
   }
   CHECK(contains(message_of<ValueError>([&] {
-                   (void)sample(model, ctx, memory, {.prefix_ids = {4, 19}});
+                   (void)sample(model, ctx, sources, {.prefix_ids = {4, 19}});
                  }),
                  "one of prefix_ids is 19, must be below the vocabulary's size 19"));
 }
@@ -220,7 +220,7 @@ TEST_CASE("impossible sampling options and prompts are refused by name") {
   const auto refusal = [&](auto&& change, const std::vector<Ids>& prompts = {{2}}) {
     SamplingOptions o;
     change(o);
-    return message_of<ValueError>([&] { (void)sample<double>(model, ctx, prompts, o); });
+    return message_of<ValueError>([&] { (void)sample(model, ctx, prompts, o); });
   };
   CHECK(contains(refusal([](auto& o) { o.temperature = -1; }), "[sampling] temperature is -1"));
   CHECK(contains(refusal([](auto& o) { o.top_k = -1; }), "top_k is -1"));
@@ -231,5 +231,5 @@ TEST_CASE("impossible sampling options and prompts are refused by name") {
   CHECK(contains(refusal([](auto& o) { o.end_id = 19; }),
                  "end_id is 19, must be below the vocabulary's size 19"));
   CHECK(refusal([](auto&) {}, {{2}, {}}) == "[sampling] prompt 1 is empty, must have at least one token");
-  CHECK(sample<double>(model, ctx, std::vector<Ids>{}).empty());
+  CHECK(sample(model, ctx, std::vector<Ids>{}).empty());
 }

@@ -24,6 +24,7 @@ std::vector<Family> families() {
   std::vector<Family> found;
   if (has_subword_tokenizer()) {
     found = {{"hf_marian", {}},
+             {"hf_marian_unequal", {}},
              {"hf_mbart", {"en_XX", "de_DE", {}}},
              {"hf_mbart50", {"en_XX", "de_DE", {}}},
              {"hf_m2m100", {"en", "de", {}}},
@@ -31,7 +32,7 @@ std::vector<Family> families() {
              {"hf_t5", {{}, {}, "translate to German: "}},
              {"hf_mt5", {{}, {}, "translate to German: "}}};
   }
-  if (has_icu_tokenizers()) found.push_back({"hf_bart", {}});
+  if (has_icu_tokenizers()) found.insert(found.end(), {{"hf_bart", {}}, {"hf_bart_unequal", {}}});
   return found;
 }
 
@@ -83,6 +84,84 @@ TEST_CASE("an imported Hugging Face model is saved as a model folder and transla
       CHECK(translations[i] == model.tokenizers.target->decode(reference.json.at("greedy").at(i).get<Ids>()));
     }
   }
+}
+
+namespace {
+
+// What transformers wrote that model with, and what config.json says of tying; nothing: the field is absent.
+struct Tied {
+  std::string version;
+  nlohmann::json tie_word_embeddings{};
+  nlohmann::json scale_decoder_outputs{};
+};
+
+// The logits of a copy, divided by the reference's: of one tied table, with scaled logits for T5 and without
+// for mT5.
+double logits_factor(const DamagedCopy& copy, const Tied& tied) {
+  nlohmann::json config = nlohmann::json::parse(copy.read("config.json"));
+  for (const auto& [name, value] : {std::pair{"tie_word_embeddings", tied.tie_word_embeddings},
+                                    std::pair{"scale_decoder_outputs", tied.scale_decoder_outputs}}) {
+    config.erase(name);
+    if (!value.is_null()) config[name] = value;
+  }
+  config["transformers_version"] = tied.version;
+  copy.write("config.json", config.dump());
+  const auto model = import_huggingface<float>(copy.path(), {.source_text = "translate to German: "});
+  const auto reference = nlohmann::json::parse(copy.read("reference.json"));
+  const Tensor<float> logits = batch_logits(model.model, reference.at("sources").get<std::vector<Ids>>(),
+                                            reference.at("targets").get<std::vector<Ids>>())[1];
+  const auto expected = SafetensorsFile::open(copy / "reference.safetensors").tensor<float>("logits.1");
+  const double factor = static_cast<double>(logits.data()[0]) / static_cast<double>(expected.data()[0]);
+  for (index_t i = 0; i < logits.numel(); ++i) {
+    CHECK(static_cast<double>(logits.data()[i]) ==
+          doctest::Approx(factor * static_cast<double>(expected.data()[i])).epsilon(1e-3));
+  }
+  return factor;
+}
+
+// Writes a second table into the weights: twice the first.
+void add_head(const DamagedCopy& copy) {
+  SafetensorsWriter all;
+  {
+    const auto file = SafetensorsFile::open(copy / "model.safetensors");
+    for (const std::string& name : file.names()) all.add(name, file.tensor<float>(name).clone());
+    Tensor<float> head = file.tensor<float>("shared.weight").clone();
+    for (index_t i = 0; i < head.numel(); ++i) head.data()[i] *= 2;
+    all.add("lm_head.weight", head);
+  }
+  all.save(copy / "model.safetensors");
+}
+
+}  // namespace
+
+TEST_CASE("tie_word_embeddings of T5 and mT5 is read as transformers reads it") {
+  if (!has_subword_tokenizer()) return;
+  const doctest::Approx one(1), two(2), root(4);  // d_model is 16
+  {
+    const DamagedCopy t5("hf_t5");
+    CHECK(logits_factor(t5, {"4.56.2"}) == one);
+    CHECK(logits_factor(t5, {"4.56.2", true}) == one);
+    CHECK(logits_factor(t5, {"5.23.0", true, true}) == one);
+    CHECK(logits_factor(t5, {"5.23.0", true, false}) == root);
+    CHECK(logits_factor(t5, {"5.23.0"}) == one);
+    // transformers would make up a table.
+    check_refused([&] { (void)logits_factor(t5, {"4.56.2", false}); }, {"missing: lm_head.weight"});
+    add_head(t5);
+    CHECK(logits_factor(t5, {"4.56.2"}) == one);
+    CHECK(logits_factor(t5, {"4.56.2", true}) == one);
+    CHECK(logits_factor(t5, {"4.56.2", false}) == doctest::Approx(8));
+    CHECK(logits_factor(t5, {"5.23.0", true, true}) == two);
+    CHECK(logits_factor(t5, {"5.23.0", true, false}) == doctest::Approx(8));
+  }
+  const DamagedCopy mt5("hf_mt5");
+  CHECK(logits_factor(mt5, {"5.23.0", true}) == one);
+  CHECK(logits_factor(mt5, {"4.56.2", true}) == doctest::Approx(0.25));
+  check_refused([&] { (void)logits_factor(mt5, {"4.56.2"}); }, {"missing: lm_head.weight"});
+  add_head(mt5);
+  CHECK(logits_factor(mt5, {"4.56.2"}) == two);
+  CHECK(logits_factor(mt5, {"4.56.2", true}) == doctest::Approx(0.25));
+  CHECK(logits_factor(mt5, {"4.56.2", false}) == two);
+  CHECK(logits_factor(mt5, {"5.23.0", true}) == two);
 }
 
 TEST_CASE("weights in several files are read as in one") {
@@ -140,7 +219,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.set("config.json", "decoder_layers", 1);
   refuse({"unexpected", "model.decoder.layers.1."});
   copy.set("config.json", "encoder_attention_heads", 7);
-  refuse({"encoder_attention_heads"});
+  refuse({"num_heads, which is 7"});
   copy.set("config.json", "activation_function", "swoosh");
   refuse({"activation_function", "swoosh"});
   copy.write("config.json", config.substr(0, config.size() / 2));
@@ -163,7 +242,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.set("vocab.json", "one too many", 5000);
   refuse({"vocab.json", "5000", "rows"});
   copy.write("vocab.json", "{\"<unk>\": 1, \"a\": 2}");
-  refuse({"does not fit"});
+  refuse({"which config.json uses as a special token"});
   copy.write("vocab.json", "[]");
   refuse({"vocab.json", "object"});
   copy.write("vocab.json", vocabulary);
@@ -174,7 +253,7 @@ TEST_CASE("what does not fit in a Hugging Face folder is refused with its file a
   copy.remove("source.spm");
   refuse({"SentencePiece", "source.spm"});
   copy.remove("config.json");
-  check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"no checkpoint", "model.bin"});
+  check_refused([&] { (void)import_checkpoint<float>(copy.path()); }, {"not a checkpoint", "model.bin"});
   check_refused([&] { (void)import_checkpoint<float>(copy / "nowhere"); }, {"nowhere", "does not exist"});
 }
 
@@ -213,18 +292,18 @@ TEST_CASE("ids outside the vocabulary and settings that no search can have are r
   CHECK(import_huggingface<float>(copy.path()).description.text.beam_size == 4096);
 }
 
-TEST_CASE("what is no checkpoint is refused as what it is") {
+TEST_CASE("what is not a checkpoint is refused as what it is") {
   const TemporaryFolder folder;
   const auto refuse = [&](const std::filesystem::path& path, const std::vector<std::string>& words) {
     check_refused([&] { (void)import_checkpoint<float>(path); }, words);
   };
-  write_text_file(folder / "config.json", "{}");
+  write_bytes(folder / "config.json", "{}");
   refuse(folder / "config.json", {"config.json' is not a folder"});
-  write_text_file(folder / "source_vocabulary.json", "[]");
+  write_bytes(folder / "source_vocabulary.json", "[]");
   refuse(folder.path(), {"has no model.bin", "source_vocabulary.json of CTranslate2"});
   refuse(fixtures_folder() / "model_v1", {"is an eigenformer model already"});
   const TemporaryFolder pickled;
-  write_text_file(pickled / "pytorch_model.bin", "x");
+  write_bytes(pickled / "pytorch_model.bin", "x");
   refuse(pickled.path(), {"neither model.safetensors nor", "pytorch_model.bin holds PyTorch weights",
                           "Convert it with", "config.json"});
   DamagedCopy bart("hf_bart");

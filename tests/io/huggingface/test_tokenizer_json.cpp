@@ -151,7 +151,7 @@ TEST_CASE("what a tokenizer.json holds beyond its family is refused by name") {
     CAPTURE(place);
     nlohmann::json json = nlohmann::json::parse(read_text_file(fixtures() / name / "tokenizer.json"));
     json[nlohmann::json::json_pointer(place)] = value;
-    write_text_file(folder / "tokenizer.json", json.dump());
+    write_bytes(folder / "tokenizer.json", json.dump());
     check_refused(
         [&] {
           (void)read_tokenizer(folder.path(), 400);
@@ -189,6 +189,6 @@ TEST_CASE("what a tokenizer.json holds beyond its family is refused by name") {
   refuse("bert", "/model/max_input_chars_per_word", 50, {"max_input_chars_per_word", "50"});
   refuse("bert", "/pre_tokenizer/type", "Whitespace", {"Whitespace"});
   refuse("bert", "/added_tokens/0/normalized", true, {"[PAD]", "normalised"});
-  write_text_file(folder / "tokenizer.json", "{\"model\": ");
+  write_bytes(folder / "tokenizer.json", "{\"model\": ");
   check_refused([&] { (void)read_tokenizer(folder.path(), 400); }, {"tokenizer.json", "not JSON"});
 }

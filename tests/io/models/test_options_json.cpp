@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/models/language_model.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
+#include "eigenformer/nn/models/sequence_regressor_options.hpp"
+#include "eigenformer/nn/models/text_encoder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
@@ -12,82 +16,65 @@ using testing::message_of;
 TEST_CASE("options come back from JSON as they were, every field") {
   const Seq2SeqOptions given = {.source_vocab_size = 23,
                                 .target_vocab_size = 29,
-                                .d_model = 12,
-                                .num_heads = 3,
-                                .num_encoder_layers = 2,
-                                .num_decoder_layers = 4,
-                                .dim_feedforward = 20,
-                                .dropout = 0.25,
-                                .embedding_dropout = 0.125,
-                                .residual_dropout = 0.0,
-                                .layer_drop = 0.25,
-                                .activation = Activation::gelu_tanh,
-                                .attention = AttentionKind::linear,
-                                .gated = true,
-                                .norm_first = true,
-                                .norm = NormKind::rms_norm,
-                                .sandwich_norm = true,
-                                .embedding_norm = true,
+                                .layer = {.d_model = 12,
+                                          .num_heads = 3,
+                                          .dim_feedforward = 20,
+                                          .dropout = {.rate = 0.25, .residual = 0.0},
+                                          .layer_drop = 0.25,
+                                          .activation = Activation::gelu_tanh,
+                                          .gated = true,
+                                          .norm = {.kind = NormKind::rms_norm,
+                                                   .eps = 1e-6,
+                                                   .formula = LayerNormFormula::teaching,
+                                                   .scalar_gain = true},
+                                          .norm_first = true,
+                                          .sandwich_norm = true,
+                                          .bias = false,
+                                          .attention = AttentionKind::linear,
+                                          .num_key_value_heads = 1,
+                                          .head_dim = 6,
+                                          .attention_scale = 0.5,
+                                          .attention_window = 7,
+                                          .query_key_norm = NormKind::rms_norm},
                                 .final_norm = false,
-                                .layer_norm_eps = 1e-6,
-                                .layer_norm_formula = LayerNormFormula::teaching,
-                                .layer_norm_scalar_gain = true,
-                                .bias = false,
+                                .encoder = {.num_layers = 2},
+                                .decoder = {.num_layers = 4},
+                                .positions = LearnedPositions{.offset = 2},
+                                .max_length = 77,
+                                .embedding_dropout = 0.125,
+                                .embedding_norm = true,
+                                .scale_embedding = false,
                                 .projection_bias = false,
                                 .tying = Tying::target,
-                                .scale_embedding = false,
                                 .logit_scale = 0.5,
                                 .causal = false,
-                                .positions = Positions::learned,
-                                .sinusoid = {.base = 500,
-                                             .order = SinusoidOrder::concatenated,
-                                             .exponent = SinusoidExponent::tensor2tensor,
-                                             .first_position = 1},
-                                .max_length = 77,
-                                .padding_index = 0,
-                                .rotary = {.base = 500, .dim = 2, .pairing = RotaryPairing::halves},
-                                .relative_bias = {.buckets = 8, .max_distance = 9, .bidirectional = true},
-                                .shaw_max_distance = 5,
-                                .num_key_value_heads = 1,
-                                .head_dim = 6,
-                                .attention_scale = 0.5,
-                                .attention_window = 7,
-                                .query_key_norm = true,
-                                .query_key_norm_kind = NormKind::rms_norm,
-                                .learned_position_offset = 2};
+                                .padding_index = 0};
   const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
   const auto back = options_from_json<Seq2SeqOptions>(json);
   CHECK(options_to_json(back) == json);
   CHECK(back.target_vocab_size == 29);
-  CHECK(back.num_decoder_layers == 4);
+  CHECK(back.decoder.num_layers == 4);
   CHECK(back.embedding_dropout == 0.125);
-  CHECK_FALSE(back.attention_dropout.has_value());
-  CHECK(back.residual_dropout == 0.0);
-  CHECK(back.activation == Activation::gelu_tanh);
-  CHECK(back.norm == NormKind::rms_norm);
-  CHECK(back.layer_norm_formula == LayerNormFormula::teaching);
+  CHECK(back.layer == given.layer);
   CHECK(back.tying == Tying::target);
-  CHECK(back.positions == Positions::learned);
-  CHECK(back.sinusoid.base == 500);
-  CHECK(back.sinusoid.first_position == 1);
-  CHECK(back.rotary.pairing == RotaryPairing::halves);
-  CHECK(back.relative_bias.bidirectional == true);
-  CHECK(back.attention_window == 7);
+  CHECK(back.positions == given.positions);
   CHECK_FALSE(back.causal);
   // No field is forgotten: each of them differs from its default here, but for the one that was left out.
   const nlohmann::json defaults = options_to_json(Seq2SeqOptions{});
   for (const auto& item : json.items()) {
     const std::string name = item.key();
     CAPTURE(name);
-    CHECK((item.value() == defaults.at(name)) ==
-          (name == "feed_forward_dropout" || name == "attention_dropout"));
+    // Those that are left out, and those of another kind of positions.
+    const bool same = defaults.contains(name) && item.value() == defaults.at(name);
+    CHECK(same == (name == "feed_forward_dropout" || name == "attention_dropout" || name == "padding_index"));
   }
 }
 
 TEST_CASE("fields that are left out keep their defaults") {
   const auto o = options_from_json<Seq2SeqOptions>({{"source_vocab_size", 23}});
   CHECK(o.source_vocab_size == 23);
-  CHECK(o.d_model == 512);
+  CHECK(o.layer.d_model == 512);
+  CHECK(o.padding_index == SpecialIds::pad);
   CHECK(o.causal);
 }
 
@@ -109,11 +96,11 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   model.vocab_size = 23;
   model.num_layers = 2;
   model.layer.d_model = 12;
-  model.layer.norm = NormKind::rms_norm;
+  model.layer.norm.kind = NormKind::rms_norm;
   model.layer.gated = true;
   model.layer.activation = Activation::relu_squared;
   model.tied = true;
-  model.layer.positions = Positions::rotary;
+  model.layer.positions = RotaryPositions{};
   model.layer.attention = AttentionKind::linear;
   const nlohmann::json json = options_to_json(model);
   CHECK(json.at("norm") == "rms_norm");
@@ -123,7 +110,7 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
   CHECK(back.layer.d_model == 12);
   CHECK(back.layer.gated);
   CHECK(back.tied);
-  CHECK(back.layer.positions == Positions::rotary);
+  CHECK(std::holds_alternative<RotaryPositions>(back.layer.positions));
   CHECK(back.layer.attention == AttentionKind::linear);
 
   TextEncoderOptions encoder;
@@ -140,21 +127,148 @@ TEST_CASE("options of language models and text encoders come back from JSON, tho
 
   SequenceRegressorOptions regressor;
   regressor.source_features = 3;
-  regressor.num_decoder_layers = 2;
+  regressor.decoder.num_layers = 2;
   regressor.output_activation = Activation::tanh;
-  regressor.positions = Positions::alibi;
+  regressor.layer.positions = AlibiPositions{};
   regressor.embedding_dropout = 0.25;
-  regressor.query_key_norm_kind = NormKind::rms_norm;
+  regressor.layer.query_key_norm = NormKind::rms_norm;
   const nlohmann::json third = options_to_json(regressor);
   const auto regressor_back = options_from_json<SequenceRegressorOptions>(third);
   CHECK(options_to_json(regressor_back) == third);
   CHECK(regressor_back.source_features == 3);
   CHECK(regressor_back.output_activation == Activation::tanh);
-  CHECK(regressor_back.positions == Positions::alibi);
+  CHECK(regressor_back.layer == regressor.layer);
   CHECK(regressor_back.embedding_dropout == 0.25);
-  CHECK(regressor_back.query_key_norm_kind == NormKind::rms_norm);
   CHECK(contains(message_of<ValueError>([] {
                    (void)options_from_json<TextEncoderOptions>({{"tied", true}});
                  }),
                  "'tied' is not an option"));
+}
+
+TEST_CASE("what differs in a stack stands in an object of its own, and only that") {
+  Seq2SeqOptions given = {.source_vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}};
+  given.layer.dropout.attention = 0.25;
+  given.layer.query_key_norm = NormKind::rms_norm;
+  given.decoder.layer = given.layer;
+  given.decoder.layer->num_heads = 4;
+  given.decoder.layer->dim_feedforward = 20;
+  given.decoder.layer->dropout.attention.reset();
+  given.decoder.layer->query_key_norm.reset();
+  given.decoder.layer->positions = RotaryPositions{.base = 500};
+  given.encoder.final_norm = false;
+  const nlohmann::json json = nlohmann::json::parse(options_to_json(given).dump());
+  CHECK(json.at("encoder") == nlohmann::json{{"final_norm", false}});
+  CHECK(json.at("decoder") == nlohmann::json{{"num_heads", 4},
+                                             {"dim_feedforward", 20},
+                                             {"attention_dropout", nullptr},
+                                             {"query_key_norm", false},
+                                             {"attention_positions", "rotary"},
+                                             {"rotary_base", 500.0},
+                                             {"rotary_dim", 0},
+                                             {"rotary_pairing", "adjacent"}});
+  const auto back = options_from_json<Seq2SeqOptions>(json);
+  CHECK(options_to_json(back) == json);
+  CHECK(back.decoder.layer == given.decoder.layer);
+  CHECK_FALSE(back.encoder.layer.has_value());
+  CHECK(back.encoder.final_norm == false);
+  CHECK_FALSE(detail::is_readable_by_0_1_0(json));
+
+  given.layer.positions = RotaryPositions{.base = 300};
+  given.decoder.layer = given.layer;
+  std::get<RotaryPositions>(given.decoder.layer->positions).base = 700;
+  given.encoder.final_norm.reset();
+  const nlohmann::json near = options_to_json(given);
+  CHECK(near.at("decoder") == nlohmann::json{{"rotary_base", 700.0}});
+  CHECK_FALSE(near.contains("encoder"));
+  CHECK(options_from_json<Seq2SeqOptions>(near).decoder.layer == given.decoder.layer);
+
+  const auto refusal = [](const nlohmann::json& wrong) {
+    return message_of<ValueError>([&] { (void)options_from_json<Seq2SeqOptions>(wrong); });
+  };
+  CHECK(contains(refusal({{"decoder", 3}}), "decoder is 3, expected an object"));
+  CHECK(contains(refusal({{"decoder", {{"heads", 3}}}}), "'decoder.heads' is not an option"));
+  CHECK(contains(refusal({{"decoder", {{"num_heads", "x"}}}}), "num_heads is \"x\""));
+}
+
+TEST_CASE("positions and an optional norm are written as version 0.1.0 reads them") {
+  const auto positions = [](std::optional<InputPositions> added, AttentionPositions attention) {
+    Seq2SeqOptions o;
+    o.positions = std::move(added);
+    o.layer.positions = std::move(attention);
+    const nlohmann::json json = options_to_json(o);
+    const auto back = options_from_json<Seq2SeqOptions>(json);
+    CHECK(back.added_positions() == o.added_positions());
+    CHECK(back.layer.positions == o.layer.positions);
+    CHECK(detail::is_readable_by_0_1_0(json) == !json.contains("attention_positions"));
+    return json;
+  };
+  CHECK(positions({}, {}).at("positions") == "sinusoidal");
+  CHECK(positions(NoPositions{}, {}).at("positions") == "none");
+  CHECK(positions(LearnedPositions{.offset = 2}, {}).at("positions") == "learned");
+  CHECK(positions(LearnedPositions{.offset = 2}, {}).at("learned_position_offset") == 2);
+  CHECK(positions({}, AlibiPositions{}).at("positions") == "alibi");
+  CHECK(positions({}, RelativeBiasPositions{.buckets = 8}).at("relative_bias_buckets") == 8);
+  const nlohmann::json rotary = positions(NoPositions{}, RotaryPositions{.base = 500, .dim = 2});
+  CHECK(rotary.at("positions") == "rotary");
+  CHECK(rotary.at("rotary_dim") == 2);
+  CHECK_FALSE(rotary.contains("attention_positions"));
+  const nlohmann::json both = positions(LearnedPositions{}, ShawPositions{3});
+  CHECK(both.at("positions") == "learned");
+  CHECK(both.at("attention_positions") == "shaw");
+  CHECK(both.at("shaw_max_distance") == 3);
+
+  // 0.1.0 wrote the fields of every kind of positions, whichever was chosen.
+  const auto old = options_from_json<Seq2SeqOptions>({{"positions", "rotary"},
+                                                      {"rotary_base", 500.0},
+                                                      {"shaw_max_distance", 9},
+                                                      {"sinusoid_base", 20.0},
+                                                      {"learned_position_offset", 0},
+                                                      {"query_key_norm", true},
+                                                      {"query_key_norm_kind", "rms_norm"}});
+  CHECK(std::get<RotaryPositions>(old.layer.positions).base == 500);
+  CHECK(std::holds_alternative<NoPositions>(old.added_positions()));
+  CHECK(old.layer.query_key_norm == NormKind::rms_norm);
+  CHECK(options_to_json(old).at("query_key_norm") == true);
+  const auto without = options_from_json<LanguageModelOptions>(
+      {{"query_key_norm", false}, {"query_key_norm_kind", "rms_norm"}});
+  CHECK_FALSE(without.layer.query_key_norm.has_value());
+
+  const auto refusal = [](const nlohmann::json& wrong) {
+    return message_of<ValueError>([&] { (void)options_from_json<Seq2SeqOptions>(wrong); });
+  };
+  CHECK(contains(refusal({{"positions", "round"}}),
+                 "positions is \"round\", expected one of sinusoidal, learned, none, rotary, alibi, "
+                 "relative_bias, shaw"));
+  CHECK(contains(refusal({{"positions", 3}}), "positions is 3, expected one of sinusoidal"));
+  CHECK(contains(refusal({{"positions", "rotary"}, {"attention_positions", "alibi"}}),
+                 "attention_positions is"));
+}
+
+namespace {
+
+// Options of somebody's own model.
+struct OwnOptions {
+  index_t filters = 3;
+  std::optional<double> rate{};
+  LayerOptions layer{};
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"filters", "filters of the convolution", Allowed::positive}, self.filters);
+    visit(OptionField{"rate", "of anything"}, self.rate);
+    LayerOptions::fields(self.layer, visit);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("any struct that lists its fields has options in JSON") {
+  OwnOptions own;
+  own.filters = 5;
+  own.layer.positions = AlibiPositions{};
+  const nlohmann::json json = options_to_json(own);
+  CHECK(json.at("filters") == 5);
+  CHECK(json.at("rate").is_null());
+  CHECK(json.at("attention_positions") == "alibi");
+  const auto back = options_from_json<OwnOptions>(json);
+  CHECK(back.filters == 5);
+  CHECK(back.layer == own.layer);
 }

@@ -141,9 +141,9 @@ TEST_CASE("a fixture's options are read with its name and theirs, where they are
   const auto refusal = [&](const std::string& options) {
     return message_of<IoError>([&] { (void)with(options).option<index_t>("width"); });
   };
-  CHECK(contains(refusal(""), "options' is no parity fixture: it has no metadata 'options'"));
-  CHECK(contains(refusal("{"), "is no JSON object"));
-  CHECK(contains(refusal("[1]"), "is no JSON object"));
+  CHECK(contains(refusal(""), "options' is not a parity fixture: it has no metadata 'options'"));
+  CHECK(contains(refusal("{"), "is not a JSON object"));
+  CHECK(contains(refusal("[1]"), "is not a JSON object"));
   CHECK(contains(refusal("{\"d\": 1}"), "it has no 'width'"));
   for (const std::string value : {"\"wide\"", "1.5", "true", "null"}) {
     CHECK(contains(refusal("{\"width\": " + value + "}"), "'width' in its metadata 'options' is " + value));

@@ -64,11 +64,9 @@ Seq2SeqTransformer<float> model_for(const TokenizerPair& tokenizers) {
   RandomGenerator rng(4);
   return Seq2SeqTransformer<float>({.source_vocab_size = tokenizers.source->vocabulary_size(),
                                     .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                    .d_model = 12,
-                                    .num_heads = 3,
-                                    .num_encoder_layers = 2,
-                                    .num_decoder_layers = 1,
-                                    .dim_feedforward = 20,
+                                    .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                                    .encoder = {.num_layers = 2},
+                                    .decoder = {.num_layers = 1},
                                     .tying = Tying::target},
                                    rng);
 }
@@ -245,7 +243,7 @@ TEST_CASE("a truncated or foreign file of quantised weights is refused, and the 
   }
 }
 
-TEST_CASE("weights that are not finite, and given back, are not saved") {
+TEST_CASE("weights that are not finite, and released ones, are not saved") {
   const TemporaryFolder folder;
   auto model = model_with_scales();
   model.transformer.encoder.layers[0].self_attn.out_proj.weight.value().at({3, 4}) =
@@ -258,7 +256,7 @@ TEST_CASE("weights that are not finite, and given back, are not saved") {
   for (const WeightFormat format : {WeightFormat::float32, WeightFormat::bf16, WeightFormat::int8}) {
     const std::string why =
         message_of<ValueError>([&] { save_quantized_model(folder / "m", released, format); });
-    CHECK_MESSAGE(contains(why, "was given back"), why);
+    CHECK_MESSAGE(contains(why, "was released"), why);
   }
   CHECK(folder.names().empty());
 }

@@ -7,18 +7,18 @@
 
 #include <doctest/doctest.h>
 
-#include "data/text_folder.hpp"
 #include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "folders.hpp"
 #include "nn/attention_variants.hpp"
+#include "temporary_folder.hpp"
 #include "test_tools.hpp"
 
 using namespace eigenformer;
 using testing::contains;
 using testing::message_of;
-using testing::TextFolder;
+using testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
 namespace {
@@ -45,12 +45,9 @@ Seq2SeqTransformer<float> model_for(const TokenizerPair& t, std::uint64_t seed, 
   RandomGenerator rng(seed);
   return {{.source_vocab_size = t.source->vocabulary_size(),
            .target_vocab_size = t.target->vocabulary_size(),
-           .d_model = 12,
-           .num_heads = 3,
-           .num_encoder_layers = 1,
-           .num_decoder_layers = 2,
-           .dim_feedforward = 20,
-           .norm_first = true,
+           .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20, .norm_first = true},
+           .encoder = {.num_layers = 1},
+           .decoder = {.num_layers = 2},
            .tying = tying},
           rng};
 }
@@ -66,7 +63,7 @@ std::vector<float> weights_of(const M& model) {
 
 /// A saved folder of a small model.
 struct Saved {
-  TextFolder scratch;
+  TemporaryFolder scratch;
   fs::path folder = scratch.path() / "model";
   Saved() {
     const TokenizerPair tokenizers = word_tokenizers(false);
@@ -85,8 +82,8 @@ std::vector<std::string> translate(const TranslationModel<float>& m, const std::
     sources.back().push_back(Vocabulary::end_id);
   }
   std::vector<std::string> out;
-  for (const auto& found : generate<float>(m.model, Context<float>::inference(), sources,
-                                           {.beam_size = beam, .max_length = 20})) {
+  for (const auto& found :
+       generate(m.model, Context<float>::inference(), sources, {.beam_size = beam, .max_length = 20})) {
     out.push_back(m.tokenizers.target->decode(found.front().ids));
   }
   return out;
@@ -99,20 +96,20 @@ TEST_CASE("a model of another variant comes back as it was") {
   RandomGenerator rng(3);
   const Seq2SeqTransformer<float> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
                                          .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                         .d_model = 12,
-                                         .num_heads = 3,
-                                         .num_encoder_layers = 1,
-                                         .num_decoder_layers = 2,
-                                         .dim_feedforward = 20,
-                                         .layer_drop = 0.25,
-                                         .activation = Activation::silu,
-                                         .gated = true,
-                                         .norm = NormKind::rms_norm,
-                                         .sandwich_norm = true,
+                                         .layer = {.d_model = 12,
+                                                   .num_heads = 3,
+                                                   .dim_feedforward = 20,
+                                                   .layer_drop = 0.25,
+                                                   .activation = Activation::silu,
+                                                   .gated = true,
+                                                   .norm = {.kind = NormKind::rms_norm},
+                                                   .sandwich_norm = true},
+                                         .encoder = {.num_layers = 1},
+                                         .decoder = {.num_layers = 2},
                                          .embedding_norm = true,
                                          .logit_scale = 0.5},
                                         rng);
-  const TextFolder scratch;
+  const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "model";
   save_model_folder(folder, model, tokenizers);
   const auto loaded = load_model_folder(folder);
@@ -126,7 +123,7 @@ TEST_CASE("a model of another variant comes back as it was") {
 TEST_CASE("a model folder comes back with the same bits, options and words") {
   for (const bool joint : {false, true}) {
     CAPTURE(joint);
-    const TextFolder scratch;
+    const TemporaryFolder scratch;
     const TokenizerPair tokenizers = word_tokenizers(joint);
     const auto model = model_for(tokenizers, 1, joint ? Tying::all : Tying::target);
     save_model_folder(scratch.path() / "a/model", model, tokenizers, {{"epochs", 3}});
@@ -196,7 +193,8 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
     CHECK(contains(with_options([&](auto& j) { j["model"]["max_length"] = length; }),
                    "max_length is " + std::to_string(length) + ", must be at least 1"));
   }
-  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }), "sinusoid_base is 0.0"));
+  CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_base"] = 0; }),
+                 "sinusoid_base is 0, must be positive"));
   CHECK(contains(with_options([](auto& j) { j["model"]["sinusoid_first_position"] = -2; }),
                  "sinusoid_first_position is -2"));
   CHECK(contains(with_options([](auto& j) { j["format"] = "other"; }),
@@ -249,15 +247,13 @@ TEST_CASE("weights of another model are refused with all that does not fit") {
   Saved saved;
   const TokenizerPair tokenizers = word_tokenizers(false);
   RandomGenerator rng(1);
-  const Seq2SeqTransformer<float> other({.source_vocab_size = tokenizers.source->vocabulary_size(),
-                                         .target_vocab_size = tokenizers.target->vocabulary_size(),
-                                         .d_model = 12,
-                                         .num_heads = 2,
-                                         .num_encoder_layers = 2,
-                                         .num_decoder_layers = 2,
-                                         .dim_feedforward = 20,
-                                         .bias = false},
-                                        rng);
+  const Seq2SeqTransformer<float> other(
+      {.source_vocab_size = tokenizers.source->vocabulary_size(),
+       .target_vocab_size = tokenizers.target->vocabulary_size(),
+       .layer = {.d_model = 12, .num_heads = 2, .dim_feedforward = 20, .bias = false},
+       .encoder = {.num_layers = 2},
+       .decoder = {.num_layers = 2}},
+      rng);
   save_model(saved.folder / "model.safetensors", other);
   const std::string message = saved.refusal();
   CHECK(contains(message, "model.safetensors"));
@@ -280,7 +276,7 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
   const fs::path folder = testing::fixtures_folder() / "model_v1";
   const auto loaded = load_model_folder(folder);
   CHECK(loaded.description.format_version == 1);
-  CHECK(loaded.description.model.d_model == 16);
+  CHECK(loaded.description.model.layer.d_model == 16);
   CHECK(loaded.description.tokenizer == "word");
   CHECK_FALSE(loaded.tokenizers.joint());
   CHECK(loaded.description.training.at("warmup") == 20);
@@ -290,6 +286,17 @@ TEST_CASE("the committed folder of format version 1 loads and translates as it d
                                              "Die Katze schläft.", "Wir sind alt."};
   CHECK(translate(loaded, lines, 1) == expected);
   CHECK(translate(loaded, lines, 4) == expected);
+}
+
+TEST_CASE("the committed folder of version 0.1.0 loads and translates as it did") {
+  const fs::path folder = testing::fixtures_folder() / "model_0_1_0";
+  const auto loaded = load_model_folder(folder);
+  CHECK(loaded.description.format_version == 1);
+  CHECK(loaded.description.library_version == "0.1.0");
+  const auto reference = nlohmann::json::parse(read(folder / "reference.json"));
+  const auto lines = reference.at("lines").get<std::vector<std::string>>();
+  CHECK(translate(loaded, lines, 1) == reference.at("greedy").get<std::vector<std::string>>());
+  CHECK(translate(loaded, lines, 4) == reference.at("beam4").get<std::vector<std::string>>());
 }
 
 TEST_CASE("a model of every variant of positions and heads saves, loads, packs and translates") {
@@ -303,7 +310,7 @@ TEST_CASE("a model of every variant of positions and heads saves, loads, packs a
     RandomGenerator rng(3);
     TranslationModel<float> made{{}, tokenizers, {options, rng}};
     rng.fill_normal(made.model.projection_bias.value().data(), options.target_vocab_size, 0, 0.5);
-    TextFolder scratch;
+    TemporaryFolder scratch;
     save_model_folder(scratch.path() / "model", made.model, tokenizers);
     const auto loaded = load_model_folder<float>(scratch.path() / "model");
     CHECK(weights_of(loaded.model) == weights_of(made.model));
@@ -312,8 +319,8 @@ TEST_CASE("a model of every variant of positions and heads saves, loads, packs a
     CHECK(translate(loaded, lines, 2) == translations);
     const auto packed = Context<float>::inference().with_packed_weights(pack_weights(loaded.model));
     const std::vector<std::vector<std::int32_t>> sources{{5, 6, 7, 3}};
-    const auto a = generate<float>(loaded.model, packed, sources, {.max_length = 8});
-    const auto b = generate<float>(loaded.model, Context<float>::inference(), sources, {.max_length = 8});
+    const auto a = generate(loaded.model, packed, sources, {.max_length = 8});
+    const auto b = generate(loaded.model, Context<float>::inference(), sources, {.max_length = 8});
     CHECK(a[0][0].ids == b[0][0].ids);
   }
 }

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 #include "kernels/attention_reference.hpp"
 #include "test_tools.hpp"
 
@@ -22,20 +23,8 @@ namespace {
 
 constexpr double lowest = -std::numeric_limits<double>::infinity();
 
-/// Runs f on every instruction set that the machine has.
-template <class F>
-void on_every_isa(F&& f) {
-  const ef::kernels::Isa before = ef::kernels::isa();
-  for (const auto isa : {ef::kernels::Isa::baseline, ef::kernels::Isa::avx2, ef::kernels::Isa::avx512}) {
-    ef::kernels::set_isa_for_testing(isa);
-    CAPTURE(ef::kernels::isa_name(ef::kernels::isa()));
-    f();
-  }
-  ef::kernels::set_isa_for_testing(before);
-}
-
 void check_case(const AttentionCase& c) {
-  on_every_isa([&] {
+  for_each_isa([&] {
     CHECK(kernel_error<float>(c) < 2e-5);
     CHECK(kernel_error<double>(c) < 1e-12);
   });

@@ -10,6 +10,7 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 #include "kernels/attention_reference.hpp"
 
 namespace ef = eigenformer;
@@ -42,18 +43,6 @@ bool all_zero(const std::vector<float>& x) {
 template <class T>
 std::vector<T> rows_of(const std::vector<T>& x, index_t stride, index_t first, index_t count) {
   return {x.begin() + first * stride, x.begin() + (first + count) * stride};
-}
-
-/// The instruction sets, one after the other.
-template <class F>
-void on_every_isa(F&& f) {
-  const ef::kernels::Isa before = ef::kernels::isa();
-  for (const auto isa : {ef::kernels::Isa::baseline, ef::kernels::Isa::avx2, ef::kernels::Isa::avx512}) {
-    ef::kernels::set_isa_for_testing(isa);
-    CAPTURE(ef::kernels::isa_name(ef::kernels::isa()));
-    f();
-  }
-  ef::kernels::set_isa_for_testing(before);
 }
 
 AttentionCase batch_case(bool packed) {
@@ -101,7 +90,7 @@ bool same_sequence(const AttentionResult<T>& x, const AttentionCase& c, index_t 
 }  // namespace
 
 TEST_CASE("attention: a sequence alone, in a packed batch and in a padded batch gives the same bits") {
-  on_every_isa([] {
+  for_each_isa([] {
     AttentionCase packed = batch_case(true), padded = batch_case(false);
     for (AttentionCase* c : {&packed, &padded}) {
       c->mask = AttentionMask::causal();
@@ -196,7 +185,7 @@ TEST_CASE("attention: the backward in one task a head or in blocks, the same bit
 
 TEST_CASE(
     "attention: decoding with a cache gives what the whole sequence at once gives, chunks the same bits") {
-  on_every_isa([] {
+  for_each_isa([] {
     for (const AttentionMask& mask : {AttentionMask::causal(), AttentionMask::window(40, 0)}) {
       AttentionCase whole;
       const std::vector<index_t> lengths{70, 131};
@@ -264,7 +253,7 @@ TEST_CASE("attention: what a masked key holds changes nothing, bit by bit") {
                                  AttentionMask::key_padding(padding) & AttentionMask::causal()};
   // Also with one query alone, which takes another way through the values.
   for (const index_t queries : {37, 1})
-    on_every_isa([&] {
+    for_each_isa([&] {
       c.queries = SequenceLayout::packed({queries, 70});
       for (const AttentionMask& mask : masks) {
         c.mask = mask;
@@ -303,7 +292,7 @@ TEST_CASE("attention: a key that only later queries reach does not touch the ear
 }
 
 TEST_CASE("attention: a query with nothing to attend to gives zeros and zero gradients") {
-  on_every_isa([] {
+  for_each_isa([] {
     AttentionCase c;
     c.queries = SequenceLayout::packed({5, 3});
     c.keys = SequenceLayout::packed({7, 0});

@@ -33,7 +33,7 @@ const index_t depth_sizes[] = {1, 3, 15, 16, 17, 35, 257};
 
 TEST_CASE_TEMPLATE("gemm equals plain loops for every size around its tiles", T, float, double) {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const index_t m : row_sizes) {
       for (const index_t n : column_sizes) {
@@ -55,7 +55,7 @@ TEST_CASE_TEMPLATE("gemm equals plain loops for every size around its tiles", T,
 
 TEST_CASE_TEMPLATE("gemm takes every layout, depth, alpha, beta and bias", T, float, double) {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
@@ -78,7 +78,7 @@ TEST_CASE_TEMPLATE("gemm takes every layout, depth, alpha, beta and bias", T, fl
 
 TEST_CASE_TEMPLATE("gemm cuts long sums and wide products into blocks", T, float, double) {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const index_t k : {255, 256, 511, 512, 513, 1027}) {
       CAPTURE(k);
@@ -92,7 +92,7 @@ TEST_CASE_TEMPLATE("gemm cuts long sums and wide products into blocks", T, float
 
 TEST_CASE_TEMPLATE("gemm with beta 0 does not read C", T, float, double) {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     for (const index_t k : {0, 5, 600}) {
       Product<T> p(false, true, 15, 34, k);
       std::fill(p.c.begin(), p.c.end(), std::numeric_limits<T>::quiet_NaN());
@@ -123,7 +123,7 @@ TEST_CASE("gemm with an empty dimension") {
 
 TEST_CASE("gemm lets NaN and infinity through") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     Product<float> p(false, false, 15, 33, 17, 0);
     p.a[size(14 * p.lda + 16)] = std::numeric_limits<float>::quiet_NaN();
     p.b[size(2 * p.ldb + 32)] = std::numeric_limits<float>::infinity();
@@ -146,7 +146,7 @@ TEST_CASE("gemm lets NaN and infinity through") {
 TEST_CASE_TEMPLATE("a row of gemm has the same bits alone, in any batch and with any number of threads", T,
                    float, double) {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const bool tb : {false, true}) {
       const Product<T> p(false, tb, 150, 300, 530, 1);
@@ -177,7 +177,7 @@ TEST_CASE_TEMPLATE("a row of gemm has the same bits alone, in any batch and with
 
 TEST_CASE("a column of gemm does not depend on the width or the layout") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     const index_t m = 17, n = 75, k = 40;
     const auto a = random_vector<float>(m * k, 5), b = random_vector<float>(k * n, 6);
     std::vector<float> at(a.size()), bt(b.size()), all(size(m * n));
@@ -211,7 +211,7 @@ TEST_CASE("the epilogue sees every finished element of C once") {
     index_t ldc;
   };
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     for (const int threads : {1, 2}) {
       const ThreadScope thread_scope(threads);
       for (const index_t k : {0, 20, 1030}) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
-#include "eigenformer/kernels/gemm/gemm_packed.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "kernels/gemm_testing.hpp"
 
 using namespace eigenformer;
@@ -50,7 +50,7 @@ TEST_CASE("Eigen multiplies packed weights of every format, whatever instruction
   GemmEpilogue<float> epilogue;
   epilogue.bias = bias.data();
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     for (const auto format :
          {PackedMatrix::Format::float32, PackedMatrix::Format::bf16, PackedMatrix::Format::int8}) {
       const PackedMatrix packed = PackedMatrix::pack(w.data(), n, k, false, format);

@@ -24,7 +24,7 @@ std::vector<float> bf16_product(const Product<float>& p, float beta, bool with_b
 
 TEST_CASE("bf16 products equal the sum of products of rounded inputs") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
@@ -55,7 +55,7 @@ TEST_CASE("bf16 rounds its inputs") {
   // 1 + 2^-9 is not a bfloat16; full precision would keep it.
   const float x = 1.0f + 0x1p-9f, one = 1.0f;
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     float c = 0.0f;
     gemm<float>(false, false, 1, 1, 1, 1.0f, &x, 1, &one, 1, 0.0f, &c, 1, {}, GemmPrecision::bf16);
     CHECK(c == 1.0f);
@@ -70,7 +70,7 @@ TEST_CASE("bf16 rounds its inputs") {
 
 TEST_CASE("bf16 lets NaN and infinity through") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     for (const bool tb : {false, true}) {
       Product<float> p(false, tb, 3, 20, 21, 0);
       p.a[size(1 * p.lda + 20)] = std::numeric_limits<float>::quiet_NaN();
@@ -87,7 +87,7 @@ TEST_CASE("bf16 lets NaN and infinity through") {
 
 TEST_CASE("a row of a bf16 product has the same bits alone, in any batch and with any number of threads") {
   for (const Isa isa : all_isas) {
-    const IsaScope scope(isa);
+    const WithIsa with(isa);
     CAPTURE(std::string(isa_name(isa)));
     const Product<float> p(false, true, 140, 290, 1100, 1);
     const auto rows = [&](index_t first, index_t count, int threads) {

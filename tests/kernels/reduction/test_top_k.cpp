@@ -9,6 +9,7 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/kernels/reduction/top_k.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 
 using namespace eigenformer;
 
@@ -25,7 +26,9 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
   }
   std::vector<T> values(static_cast<std::size_t>(rows * k));
   std::vector<std::int32_t> ids(values.size());
-  kernels::log_softmax_top_k<T>(x.data(), ld, rows, n, k, values.data(), ids.data());
+  std::vector<T> sums(static_cast<std::size_t>(rows));
+  kernels::top_k<T>(x.data(), ld, rows, n, k, values.data(), ids.data());
+  kernels::log_sum_exp<T>(x.data(), ld, rows, n, sums.data());
   for (index_t r = 0; r < rows; ++r) {
     const T* row = x.data() + r * ld;
     double sum = 0;
@@ -36,17 +39,16 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
     for (index_t i = 0; i < k; ++i) {
       const auto at = static_cast<std::size_t>(r * k + i);
       CHECK(ids[at] == order[static_cast<std::size_t>(i)]);
-      CHECK(std::abs(static_cast<double>(values[at]) - (static_cast<double>(row[ids[at]]) - std::log(sum))) <
-            tolerance);
+      CHECK(values[at] == row[ids[at]]);
     }
+    CHECK(std::abs(static_cast<double>(sums[static_cast<std::size_t>(r)]) - std::log(sum)) < tolerance);
   }
 }
 
 }  // namespace
 
-TEST_CASE("the k best entries and their log-probabilities, on every instruction set") {
-  for (const auto isa : {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512}) {
-    kernels::set_isa_for_testing(isa);
+TEST_CASE("the k best entries and the logarithm of the sum, on every instruction set") {
+  testing::for_each_isa([] {
     for (const index_t n : {1, 7, 15, 16, 17, 35, 300, 1200, 9000}) {
       for (const index_t k : {1, 3, 9}) {
         if (k > n) continue;
@@ -54,24 +56,41 @@ TEST_CASE("the k best entries and their log-probabilities, on every instruction 
         check_top_k<double>(3, n, n + 2, k, 1e-12);
       }
     }
-  }
-  kernels::set_isa_for_testing(kernels::Isa::avx512);
+  });
 }
 
 TEST_CASE("top k refuses an impossible k and survives rows without numbers") {
   const std::vector<float> x(8, -std::numeric_limits<float>::infinity());
   std::vector<float> values(2);
   std::vector<std::int32_t> ids(2);
-  CHECK_THROWS_AS(kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 0, values.data(), ids.data()),
-                  ValueError);
-  CHECK_THROWS_AS(kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 9, values.data(), ids.data()),
-                  ValueError);
-  kernels::log_softmax_top_k<float>(x.data(), 8, 1, 8, 2, values.data(), ids.data());
+  CHECK_THROWS_AS(kernels::top_k<float>(x.data(), 8, 1, 8, 0, values.data(), ids.data()), ValueError);
+  CHECK_THROWS_AS(kernels::top_k<float>(x.data(), 8, 1, 8, 9, values.data(), ids.data()), ValueError);
+  kernels::top_k<float>(x.data(), 8, 1, 8, 2, values.data(), ids.data());
   CHECK(ids == std::vector<std::int32_t>{0, 1});
   // Enough numbers for the k best, in one group of many.
   std::vector<float> sparse(2000, -std::numeric_limits<float>::infinity());
   sparse[1999] = 1;
   sparse[1998] = 2;
-  kernels::log_softmax_top_k<float>(sparse.data(), 2000, 1, 2000, 2, values.data(), ids.data());
+  kernels::top_k<float>(sparse.data(), 2000, 1, 2000, 2, values.data(), ids.data());
   CHECK(ids == std::vector<std::int32_t>{1998, 1999});
+}
+
+TEST_CASE("the logarithm of the sum of NaN, of +inf and of nothing is NaN, and -inf counts nothing") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const auto sum = [](std::vector<float> x) {
+    float y = 0;
+    kernels::log_sum_exp<float>(x.data(), 0, 1, static_cast<index_t>(x.size()), &y);
+    return y;
+  };
+  for (const index_t n : {1, 5, 16, 64, 1000}) {
+    for (const index_t at : {index_t{0}, n / 2, n - 1}) {
+      for (const float bad : {nan, inf}) {
+        std::vector<float> x(static_cast<std::size_t>(n), 0.5f);
+        x[static_cast<std::size_t>(at)] = bad;
+        CHECK(std::isnan(sum(x)));
+      }
+    }
+    CHECK(std::isnan(sum(std::vector<float>(static_cast<std::size_t>(n), -inf))));
+  }
+  CHECK(sum({-inf, 1, -inf}) == 1.0f);
 }

@@ -119,9 +119,9 @@ TEST_CASE("attention has PyTorch's names and shapes, fused or with keys and valu
   RandomGenerator rng(3);
   const MultiHeadAttention<double> fresh({.d_model = 60, .num_heads = 5}, rng);
   double largest = 0;
-  for (const double w : fresh.in_proj_weight.value().span()) largest = std::max(largest, std::abs(w));
+  for (const double w : fresh.in_proj.weight.value().span()) largest = std::max(largest, std::abs(w));
   CHECK(largest == doctest::Approx(std::sqrt(6.0 / (60 + 180))).epsilon(0.01));
-  CHECK(values(fresh.in_proj_bias.value()) == std::vector<double>(180, 0.0));
+  CHECK(values(fresh.in_proj.bias.value()) == std::vector<double>(180, 0.0));
   CHECK(values(fresh.out_proj.bias.value()) == std::vector<double>(60, 0.0));
 }
 
@@ -149,10 +149,10 @@ TEST_CASE("attention is the formula written as loops") {
   auto attention = make_attention<double>();
   const auto x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
   const auto ctx = Context<double>::inference();
-  const auto q = attention.project_query(ctx, x).value(), k = attention.project_key(ctx, memory).value(),
-             v = attention.project_value(ctx, memory).value();
+  const auto q = attention.project_query(ctx, x).value(), k = attention.in_proj.key(ctx, memory).value(),
+             v = attention.in_proj.value(ctx, memory).value();
   const auto both = attention.project_key_value(ctx, memory).value();
-  const auto all = attention.project_query_key_value(ctx, x).value();
+  const auto all = attention.in_proj.all(ctx, x).value();
   CHECK(both.at({1, 2, 3}) == k.at({1, 2, 3}));
   CHECK(both.at({1, 2, D + 3}) == v.at({1, 2, 3}));
   CHECK(all.at({1, 2, 3}) == q.at({1, 2, 3}));
@@ -255,7 +255,8 @@ TEST_CASE("attention says what does not fit") {
   CHECK(contains(call({2, 5, 12}, {2, 7, 10}, {2, 7, 12}), "key of shape (2, 7, 10) must have 12 features"));
   CHECK(contains(call({2, 5, 12}, {2, 7, 12}, {2, 6, 12}),
                  "value of shape (2, 6, 12) must fit its layout: 2 padded sequences in 14 rows"));
-  CHECK(contains(call({2, 5, 12}, {3, 7, 12}, {3, 7, 12}), "2 sequences of queries and 3 of keys"));
+  CHECK(contains(call({2, 5, 12}, {3, 7, 12}, {3, 7, 12}),
+                 "query of shape (2, 5, 12) and key of shape (3, 7, 12) must have one batch size"));
   CHECK(contains(
       call({2, 5, 12}, {2, 7, 12}, {2, 7, 12}, AttentionMask::block(Tensor<bool>::full({5, 6}, false))),
       "mask of shape (5, 6)"));

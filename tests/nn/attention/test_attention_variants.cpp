@@ -56,7 +56,7 @@ void normalise(Row& x, const Norm<double>& norm) {
     x[i] = (x[i] - mean) / std::sqrt(variance + 1e-5) * gain.at({static_cast<index_t>(i)});
 }
 
-void turn(Row& x, index_t position, const RotaryOptions& o) {
+void turn(Row& x, index_t position, const RotaryPositions& o) {
   const std::size_t dim = o.dim != 0 ? static_cast<std::size_t>(o.dim) : x.size();
   const Row before = x;
   for (std::size_t i = 0; i < dim / 2; ++i) {
@@ -74,15 +74,18 @@ void turn(Row& x, index_t position, const RotaryOptions& o) {
 Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const Rows& keys, bool self,
                bool causal, const Tensor<double>& bias = {}) {
   const auto& o = m.options;
+  const auto* const shaw = std::get_if<ShawPositions>(&o.positions);
   const index_t heads = o.num_heads, groups = o.key_value_heads(), hd = o.head_features();
-  const auto& w = m.in_proj_weight.value();
-  const auto& b = m.in_proj_bias.value();
+  const auto& w = m.in_proj.weight.value();
+  const auto& b = m.in_proj.bias.value();
   std::vector<Rows> q, k, v;
   for (std::size_t i = 0; i < queries.size(); ++i) {
     q.push_back(heads_of(product(w, b, 0, heads * hd, queries[i]), heads));
     for (Row& head : q.back()) {
       if (m.query_norm) normalise(head, *m.query_norm);
-      if (self && o.positions == Positions::rotary) turn(head, static_cast<index_t>(i), o.rotary);
+      if (const auto* r = std::get_if<RotaryPositions>(&o.positions); self && r != nullptr) {
+        turn(head, static_cast<index_t>(i), *r);
+      }
     }
   }
   for (std::size_t j = 0; j < keys.size(); ++j) {
@@ -90,7 +93,9 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
     v.push_back(heads_of(product(w, b, (heads + groups) * hd, groups * hd, keys[j]), groups));
     for (Row& head : k.back()) {
       if (m.key_norm) normalise(head, *m.key_norm);
-      if (self && o.positions == Positions::rotary) turn(head, static_cast<index_t>(j), o.rotary);
+      if (const auto* r = std::get_if<RotaryPositions>(&o.positions); self && r != nullptr) {
+        turn(head, static_cast<index_t>(j), *r);
+      }
     }
   }
   const double scale = o.attention_scale != 0 ? o.attention_scale : 1 / std::sqrt(static_cast<double>(hd));
@@ -101,9 +106,7 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
       const auto hs = static_cast<std::size_t>(h), g = static_cast<std::size_t>(h / (heads / groups));
       Row p(keys.size()), sum(static_cast<std::size_t>(hd));
       double total = 0;
-      const index_t reach = o.positions == Positions::shaw ? o.shaw_max_distance
-                            : bias.defined()               ? bias.dim(1) / 2
-                                                           : 0;
+      const index_t reach = shaw != nullptr ? shaw->max_distance : bias.defined() ? bias.dim(1) / 2 : 0;
       for (std::size_t j = 0; j < keys.size(); ++j) {
         const index_t distance = static_cast<index_t>(j) - static_cast<index_t>(i);
         const index_t entry = std::clamp(distance, -reach, reach) + reach;
@@ -112,11 +115,10 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
         double score = 0;
         for (std::size_t c = 0; c < static_cast<std::size_t>(hd); ++c) {
           double key = k[j][g][c];
-          if (o.positions == Positions::shaw)
-            key += m.relative_keys.value().at({entry, static_cast<index_t>(c)});
+          if (shaw != nullptr) key += m.shaw->keys.value().at({entry, static_cast<index_t>(c)});
           score += scale * q[i][hs][c] * key;
         }
-        if (o.positions == Positions::alibi)
+        if (std::holds_alternative<AlibiPositions>(o.positions))
           score -= alibi_slopes(heads)[hs] * static_cast<double>(std::abs(distance));
         if (bias.defined()) score += bias.at({h, entry});
         p[j] = std::exp(score);
@@ -127,8 +129,7 @@ Rows reference(const MultiHeadAttention<double>& m, const Rows& queries, const R
         const index_t entry = std::clamp(distance, -reach, reach) + reach;
         for (std::size_t c = 0; c < static_cast<std::size_t>(hd) && p[j] > 0; ++c) {
           double value = v[j][g][c];
-          if (o.positions == Positions::shaw)
-            value += m.relative_values.value().at({entry, static_cast<index_t>(c)});
+          if (shaw != nullptr) value += m.shaw->values.value().at({entry, static_cast<index_t>(c)});
           sum[c] += p[j] / total * value;
         }
       }
@@ -187,11 +188,11 @@ TEST_CASE(
     const Seq2SeqOptions& o = variant.second;
     CAPTURE(name);
     RandomGenerator rng(1);
-    DecoderLayer<double> layer(o.transformer().layer(), rng);
+    DecoderLayer<double> layer(o.layer, rng);
     randomise(layer, 4);
     Var<double> bias;
-    if (o.positions == Positions::relative_bias) {
-      RelativeBias<double> table(o.relative_bias, o.num_heads, false, rng);
+    if (const auto* positions = std::get_if<RelativeBiasPositions>(&o.layer.positions)) {
+      RelativeBias<double> table(*positions, o.layer.num_heads, false, rng);
       randomise(table, 5);
       bias = table(ctx);
     }
@@ -255,8 +256,8 @@ TEST_CASE("gradients of models of every variant, and packed = padded on either s
     Seq2SeqTransformer<double> model(o, rng);
     randomise(model, 4);
     Seq2SeqOptions shallow = o;
-    shallow.num_encoder_layers = shallow.num_decoder_layers = 1;
-    shallow.dim_feedforward = 3;
+    shallow.encoder.num_layers = shallow.decoder.num_layers = 1;
+    shallow.layer.dim_feedforward = 3;
     Seq2SeqTransformer<double> small(shallow, rng);
     randomise(small, 5);
     check_backward(small, {}, [&](const Context<double>& ctx, const auto&) {
@@ -273,8 +274,8 @@ TEST_CASE("gradients of models of every variant, and packed = padded on either s
       const auto rows = padded.reshape({t.rows(), 5});
       CHECK(worst_difference(moved(rows, t, targets), packed) < 1e-12);
       CHECK(maps.source.size() == 2);
-      CHECK(maps.source[1].shape() == Shape{B, o.num_heads, 8, 8});
-      CHECK(maps.decoder.memory[0].shape() == Shape{B, o.num_heads, 6, 8});
+      CHECK(maps.source[1].shape() == Shape{B, o.layer.num_heads, 8, 8});
+      CHECK(maps.decoder.memory[0].shape() == Shape{B, o.layer.num_heads, 6, 8});
       // The first target token sees itself, and nothing stands before it.
       CHECK(maps.decoder.target[0].value().at({0, 0, t.offset(0), t.offset(0)}) == doctest::Approx(1));
       double before = 0;
@@ -308,11 +309,10 @@ TEST_CASE("names and shapes of parameters of variants; defaults have none of the
   };
   MultiHeadAttention<float> grouped({.d_model = D,
                                      .num_heads = 4,
-                                     .positions = Positions::shaw,
-                                     .shaw_max_distance = 5,
+                                     .positions = ShawPositions{.max_distance = 5},
                                      .num_key_value_heads = 2,
                                      .head_dim = 7,
-                                     .query_key_norm = true},
+                                     .query_key_norm = NormKind::layer_norm},
                                     rng);
   list(grouped);
   CHECK(shapes.at("in_proj_weight") == Shape{56, D});
@@ -325,7 +325,7 @@ TEST_CASE("names and shapes of parameters of variants; defaults have none of the
   CHECK(shapes.size() == 8);
   Encoder<float> encoder(
       {.num_layers = 1,
-       .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .positions = Positions::relative_bias}},
+       .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .positions = RelativeBiasPositions{}}},
       rng);
   list(encoder);
   CHECK(shapes.at("relative_bias.weight") == Shape{32, H});
@@ -338,16 +338,16 @@ TEST_CASE("separate weights of queries, keys and values take every variant too")
   RandomGenerator rng(1);
   const auto x = random_tensor<double>({B, L, D}, 2), key = random_tensor<double>({B, S, 9}, 3),
              value = random_tensor<double>({B, S, 8}, 4);
-  for (const auto positions : {Positions::rotary, Positions::alibi, Positions::shaw}) {
+  for (const AttentionPositions& positions : std::vector<AttentionPositions>{
+           RotaryPositions{}, AlibiPositions{}, ShawPositions{.max_distance = 2}}) {
     MultiHeadAttention<double> attention({.d_model = D,
                                           .num_heads = 4,
                                           .kdim = 9,
                                           .vdim = 8,
                                           .positions = positions,
-                                          .shaw_max_distance = 2,
                                           .num_key_value_heads = 2,
                                           .head_dim = 4,
-                                          .query_key_norm = true},
+                                          .query_key_norm = NormKind::layer_norm},
                                          rng);
     randomise(attention, 5);
     check_backward(attention, {x, key, value}, [&](const Context<double>& ctx, const auto& in) {
@@ -366,22 +366,19 @@ TEST_CASE("impossible options of attention are named") {
   using O = MultiHeadAttentionOptions;
   CHECK(message([](O& o) { o.num_key_value_heads = 3; }) ==
         "[multi_head_attention] num_heads is 4, must be divisible by num_key_value_heads, which is 3");
-  CHECK(message([](O& o) { o.positions = Positions::rotary; }) ==
-        "[multi_head_attention] rotary.dim is 3, must be even, at least 2 and at most 3, the features of a "
+  CHECK(message([](O& o) { o.positions = RotaryPositions{}; }) ==
+        "[multi_head_attention] rotary_dim is 3, must be even, at least 2 and at most 3, the features of a "
         "head");
   CHECK(contains(message([](O& o) { o.attention_window = -1; }), "attention_window is -1"));
   CHECK(contains(message([](O& o) { o.head_dim = -2; }), "head_dim is -2"));
   CHECK(contains(message([](O& o) { o.attention_scale = -1; }), "attention_scale"));
-  CHECK(contains(message([](O& o) {
-                   o.positions = Positions::shaw;
-                   o.shaw_max_distance = 0;
-                 }),
+  CHECK(contains(message([](O& o) { o.positions = ShawPositions{.max_distance = 0}; }),
                  "shaw_max_distance is 0"));
-  Seq2SeqOptions o{
-      .source_vocab_size = V, .d_model = D, .num_heads = H, .positions = Positions::relative_bias};
-  o.relative_bias.buckets = 6;
+  Seq2SeqOptions o{.source_vocab_size = V,
+                   .layer = {.d_model = D, .num_heads = H, .positions = RelativeBiasPositions{}}};
+  o.layer.positions = RelativeBiasPositions{.buckets = 6};
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }),
-                 "relative_bias.buckets is 6"));
-  o.relative_bias = {.buckets = 8, .max_distance = 4};
+                 "relative_bias_buckets is 6"));
+  o.layer.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 4};
   CHECK(contains(message_of<ValueError>([&] { o.validate("seq2seq_transformer"); }), "max_distance is 4"));
 }

@@ -19,7 +19,7 @@ struct Nothing {
 
 TEST_CASE_TEMPLATE("sinusoidal positions agree with PyTorch in every convention", T, float, double) {
   const Fixture fixture("positions");
-  const auto check = [&](const char* name, const SinusoidOptions& options) {
+  const auto check = [&](const char* name, const SinusoidalPositions& options) {
     const SinusoidalPositionalEncoding<T> positions(D, options);
     check_close(positions.encodings(11), fixture.get<T>(std::string("out.") + name), output_tolerance<T>,
                 name);

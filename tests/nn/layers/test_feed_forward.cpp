@@ -62,7 +62,7 @@ TEST_CASE("the feed-forward network refuses impossible options") {
   CHECK(message_of<ValueError>([&] { FeedForward<float>({.d_model = D, .dim_feedforward = 0}, rng); }) ==
         "[feed_forward] dim_feedforward is 0, must be positive");
   CHECK(contains(message_of<ValueError>([&] { FeedForward<float>({.d_model = D, .dropout = 1.0}, rng); }),
-                 "dropout is 1.0"));
+                 "dropout is 1, must be in [0, 1)"));
   const FeedForward<float> network({.d_model = 5, .dim_feedforward = 7}, rng);
   CHECK(message_of<ShapeError>([&] {
           (void)network(Context<float>::inference(), Tensor<float>::zeros({2, 4}));

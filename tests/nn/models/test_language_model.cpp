@@ -26,7 +26,7 @@ LanguageModelOptions other() {
   o.logit_scale = 0.5;
   o.tied = true;
   o.projection_bias = false;
-  o.layer.positions = Positions::learned;
+  o.positions = LearnedPositions{};
   o.max_length = S;
   return o;
 }
@@ -48,7 +48,7 @@ TEST_CASE("a language model is embedding, causal layers and projection") {
   const auto model = make<double>(small());
   const auto ctx = Context<double>::inference();
   const Var<double> embedded =
-      model.embedding.sinusoids(ctx, model.embedding.embedding(ctx, input, std::sqrt(12.0)), layout);
+      model.embedding.positions(ctx, model.embedding.embedding(ctx, input, std::sqrt(12.0)), layout);
   const Var<double> decoded = model.decoder(ctx, embedded, layout, AttentionMask::causal());
   const Var<double> expected = linear(ctx, decoded, model.own_projection, model.projection_bias);
   check_close(model(ctx, input, layout).value(), expected.value(), 1e-12);
@@ -56,7 +56,7 @@ TEST_CASE("a language model is embedding, causal layers and projection") {
   const auto gpt = make<double>(other());
   const Var<double> summed = gpt.embedding.embedding(ctx, input);
   const Var<double> placed =
-      (*gpt.embedding.embedding_norm)(ctx, (*gpt.embedding.positions)(ctx, summed, layout));
+      (*gpt.embedding.embedding_norm)(ctx, gpt.embedding.positions(ctx, summed, layout));
   const Var<double> last = gpt.decoder(ctx, placed, layout, AttentionMask::causal());
   const Var<double> logits =
       linear(ctx, multiply(last, 0.5), gpt.embedding.embedding.weight, Parameter<double>());
@@ -132,8 +132,8 @@ TEST_CASE("a language model's names, a tied matrix under both of its own, and wh
   CHECK(contains(refusal([](auto& o) { o.layer.num_heads = 5; }), "divisible by num_heads, which is 5"));
   CHECK(contains(refusal([](auto& o) { o.embedding_dropout = 1; }), "embedding_dropout is 1"));
   CHECK(contains(refusal([](auto& o) { o.padding_index = 23; }),
-                 "must be -1 or below vocab_size, which is 23"));
-  CHECK(contains(refusal([](auto& o) { o.layer.positions = Positions::learned, o.max_length = 0; }),
+                 "must be -1 or below the vocabulary's size, which is 23"));
+  CHECK(contains(refusal([](auto& o) { o.positions = LearnedPositions{}, o.max_length = 0; }),
                  "max_length is 0"));
   const auto ctx = Context<float>::inference();
   CHECK(contains(message_of<ShapeError>([&] {

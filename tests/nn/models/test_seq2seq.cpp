@@ -14,7 +14,7 @@ namespace {
 Seq2SeqOptions fixture_options(bool norm_first) {
   auto options = small_seq2seq(norm_first);
   options.target_vocab_size = V;
-  options.dropout = 0;
+  options.layer.dropout.rate = 0;
   return options;
 }
 
@@ -77,7 +77,7 @@ TEST_CASE_TEMPLATE("ten steps of Adam lose as in PyTorch", T, float, double) {
                                    fixture.get<std::int32_t>("in.target_output" + batch),
                                    {.ignore_index = 0, .label_smoothing = 0.1});
       tape.backward(loss, gradients);
-      const auto clipped = clip_global_norm(gradients, settings.at("clip"));
+      const auto clipped = clip_factor(gradients, settings.at("clip"));
       optimizer.step(gradients, settings.at("learning_rate"), clipped.factor);
       const double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
       CHECK(static_cast<double>(loss.item()) == doctest::Approx(losses.at({step})).epsilon(tolerance));
@@ -97,17 +97,17 @@ TEST_CASE("the whole model's gradients are right, for each tying, kind of positi
   const TokenBatch batch;
   std::vector<Seq2SeqOptions> kinds(4, small_seq2seq());
   kinds[1].tying = Tying::target;
-  kinds[1].norm_first = true;
+  kinds[1].layer.norm_first = true;
   kinds[2].tying = Tying::all;
   kinds[2].source_vocab_size = kinds[2].target_vocab_size = V;
-  kinds[2].positions = Positions::learned;
+  kinds[2].positions = LearnedPositions{};
   kinds[2].max_length = 9;
   kinds[3].scale_embedding = false;
   kinds[3].causal = false;
   kinds[3].projection_bias = false;
   kinds[3].final_norm = false;
   for (auto& options : kinds) {
-    options.activation = Activation::gelu;
+    options.layer.activation = Activation::gelu;
     auto model = make_seq2seq<double>(options);
     check_backward(model, {}, [&](const Context<double>& ctx, const auto&) {
       return model.loss(ctx, batch.source, batch.source_layout, batch.target_in, batch.target_layout,
@@ -120,8 +120,8 @@ TEST_CASE("the gradients are right for the numbers that dropout kept") {
   const TokenBatch batch;
   for (const auto activation : {Activation::relu, Activation::gelu}) {
     auto options = small_seq2seq(activation == Activation::gelu);
-    options.activation = activation;
-    options.dropout = 0.3;
+    options.layer.activation = activation;
+    options.layer.dropout.rate = 0.3;
     auto model = make_seq2seq<double>(options);
     const auto result = grad_check(
         [&](Tape<double>& tape, const auto&) {
@@ -135,7 +135,7 @@ TEST_CASE("the gradients are right for the numbers that dropout kept") {
 
 TEST_CASE("names are PyTorch's") {
   auto options = small_seq2seq();
-  options.num_encoder_layers = options.num_decoder_layers = 1;
+  options.encoder.num_layers = options.decoder.num_layers = 1;
   const auto model = make_seq2seq<float>(options);
   const auto names = names_of(model);
   const std::vector<std::string> expected_first{"source_embedding.weight (23, 12)",
@@ -147,7 +147,7 @@ TEST_CASE("names are PyTorch's") {
   CHECK(std::vector<std::string>(names.end() - 3, names.end()) == expected_last);
   CHECK(model.transformer.encoder.layers[0].feed_forward.linear1.weight.name() ==
         "encoder.layers.0.linear1.weight");
-  options.positions = Positions::learned;
+  options.positions = LearnedPositions{};
   CHECK(names_of(make_seq2seq<float>(options))[2] == "source_positions.weight (1024, 12)");
 }
 
@@ -228,21 +228,21 @@ TEST_CASE("the model says what does not fit") {
   CHECK(refuses([](auto& o) { o.source_vocab_size = 0; }) ==
         "[seq2seq_transformer] source_vocab_size is 0, must be positive");
   CHECK(contains(refuses([](auto& o) { o.target_vocab_size = -1; }), "target_vocab_size is -1"));
-  CHECK(contains(refuses([](auto& o) { o.num_heads = 5; }), "divisible by num_heads, which is 5"));
-  CHECK(contains(refuses([](auto& o) { o.num_heads = 0; }), "num_heads is 0"));
-  CHECK(contains(refuses([](auto& o) { o.d_model = -12; }), "d_model is -12"));
-  CHECK(contains(refuses([](auto& o) { o.num_encoder_layers = 0; }), "num_encoder_layers is 0"));
-  CHECK(contains(refuses([](auto& o) { o.dim_feedforward = 0; }), "dim_feedforward is 0"));
-  CHECK(contains(refuses([](auto& o) { o.dropout = 1; }), "dropout is 1"));
+  CHECK(contains(refuses([](auto& o) { o.layer.num_heads = 5; }), "divisible by num_heads, which is 5"));
+  CHECK(contains(refuses([](auto& o) { o.layer.num_heads = 0; }), "num_heads is 0"));
+  CHECK(contains(refuses([](auto& o) { o.layer.d_model = -12; }), "d_model is -12"));
+  CHECK(contains(refuses([](auto& o) { o.encoder.num_layers = 0; }), "num_encoder_layers is 0"));
+  CHECK(contains(refuses([](auto& o) { o.layer.dim_feedforward = 0; }), "dim_feedforward is 0"));
+  CHECK(contains(refuses([](auto& o) { o.layer.dropout.rate = 1; }), "dropout is 1"));
   CHECK(contains(refuses([](auto& o) { o.embedding_dropout = -0.1; }), "embedding_dropout is -0.1"));
   CHECK(contains(refuses([](auto& o) { o.tying = Tying::all; }),
                  "target_vocab_size is 19, must be source_vocab_size, which is 23"));
   CHECK(contains(refuses([](auto& o) { o.padding_index = 20; }), "padding_index is 20"));
-  CHECK(contains(refuses([](auto& o) { o.positions = Positions::learned, o.max_length = 0; }),
+  CHECK(contains(refuses([](auto& o) { o.positions = LearnedPositions{}, o.max_length = 0; }),
                  "max_length is 0"));
-  CHECK(contains(refuses([](auto& o) { o.sinusoid.base = 0; }), "base is 0"));
+  CHECK(contains(refuses([](auto& o) { o.positions = SinusoidalPositions{.base = 0}; }), "base is 0"));
   auto learned = small_seq2seq();
-  learned.positions = Positions::learned;
+  learned.positions = LearnedPositions{};
   learned.max_length = 4;
   CHECK(contains(message_of<ValueError>([&] {
                    (void)make_seq2seq<float>(learned)(ctx, ids({2, 3}), ids({2, 5}));

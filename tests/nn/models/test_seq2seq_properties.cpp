@@ -123,8 +123,8 @@ TEST_CASE("a later target token changes no earlier logits, and an earlier one do
 TEST_CASE("one thread and several give the same loss and gradients, bit by bit") {
   const ThreadsGuard guard;
   auto options = small_seq2seq();
-  options.d_model = 96;
-  options.dim_feedforward = 200;
+  options.layer.d_model = 96;
+  options.layer.dim_feedforward = 200;
   auto model = make_seq2seq<float>(options);
   TokenBatch batch;
   batch.source = random_tokens({9, 61}, V, 1);
@@ -172,7 +172,7 @@ TEST_CASE("each of the four dropout rates acts, only in training, and one number
   const TokenBatch batch;
   const DropoutKey key{5, 1, 0};
   auto options = small_seq2seq();
-  options.dropout = 0;
+  options.layer.dropout.rate = 0;
   auto silent = make_seq2seq<double>(options);
   const auto plain = run_loss(silent, batch);
   check_same(silent, plain, run_loss(silent, batch, key));
@@ -188,14 +188,14 @@ TEST_CASE("each of the four dropout rates acts, only in training, and one number
     losses.push_back(loss);
   };
   with([](auto& o) { o.embedding_dropout = 0.3; });
-  with([](auto& o) { o.attention_dropout = 0.3; });
-  with([](auto& o) { o.feed_forward_dropout = 0.3; });
-  with([](auto& o) { o.residual_dropout = 0.3; });
-  with([](auto& o) { o.dropout = 0.3; });
-  with([](auto& o) { o.dropout = 0.3, o.embedding_dropout = 0; });
+  with([](auto& o) { o.layer.dropout.attention = 0.3; });
+  with([](auto& o) { o.layer.dropout.feed_forward = 0.3; });
+  with([](auto& o) { o.layer.dropout.residual = 0.3; });
+  with([](auto& o) { o.layer.dropout.rate = 0.3; });
+  with([](auto& o) { o.layer.dropout.rate = 0.3, o.embedding_dropout = 0; });
   with([](auto& o) {
-    o.dropout = 0.9,
-    o.embedding_dropout = o.attention_dropout = o.feed_forward_dropout = o.residual_dropout = 0.3;
+    o.layer.dropout.rate = 0.9, o.embedding_dropout = o.layer.dropout.attention =
+                                    o.layer.dropout.feed_forward = o.layer.dropout.residual = 0.3;
   });
   CHECK(losses[4] == losses[6]);
   CHECK(losses[4] != losses[5]);

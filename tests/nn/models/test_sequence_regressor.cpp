@@ -17,12 +17,9 @@ SequenceRegressorOptions small(Activation output = Activation::none) {
   return {.source_features = 3,
           .target_features = 4,
           .output_features = 2,
-          .d_model = D,
-          .num_heads = H,
-          .num_encoder_layers = 1,
-          .num_decoder_layers = 2,
-          .dim_feedforward = F,
-          .activation = Activation::gelu,
+          .layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .activation = Activation::gelu},
+          .encoder = {.num_layers = 1},
+          .decoder = {.num_layers = 2},
           .output_activation = output};
 }
 
@@ -63,48 +60,45 @@ TEST_CASE("the regressor is causal, and the same padded, packed and alone") {
 TEST_CASE("the regressor has every option of the layers: gradients, causality, packed as padded") {
   const auto with = [](auto&& change) {
     auto options = small();
-    options.num_decoder_layers = 1;
+    options.decoder.num_layers = 1;
     change(options);
     return options;
   };
   using O = SequenceRegressorOptions;
   const std::vector<O> variants = {with([](O& o) {
-                                     o.positions = Positions::learned;
+                                     o.positions = LearnedPositions{.offset = 2};
                                      o.max_length = 9;
-                                     o.learned_position_offset = 2;
-                                     o.norm_first = true;
+                                     o.layer.norm_first = true;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::rotary;
-                                     o.norm = NormKind::rms_norm;
-                                     o.query_key_norm = true;
-                                     o.query_key_norm_kind = NormKind::rms_norm;
-                                     o.gated = true;
-                                     o.activation = Activation::silu;
-                                     o.bias = false;
+                                     o.layer.positions = RotaryPositions{};
+                                     o.layer.norm.kind = NormKind::rms_norm;
+                                     o.layer.query_key_norm = NormKind::rms_norm;
+                                     o.layer.gated = true;
+                                     o.layer.activation = Activation::silu;
+                                     o.layer.bias = false;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::relative_bias;
-                                     o.relative_bias = {.buckets = 8, .max_distance = 9};
-                                     o.num_key_value_heads = 1;
-                                     o.head_dim = 6;
-                                     o.attention_scale = 0.3;
+                                     o.layer.positions =
+                                         RelativeBiasPositions{.buckets = 8, .max_distance = 9};
+                                     o.layer.num_key_value_heads = 1;
+                                     o.layer.head_dim = 6;
+                                     o.layer.attention_scale = 0.3;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::shaw;
-                                     o.shaw_max_distance = 2;
-                                     o.attention_window = 3;
-                                     o.sandwich_norm = true;
+                                     o.layer.positions = ShawPositions{.max_distance = 2};
+                                     o.layer.attention_window = 3;
+                                     o.layer.sandwich_norm = true;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::alibi;
+                                     o.layer.positions = AlibiPositions{};
                                      o.final_norm = false;
-                                     o.layer_norm_formula = LayerNormFormula::teaching;
-                                     o.layer_norm_scalar_gain = true;
+                                     o.layer.norm.formula = LayerNormFormula::teaching;
+                                     o.layer.norm.scalar_gain = true;
                                    }),
                                    with([](O& o) {
-                                     o.positions = Positions::none;
-                                     o.attention = AttentionKind::linear;
+                                     o.positions = NoPositions{};
+                                     o.layer.attention = AttentionKind::linear;
                                    })};
   const auto source = random_tensor<double>({B, S, 3}, 1), target = random_tensor<double>({B, L, 4}, 2);
   const auto sources = SequenceLayout::padded({7, 4}, S), targets = SequenceLayout::padded({3, 5}, L);
@@ -118,7 +112,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
   };
   std::vector<std::vector<double>> outputs;
   for (const O& options : variants) {
-    CAPTURE(static_cast<int>(options.positions));
+    CAPTURE(chosen_word(options.layer.positions));
     RandomGenerator rng(1);
     SequenceRegressor<double> model(options, rng);
     randomise(model, 4);
@@ -128,9 +122,10 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
                             .value();
     check_close(packed, rows_of(y, targets), 1e-12);
     // The layers are those of a Transformer with these options.
-    CHECK(model.transformer.decoder.layers[0].options.positions == options.positions);
-    CHECK(model.transformer.encoder.layers[0].options.attention_window == options.attention_window);
-    CHECK(model.source_positions.has_value() == (options.positions == Positions::learned));
+    CHECK((model.transformer.decoder.layers[0].options.positions.index() == options.layer.positions.index()));
+    CHECK(model.transformer.encoder.layers[0].options.attention_window == options.layer.attention_window);
+    CHECK(model.source_positions.learned.has_value() ==
+          std::holds_alternative<LearnedPositions>(options.added_positions()));
     auto later = target.clone();
     later.at({1, 4, 2}) += 1;
     const auto changed = model(ctx, source, sources, later, targets).value();
@@ -144,7 +139,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
   RandomGenerator rng(1);
   CHECK(contains(message_of<ValueError>([&] {
                    SequenceRegressor<double>(with([](O& o) {
-                                               o.positions = Positions::learned;
+                                               o.positions = LearnedPositions{};
                                                o.max_length = 0;
                                              }),
                                              rng);
@@ -155,7 +150,7 @@ TEST_CASE("the regressor has every option of the layers: gradients, causality, p
 TEST_CASE("the regressor's dropout rates are told apart") {
   const auto run = [](auto&& change) {
     auto options = small();
-    options.dropout = 0;
+    options.layer.dropout.rate = 0;
     change(options);
     RandomGenerator rng(1), drop(5);
     const SequenceRegressor<float> model(options, rng);
@@ -167,10 +162,10 @@ TEST_CASE("the regressor's dropout rates are told apart") {
   using O = SequenceRegressorOptions;
   const auto none = run([](O&) {});
   CHECK(run([](O& o) { o.embedding_dropout = 0.5; }) != none);
-  CHECK(run([](O& o) { o.attention_dropout = 0.5; }) != none);
-  CHECK(run([](O& o) { o.feed_forward_dropout = 0.5; }) != none);
-  CHECK(run([](O& o) { o.residual_dropout = 0.5; }) != none);
-  CHECK(run([](O& o) { o.layer_drop = 0.9; }) != none);
+  CHECK(run([](O& o) { o.layer.dropout.attention = 0.5; }) != none);
+  CHECK(run([](O& o) { o.layer.dropout.feed_forward = 0.5; }) != none);
+  CHECK(run([](O& o) { o.layer.dropout.residual = 0.5; }) != none);
+  CHECK(run([](O& o) { o.layer.layer_drop = 0.9; }) != none);
 }
 
 TEST_CASE("the regressor says what does not fit") {

@@ -52,11 +52,9 @@ TEST_CASE("training steps on shapes that were seen before take no storage from t
   Runtime::instance().set_threads(1);
   RandomGenerator rng(1);
   Seq2SeqTransformer<float> model({.source_vocab_size = 23,
-                                   .d_model = 24,
-                                   .num_heads = 3,
-                                   .num_encoder_layers = 2,
-                                   .num_decoder_layers = 2,
-                                   .dim_feedforward = 40},
+                                   .layer = {.d_model = 24, .num_heads = 3, .dim_feedforward = 40},
+                                   .encoder = {.num_layers = 2},
+                                   .decoder = {.num_layers = 2}},
                                   rng);
   const auto handles = parameters(model);
   Adam<float> adam(handles);
@@ -68,7 +66,7 @@ TEST_CASE("training steps on shapes that were seen before take no storage from t
                                  b.target_output, {.label_smoothing = 0.1});
     gradients.zero();
     tape.backward(loss, gradients);
-    adam.step(gradients, 1e-3, clip_global_norm(gradients, 1.0).factor);
+    adam.step(gradients, 1e-3, clip_factor(gradients, 1.0).factor);
   };
   std::vector<TrainingBatch> batches;
   for (const index_t tokens : {160, 400, 96, 256, 310, 80, 200, 333})

@@ -24,7 +24,7 @@ TextEncoderOptions bert() {
   o.num_token_types = 2;
   o.embedding_norm = true;
   o.scale_embedding = false;
-  o.layer.positions = Positions::learned;
+  o.positions = LearnedPositions{};
   o.max_length = S;
   o.pooling = Pooling::first;
   return o;
@@ -48,7 +48,7 @@ TEST_CASE("a text encoder is norm(token + position + type) and layers that see a
   const auto ctx = Context<double>::inference();
   const auto plain = make<double>(small());
   const Var<double> placed =
-      plain.embedding.sinusoids(ctx, plain.embedding.embedding(ctx, ids, std::sqrt(12.0)), layout);
+      plain.embedding.positions(ctx, plain.embedding.embedding(ctx, ids, std::sqrt(12.0)), layout);
   check_close(plain(ctx, ids, layout).value(), plain.encoder(ctx, placed, layout).value(), 1e-12);
 
   const auto model = make<double>(bert());
@@ -57,7 +57,7 @@ TEST_CASE("a text encoder is norm(token + position + type) and layers that see a
     for (index_t t = 0; t < S; ++t) {
       for (index_t i = 0; i < D; ++i) {
         sum.at({b, t, i}) = model.embedding.embedding.weight.value().at({ids.at({b, t}), i}) +
-                            model.embedding.positions->weight.value().at({t, i}) +
+                            model.embedding.positions.learned->weight.value().at({t, i}) +
                             model.embedding.token_types->weight.value().at({types.at({b, t}), i});
       }
     }

@@ -137,13 +137,13 @@ TEST_CASE("freezing stops a parameter's gradient and no other's") {
     return gradients;
   };
   const auto all = run();
-  model.layers[0].self_attn.in_proj_weight.set_frozen(true);
+  model.layers[0].self_attn.in_proj.weight.set_frozen(true);
   const auto some = run();
-  CHECK(!some.find(model.layers[0].self_attn.in_proj_weight.id())->written);
+  CHECK(!some.find(model.layers[0].self_attn.in_proj.weight.id())->written);
   CHECK(values(some.of(model.layers[0].feed_forward.linear1.weight)) ==
         values(all.of(model.layers[0].feed_forward.linear1.weight)));
-  CHECK(values(some.of(model.layers[0].self_attn.in_proj_bias)) ==
-        values(all.of(model.layers[0].self_attn.in_proj_bias)));
+  CHECK(values(some.of(model.layers[0].self_attn.in_proj.bias)) ==
+        values(all.of(model.layers[0].self_attn.in_proj.bias)));
 }
 
 TEST_CASE("an optional module is listed under its own name, copied deep and assigned by value") {

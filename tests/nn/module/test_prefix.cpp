@@ -31,18 +31,14 @@ std::vector<std::pair<std::string, LanguageModelOptions>> language_models() {
   using O = LayerOptions;
   return {{"sinusoidal", with([](O&) {})},
           {"rotary, one head of keys", with([](O& o) {
-             o.positions = Positions::rotary;
+             o.positions = RotaryPositions{};
              o.num_key_value_heads = 1;
            })},
-          {"alibi", with([](O& o) { o.positions = Positions::alibi; })},
+          {"alibi", with([](O& o) { o.positions = AlibiPositions{}; })},
           {"relative bias", with([](O& o) {
-             o.positions = Positions::relative_bias;
-             o.relative_bias = {.buckets = 8, .max_distance = 9, .bidirectional = true};
+             o.positions = RelativeBiasPositions{.buckets = 8, .max_distance = 9, .bidirectional = true};
            })},
-          {"shaw", with([](O& o) {
-             o.positions = Positions::shaw;
-             o.shaw_max_distance = 2;
-           })},
+          {"shaw", with([](O& o) { o.positions = ShawPositions{.max_distance = 2}; })},
           {"window", with([](O& o) { o.attention_window = 3; })}};
 }
 
@@ -169,9 +165,9 @@ TEST_CASE("a prefix in the decoder of an encoder-decoder") {
   const auto ctx = Context<double>::inference();
   const TokenBatch batch;
   const Lengths two = {2, 4};
-  for (const Positions positions : {Positions::sinusoidal, Positions::relative_bias}) {
+  for (const bool relative : {false, true}) {
     auto options = small_seq2seq();
-    options.positions = positions;
+    if (relative) options.layer.positions = RelativeBiasPositions{};
     auto model = make_seq2seq<double>(options);
     const Memory<double> memory(model.encode(ctx, batch.source, batch.source_layout), batch.source_layout);
     const auto decoded = model.decode(ctx, batch.target_in, batch.target_layout, memory,

@@ -16,17 +16,23 @@ TEST_CASE("inputs without a layout are full sequences") {
 }
 
 TEST_CASE("token layouts end at the last id that is not padding") {
-  const auto ids = Tensor<std::int32_t>::from({3, 4}, {5, 0, 7, 0, 0, 0, 0, 0, 1, 2, 3, 4});
+  const auto ids = Tensor<std::int32_t>::from({3, 4}, {5, 6, 7, 0, 0, 0, 0, 0, 1, 2, 3, 4});
   CHECK(token_layout("test", ids, 0) == SequenceLayout::padded({3, 0, 4}, 4));
   CHECK(token_layout("test", ids) == SequenceLayout::padded(3, 4));
   CHECK(token_layout("test", ids.reshape({12}), 4) == SequenceLayout::padded({11}, 12));
   // Padding on the left, and on both sides: the first token stands at position 0.
-  const auto left = Tensor<std::int32_t>::from({2, 4}, {0, 0, 5, 6, 7, 0, 8, 0});
-  CHECK(token_layout("test", left, 0, PaddingSide::left) == SequenceLayout::padded_left({2, 4}, 4));
+  const auto left = Tensor<std::int32_t>::from({2, 4}, {0, 0, 5, 6, 7, 9, 8, 0});
+  CHECK(token_layout("test", left.rows(0, 1), 0, PaddingSide::left) == SequenceLayout::padded_left({2}, 4));
   CHECK(token_layout("test", left, 0, PaddingSide::both) ==
         SequenceLayout::padded_around(std::vector<index_t>{2, 0}, std::vector<index_t>{2, 3}, 4));
   CHECK(values(pack_tokens(left, token_layout("test", left, 0, PaddingSide::both))) ==
-        std::vector<std::int32_t>{5, 6, 7, 0, 8});
+        std::vector<std::int32_t>{5, 6, 7, 9, 8});
+  CHECK(message_of<ValueError>([] {
+          (void)token_layout("test", Tensor<std::int32_t>::from({2, 3}, {5, 6, 0, 7, 0, 8}), 0);
+        }) ==
+        "[test] token 1 of sequence 1 is the padding id 0, but other tokens follow it; set padding_index to "
+        "-1 if "
+        "the id is an ordinary token, or give a layout");
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)token_layout("test", ids.reshape({1, 3, 4}));
                  }),

@@ -44,8 +44,8 @@ TEST_CASE("the decoder's gradients are right, and its names are PyTorch's") {
   for (const bool norm_first : {false, true}) {
     Decoder<double> decoder(
         {.num_layers = 2, .final_norm = norm_first, .layer = small(norm_first, Activation::silu)}, rng);
-    CHECK(values(decoder.layers[0].multihead_attn.in_proj_weight.value()) !=
-          values(decoder.layers[1].multihead_attn.in_proj_weight.value()));
+    CHECK(values(decoder.layers[0].multihead_attn.in_proj.weight.value()) !=
+          values(decoder.layers[1].multihead_attn.in_proj.weight.value()));
     randomise(decoder, 3);
     check_backward(decoder, {random_tensor<double>({B, L, D}, 4), random_tensor<double>({B, S, D}, 5)},
                    [&](const Context<double>& ctx, const auto& in) {
@@ -69,27 +69,44 @@ TEST_CASE("the decoder's gradients are right, and its names are PyTorch's") {
   CHECK(names_of(layer) == expected);
 }
 
-TEST_CASE("with_attention is the layer with one's own attentions") {
+namespace {
+
+// A pass of the caller's own: the attentions by hand, with the keys and values of the memory made before.
+class OwnPass final : public LayerPass<float> {
+ public:
+  OwnPass(SequenceLayout queries, SequenceLayout keys, Var<float> key_value)
+      : queries_(std::move(queries)), keys_(std::move(keys)), key_value_(std::move(key_value)) {}
+  const SequenceLayout& layout() const noexcept override { return queries_; }
+  Var<float> self_attention(const Context<float>& c, const MultiHeadAttention<float>& attention,
+                            const Var<float>& x) override {
+    return attention.out_proj(
+        c, eigenformer::self_attention(c, attention.in_proj.all(c, x), queries_, AttentionMask::causal(),
+                                       attention.attention_op()));
+  }
+  Var<float> memory_attention(const Context<float>& c, const MultiHeadAttention<float>& attention,
+                              const Var<float>& x, std::size_t) override {
+    return attention.out_proj(c, cross_attention(c, attention.project_query(c, x), key_value_, queries_,
+                                                 keys_, {}, attention.attention_op()));
+  }
+  Var<float> window(const Context<float>&, const Var<float>& x, index_t) override { return x; }
+  void use_bias(const Context<float>&, const RelativeBias<float>*) override {}
+
+ private:
+  SequenceLayout queries_, keys_;
+  Var<float> key_value_;
+};
+
+}  // namespace
+
+TEST_CASE("a layer takes any pass") {
   RandomGenerator rng(1);
   for (const bool norm_first : {false, true}) {
     const DecoderLayer<float> layer(small(norm_first), rng);
     const auto ctx = Context<float>::inference();
     const Var<float> x = random_tensor<float>({B, L, D}, 2), memory = random_tensor<float>({B, S, D}, 3);
     const auto queries = SequenceLayout::padded(B, L), keys = SequenceLayout::padded({7, 4}, S);
-    const auto kv = layer.multihead_attn.project_key_value(ctx, memory);
-    const auto own = layer.with_attention(
-        ctx, x,
-        [&](const Context<float>& c, const Var<float>& h) {
-          const auto qkv = layer.self_attn.project_query_key_value(c, h);
-          return layer.self_attn.out_proj(
-              c, self_attention(c, qkv, queries, AttentionMask::causal(), layer.self_attn.attention_op()));
-        },
-        [&](const Context<float>& c, const Var<float>& h) {
-          const auto q = layer.multihead_attn.project_query(c, h);
-          return layer.multihead_attn.out_proj(
-              c, cross_attention(c, q, kv, queries, keys, {}, layer.multihead_attn.attention_op()));
-        });
-    CHECK(values(own.value()) ==
+    OwnPass pass(queries, keys, layer.multihead_attn.project_key_value(ctx, memory));
+    CHECK(values(layer(ctx, x, pass).value()) ==
           values(layer(ctx, x, queries, Memory<float>(memory, keys), {.target = AttentionMask::causal()})
                      .value()));
   }
@@ -135,7 +152,7 @@ TEST_CASE("attention maps on request and messages about what does not fit") {
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder(ctx, zeros({2, 5, 12}), Memory<float>(zeros({2, 7, 11})));
                  }),
-                 "key of shape (2, 7, 11)"));
+                 "memory of shape (2, 7, 11)"));
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder(ctx, zeros({2, 5, 12}), Memory<float>(zeros({3, 7, 12})));
                  }),
@@ -144,7 +161,7 @@ TEST_CASE("attention maps on request and messages about what does not fit") {
                    (void)decoder(ctx, zeros({2, 5, 12}),
                                  Memory<float>(zeros({2, 7, 12}), SequenceLayout::packed({7, 8})));
                  }),
-                 "[decoder] memory of shape (2, 7, 12) must fit its layout"));
+                 "[attention] memory of shape (2, 7, 12) must fit its layout"));
   CHECK(message_of<ValueError>([&] { Decoder<float>({.num_layers = -1}, rng); }) ==
         "[decoder] num_layers is -1, must be positive");
 }

@@ -43,8 +43,8 @@ TEST_CASE("the encoder's gradients are right with masks, every activation, norm 
   std::vector<LayerOptions> kinds{small(), small(true), small(true, Activation::gelu_tanh),
                                   small(false, Activation::silu)};
   kinds.push_back(small());
-  kinds.back().layer_norm_formula = LayerNormFormula::teaching;
-  kinds.back().layer_norm_scalar_gain = true;
+  kinds.back().norm.formula = LayerNormFormula::teaching;
+  kinds.back().norm.scalar_gain = true;
   kinds.back().bias = false;
   for (const auto& options : kinds) {
     Encoder<double> encoder({.num_layers = 2, .final_norm = true, .layer = options}, rng);
@@ -70,8 +70,8 @@ TEST_CASE("the encoder has PyTorch's names, and no two of its layers start alike
   }
   expected.insert(expected.end(), {"norm.weight (12,)", "norm.bias (12,)"});
   CHECK(names_of(encoder) == expected);
-  CHECK(values(encoder.layers[0].self_attn.in_proj_weight.value()) !=
-        values(encoder.layers[1].self_attn.in_proj_weight.value()));
+  CHECK(values(encoder.layers[0].self_attn.in_proj.weight.value()) !=
+        values(encoder.layers[1].self_attn.in_proj.weight.value()));
   CHECK(values(encoder.layers[0].feed_forward.linear1.weight.value()) !=
         values(encoder.layers[1].feed_forward.linear1.weight.value()));
 }
@@ -143,9 +143,9 @@ TEST_CASE("the encoder says what does not fit") {
   CHECK(contains(refuses({.layer = {.d_model = -4}}), "d_model is -4"));
   CHECK(contains(refuses({.layer = {.d_model = 12, .num_heads = 5}}), "num_heads, which is 5"));
   CHECK(contains(refuses({.layer = {.dim_feedforward = 0}}), "dim_feedforward is 0"));
-  CHECK(contains(refuses({.layer = {.dropout = 1.5}}), "dropout is 1.5"));
-  CHECK(contains(refuses({.layer = {.attention_dropout = 1}}), "attention_dropout is 1"));
-  CHECK(contains(refuses({.layer = {.feed_forward_dropout = -1}}), "feed_forward_dropout is -1"));
-  CHECK(contains(refuses({.layer = {.residual_dropout = 2}}), "residual_dropout is 2"));
-  CHECK(contains(refuses({.layer = {.layer_norm_eps = -1}}), "layer_norm_eps is -1"));
+  CHECK(contains(refuses({.layer = {.dropout = {1.5}}}), "dropout is 1.5"));
+  CHECK(contains(refuses({.layer = {.dropout = {.attention = 1}}}), "attention_dropout is 1"));
+  CHECK(contains(refuses({.layer = {.dropout = {.feed_forward = -1}}}), "feed_forward_dropout is -1"));
+  CHECK(contains(refuses({.layer = {.dropout = {.residual = 2}}}), "residual_dropout is 2"));
+  CHECK(contains(refuses({.layer = {.norm = {.eps = -1}}}), "layer_norm_eps is -1"));
 }

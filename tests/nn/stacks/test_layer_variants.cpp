@@ -21,20 +21,23 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
     all.emplace_back(name, small_seq2seq());
     change(all.back().second);
   };
-  add("rms", [](auto& o) { o.norm = NormKind::rms_norm; });
+  add("rms", [](auto& o) { o.layer.norm.kind = NormKind::rms_norm; });
   add("rms, pre-norm, swiglu", [](auto& o) {
-    o.norm = NormKind::rms_norm, o.norm_first = true, o.gated = true, o.activation = Activation::silu;
-    o.bias = false;
+    o.layer.norm.kind = NormKind::rms_norm, o.layer.norm_first = true, o.layer.gated = true,
+    o.layer.activation = Activation::silu;
+    o.layer.bias = false;
   });
-  add("sandwich", [](auto& o) { o.sandwich_norm = true, o.norm_first = true; });
+  add("sandwich", [](auto& o) { o.layer.sandwich_norm = true, o.layer.norm_first = true; });
   add("sandwich of rms, relu squared", [](auto& o) {
-    o.sandwich_norm = true, o.norm = NormKind::rms_norm, o.activation = Activation::relu_squared;
+    o.layer.sandwich_norm = true, o.layer.norm.kind = NormKind::rms_norm,
+    o.layer.activation = Activation::relu_squared;
   });
-  add("glu", [](auto& o) { o.gated = true, o.activation = Activation::sigmoid; });
+  add("glu", [](auto& o) { o.layer.gated = true, o.layer.activation = Activation::sigmoid; });
   add("linear attention, silu",
-      [](auto& o) { o.attention = AttentionKind::linear, o.activation = Activation::silu; });
+      [](auto& o) { o.layer.attention = AttentionKind::linear, o.layer.activation = Activation::silu; });
   add("geglu, embedding norm, scaled logits, tied", [](auto& o) {
-    o.gated = true, o.activation = Activation::gelu_tanh, o.embedding_norm = true, o.logit_scale = 0.25;
+    o.layer.gated = true, o.layer.activation = Activation::gelu_tanh, o.embedding_norm = true,
+    o.logit_scale = 0.25;
     o.target_vocab_size = 0, o.tying = Tying::all;
   });
   return all;
@@ -86,7 +89,7 @@ TEST_CASE_TEMPLATE("a layer of RMS norms before and after, and SwiGLU, agrees wi
                          .dim_feedforward = F,
                          .activation = Activation::silu,
                          .gated = true,
-                         .norm = NormKind::rms_norm,
+                         .norm = {.kind = NormKind::rms_norm},
                          .sandwich_norm = true},
                         rng);
   check_parity<T>(
@@ -118,8 +121,8 @@ TEST_CASE("embedding_norm normalises embedding + position, and logit_scale the d
   options.logit_scale = 0.5;
   const auto model = make_seq2seq<double>(options);
   const auto ctx = Context<double>::inference();
-  const Var<double> plain =
-      model.sinusoids(ctx, model.source_embedding(ctx, batch.source, std::sqrt(12.0)), batch.source_layout);
+  const Var<double> plain = model.source_positions(
+      ctx, model.source_embedding(ctx, batch.source, std::sqrt(12.0)), batch.source_layout);
   check_close(model.embed_source(ctx, batch.source, batch.source_layout).value(),
               (*model.source_embedding_norm)(ctx, plain).value(), 1e-12);
   const Var<double> decoded = random_tensor<double>({3, D}, 4);
@@ -134,15 +137,16 @@ TEST_CASE("embedding_norm normalises embedding + position, and logit_scale the d
 TEST_CASE(
     "linear attention is linear_attention between the projections, and refuses what it has no form of") {
   RandomGenerator rng(1);
-  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .kind = AttentionKind::linear}, rng);
+  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .attention = AttentionKind::linear},
+                                       rng);
   randomise(attention, 2);
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
   const auto layout = SequenceLayout::padded(B, L), keys = SequenceLayout::padded(B, S);
   const auto expected = [&](const Var<double>& y, const SequenceLayout& of_y, bool causal) {
     return attention.out_proj(
-        ctx, linear_attention(attention.project_query(ctx, x), attention.project_key(ctx, y),
-                              attention.project_value(ctx, y), layout, of_y, {.heads = H, .causal = causal}));
+        ctx, linear_attention(attention.project_query(ctx, x), attention.in_proj.key(ctx, y),
+                              attention.in_proj.value(ctx, y), layout, of_y, {.heads = H, .causal = causal}));
   };
   check_close(attention(ctx, x, x, x).value(), expected(x, layout, false).value(), 1e-12);
   check_close(attention(ctx, x, x, x, AttentionMask::causal()).value(), expected(x, layout, true).value(),
@@ -164,15 +168,16 @@ TEST_CASE(
     return refusal([&] { EncoderLayer<double>(o, rng); });
   };
   CHECK(layer([](auto& o) { o.attention_window = 3; }) ==
-        "[encoder_layer] linear attention has no attention_window");
-  CHECK(contains(layer([](auto& o) { o.positions = Positions::alibi; }), "positions that act on scores"));
+        "[encoder_layer] linear attention does not support attention_window");
+  CHECK(contains(layer([](auto& o) { o.positions = AlibiPositions{}; }), "attention_positions alibi"));
   CHECK(contains(layer([](auto& o) { o.num_key_value_heads = 2; }),
                  "num_key_value_heads other than num_heads"));
 }
 
 TEST_CASE("linear attention with key padding attends to what is left, causal or not, in either layout") {
   RandomGenerator rng(1);
-  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .kind = AttentionKind::linear}, rng);
+  MultiHeadAttention<double> attention({.d_model = D, .num_heads = H, .attention = AttentionKind::linear},
+                                       rng);
   randomise(attention, 2);
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({B, L, D}, 3), memory = random_tensor<double>({B, S, D}, 4);
@@ -221,7 +226,7 @@ TEST_CASE("linear attention with key padding attends to what is left, causal or 
 TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers out, and only in training") {
   RandomGenerator rng(1);
   const LayerOptions options{
-      .d_model = D, .num_heads = H, .dim_feedforward = F, .dropout = 0, .layer_drop = 0.8};
+      .d_model = D, .num_heads = H, .dim_feedforward = F, .dropout = {0}, .layer_drop = 0.8};
   const Encoder<double> stack({.num_layers = 4, .layer = options}, rng);
   for (std::size_t i = 0; i < 4; ++i) {
     CHECK(stack.layers[i].options.layer_drop == doctest::Approx(0.2 * static_cast<double>(i + 1)));
@@ -245,13 +250,14 @@ TEST_CASE("layer_drop rises to the last layer, leaves a sentence's sub-layers ou
   CHECK(unchanged < 148);
   LayerOptions impossible = options;
   impossible.layer_drop = 1;
-  CHECK(contains(message_of<ValueError>([&] { EncoderLayer<float>(impossible, rng); }), "layer_drop is 1.0"));
+  CHECK(contains(message_of<ValueError>([&] { EncoderLayer<float>(impossible, rng); }),
+                 "layer_drop is 1, must be in [0, 1)"));
 }
 
 TEST_CASE("layer_drop's choices and gradients do not depend on packing") {
   const TokenBatch batch;
   auto options = small_seq2seq();
-  options.layer_drop = 0.5;
+  options.layer.layer_drop = 0.5;
   auto model = make_seq2seq<double>(options);
   const DropoutKey key{7, 3, 0};
   const auto run = [&](bool packed) {

@@ -11,12 +11,9 @@ using namespace eigenformer::testing;
 namespace {
 
 TransformerOptions small(bool norm_first = false) {
-  return {.d_model = D,
-          .num_heads = H,
-          .num_encoder_layers = 2,
-          .num_decoder_layers = 2,
-          .dim_feedforward = F,
-          .norm_first = norm_first};
+  return {.layer = {.d_model = D, .num_heads = H, .dim_feedforward = F, .norm_first = norm_first},
+          .encoder = {.num_layers = 2},
+          .decoder = {.num_layers = 2}};
 }
 
 template <class T>
@@ -60,7 +57,7 @@ TEST_CASE("the Transformer's gradients are right with all masks") {
   // With GELU: where a central difference crosses ReLU's kink, it says nothing.
   for (const bool norm_first : {false, true}) {
     auto options = small(norm_first);
-    options.activation = Activation::gelu;
+    options.layer.activation = Activation::gelu;
     RandomGenerator rng(1);
     Transformer<double> model(options, rng);
     randomise(model, 2);
@@ -153,7 +150,7 @@ TEST_CASE("a Transformer of a given encoder and decoder is that encoder and deco
   const Transformer<double> model(std::move(encoder), std::move(decoder));
   CHECK(values(model(ctx, source, target).value()) == values(expected.value()));
   CHECK(model.encoder.layers[0].norm1.weight.id() == id);
-  CHECK(model.decoder.layers[2].multihead_attn.in_proj_weight.name() ==
+  CHECK(model.decoder.layers[2].multihead_attn.in_proj.weight.name() ==
         "decoder.layers.2.multihead_attn.in_proj_weight");
 
   Decoder<double> narrow({.num_layers = 1, .layer = {.d_model = 8, .num_heads = 2}}, rng);
@@ -164,23 +161,23 @@ TEST_CASE("a Transformer of a given encoder and decoder is that encoder and deco
 
 TEST_CASE("the defaults are PyTorch's") {
   const TransformerOptions o;
-  CHECK(o.d_model == 512);
-  CHECK(o.num_heads == 8);
-  CHECK(o.num_encoder_layers == 6);
-  CHECK(o.num_decoder_layers == 6);
-  CHECK(o.dim_feedforward == 2048);
-  CHECK(o.dropout == 0.1);
-  CHECK(o.layer_norm_eps == 1e-5);
-  CHECK(o.activation == Activation::relu);
-  CHECK(!o.norm_first);
+  CHECK(o.layer.d_model == 512);
+  CHECK(o.layer.num_heads == 8);
+  CHECK(o.encoder.num_layers == 6);
+  CHECK(o.decoder.num_layers == 6);
+  CHECK(o.layer.dim_feedforward == 2048);
+  CHECK(o.layer.dropout.rate == 0.1);
+  CHECK(o.layer.norm.eps == 1e-5);
+  CHECK(o.layer.activation == Activation::relu);
+  CHECK(!o.layer.norm_first);
   CHECK(o.final_norm);
   RandomGenerator rng(1);
   auto wrong = small();
-  wrong.num_decoder_layers = 0;
+  wrong.decoder.num_layers = 0;
   CHECK(message_of<ValueError>([&] { Transformer<float>(wrong, rng); }) ==
-        "[transformer] num_decoder_layers is 0, must be positive");
+        "[transformer] decoder.num_layers is 0, must be positive");
   wrong = small();
-  wrong.d_model = 13;
+  wrong.layer.d_model = 13;
   CHECK(message_of<ValueError>([&] { Transformer<float>(wrong, rng); }) ==
         "[transformer] d_model is 13, must be divisible by num_heads, which is 3");
 }

@@ -16,9 +16,10 @@ namespace {
 template <class T>
 Transformer<T> make() {
   RandomGenerator rng(1);
-  return Transformer<T>(
-      {.d_model = D, .num_heads = H, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = F},
-      rng);
+  return Transformer<T>({.layer = {.d_model = D, .num_heads = H, .dim_feedforward = F},
+                         .encoder = {.num_layers = 1},
+                         .decoder = {.num_layers = 1}},
+                        rng);
 }
 
 // CHECKs a model under masks against a fixture, on (B, L, D) without layouts.

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "eigenformer/core/tensor/tensor.hpp"
 
@@ -22,6 +23,7 @@ template <class T>
 struct ParameterState {
   std::uint64_t id = next_parameter_id();
   std::string name;
+  std::vector<std::string> aliases{};  // further names of a tied parameter in its model
   Tensor<T> value;
   bool frozen = false;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -30,6 +31,11 @@ class Var {
   EIGENFORMER_NOINLINE ~Var() = default;
   Var(Tensor<T> value)
       : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): a constant is a Var
+  /// An Eigen expression is a constant, too: of rank 1 for a vector, else (rows, cols).
+  template <class Derived>
+  requires std::same_as<typename Derived::Scalar, T> Var(
+      const Eigen::DenseBase<Derived>& value)  // NOLINT(google-explicit-constructor): as a tensor is
+      : value_(value) {}
   Var(Tensor<T> value, std::shared_ptr<detail::TapeState<T>> tape, std::uint64_t generation,
       std::int32_t node)
       : value_(std::move(value)), tape_(std::move(tape)), generation_(generation), node_(node) {}

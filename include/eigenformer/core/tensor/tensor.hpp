@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -12,7 +13,33 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
+// Only declared: whoever has an Eigen expression has included Eigen, and nobody else pays for it.
+namespace Eigen {
+template <class Derived>
+class DenseBase;
+template <class Scalar, int Rows, int Cols, int Options, int MaxRows, int MaxCols>
+class Matrix;
+template <int Outer, int Inner>
+class Stride;
+template <class Plain, int Options, class StrideType>
+class Map;
+}  // namespace Eigen
+
 namespace eigenformer {
+
+namespace detail {
+
+/// (size,) for what Eigen knows to be a vector when compiling, (rows, cols) for all else.
+template <class Derived>
+Shape eigen_shape(const Eigen::DenseBase<Derived>& x) {
+  if constexpr (static_cast<bool>(Derived::IsVectorAtCompileTime)) {
+    return Shape{static_cast<index_t>(x.size())};
+  } else {
+    return Shape{static_cast<index_t>(x.rows()), static_cast<index_t>(x.cols())};
+  }
+}
+
+}  // namespace detail
 
 /// A contiguous, row-major array of rank 0 to 6. A copy shares the storage, clone() copies it, reshape()
 /// shares it.
@@ -34,9 +61,21 @@ class Tensor {
   /// An uninitialised tensor of the given shape. Throws Error when memory runs out.
   EIGENFORMER_NOINLINE explicit Tensor(const Shape& shape) : shape_(shape) {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * sizeof(T);
-    std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes);
+    std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes, &state_);
     T* data = static_cast<T*>(storage.get());
     storage_ = std::shared_ptr<T>(std::move(storage), data);
+  }
+
+  /// The values of an Eigen matrix, array or expression of T (another scalar type needs Eigen's cast<T>()):
+  /// of rank 1 for a vector, else (rows, cols). It copies, whatever the storage order; borrow() does not.
+  template <class Derived>
+  requires std::same_as<typename Derived::Scalar, T> Tensor(
+      const Eigen::DenseBase<Derived>& expression)  // NOLINT(google-explicit-constructor)
+      : Tensor(detail::eigen_shape(expression)) {
+    constexpr int dynamic = -1, row_major = 1;
+    using RowMajor = Eigen::Matrix<T, dynamic, dynamic, row_major, dynamic, dynamic>;
+    Eigen::Map<RowMajor, 0, Eigen::Stride<0, 0>>(data(), expression.rows(), expression.cols()) =
+        expression.derived();
   }
 
   static Tensor full(const Shape& shape, T value) {
@@ -80,7 +119,11 @@ class Tensor {
     if (data == nullptr && shape.numel() > 0) throw ValueError("tensor", "cannot borrow a null pointer");
     Tensor t;
     t.shape_ = shape;
-    t.storage_ = std::shared_ptr<T>(std::move(keep_alive), data);
+    auto owner = std::make_shared<Borrowed>();
+    owner->keep_alive = std::move(keep_alive);
+    owner->state.borrowed = true;
+    t.state_ = &owner->state;
+    t.storage_ = std::shared_ptr<T>(std::move(owner), data);
     return t;
   }
 
@@ -138,7 +181,10 @@ class Tensor {
     return t;
   }
 
-  void fill(T value) noexcept { std::fill_n(data(), numel(), value); }
+  void fill(T value) noexcept {
+    std::fill_n(data(), numel(), value);
+    mark_changed();
+  }
 
   /// Copies the values of another tensor of the same shape. Throws ShapeError for another shape, ValueError
   /// when the memory of either was given back.
@@ -151,7 +197,17 @@ class Tensor {
     other.require_memory();
     if (numel() > 0)
       std::memcpy(static_cast<void*>(data()), other.data(), static_cast<std::size_t>(numel()) * sizeof(T));
+    mark_changed();
   }
+
+  /// Counts a change of the values. fill(), copy_from() and optimizers do so; what was written through
+  /// data(), span(), at() or Eigen is not seen unless this is called. A tape whose backward would read the
+  /// old values then throws instead.
+  void mark_changed() noexcept {
+    if (defined()) state_->version.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Notices changes that are counted from now on, by any tensor that shares the storage.
+  StorageWatch watch() const noexcept { return defined() ? StorageWatch(storage_, state_) : StorageWatch(); }
 
   /// The value of a tensor with one element. Throws ShapeError otherwise.
   T item() const {
@@ -174,8 +230,15 @@ class Tensor {
 
   /// Number of tensors that share this storage.
   long use_count() const noexcept { return storage_.use_count(); }
+  /// Whether the memory is the pool's and no other tensor shares it.
+  bool unique() const noexcept { return defined() && storage_.use_count() == 1 && !state_->borrowed; }
 
  private:
+  struct Borrowed {
+    std::shared_ptr<void> keep_alive;
+    StorageState state;
+  };
+
   void require_memory() const {
     if (!defined() && numel() > 0) {
       throw ValueError(
@@ -210,6 +273,7 @@ class Tensor {
 
   Shape shape_;
   std::shared_ptr<T> storage_;
+  StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
 };
 
 }  // namespace eigenformer

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/data/corpus/vocabulary.hpp"
+#include "eigenformer/core/base/special_ids.hpp"
 
 namespace eigenformer {
 
@@ -26,12 +28,11 @@ enum class SearchRule {
 struct TextConventions {
   std::string source_text{};                  ///< put before each source text, such as a task's name
   std::vector<std::int32_t> source_prefix{};  ///< ids before those of a source sentence, such as its language
-  std::vector<std::int32_t> source_suffix = {Vocabulary::end_id};  ///< ids after them
-  std::int32_t begin_id = Vocabulary::begin_id;                    ///< what the decoder reads first
+  std::vector<std::int32_t> source_suffix = {SpecialIds::end};  ///< ids after them
+  std::int32_t begin_id = SpecialIds::begin;                    ///< what the decoder reads first
   std::vector<std::int32_t> target_prefix{};  ///< what it has to say first, such as the target's language
-  std::int32_t end_id = Vocabulary::end_id;
-  std::vector<std::int32_t> forbidden_ids = {Vocabulary::pad_id, Vocabulary::unknown_id,
-                                             Vocabulary::begin_id};
+  std::int32_t end_id = SpecialIds::end;
+  std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
   SearchRule search_rule = SearchRule::gnmt;
   double length_penalty = 1.0;
   index_t min_length = 0;  ///< tokens before the end symbol may come
@@ -43,5 +44,13 @@ struct TextConventions {
 
   friend bool operator==(const TextConventions&, const TextConventions&) = default;
 };
+
+/// The positions that a sentence of up to `tokens` tokens takes in training and in decoding: its own, and
+/// those of what stands around it (source: prefix and suffix; target: begin or end, and the prefix). A table
+/// of learned positions needs as many rows.
+inline index_t num_positions(index_t tokens, const TextConventions& text = {}) {
+  const std::size_t source = text.source_prefix.size() + text.source_suffix.size();
+  return tokens + static_cast<index_t>(std::max(source, text.target_prefix.size() + 1));
+}
 
 }  // namespace eigenformer

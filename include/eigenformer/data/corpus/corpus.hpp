@@ -119,8 +119,8 @@ class TokenSequences {
   index_t length(index_t i) const { return static_cast<index_t>((*this)[i].size()); }
   std::span<const std::int32_t> operator[](index_t i) const {
     if (i < 0 || i >= size()) {
-      throw IndexError("token_sequences", "sequence " + std::to_string(i) + " does not exist, there are " +
-                                              std::to_string(size()));
+      throw IndexError("token_sequences",
+                       "index is " + std::to_string(i) + ", must be in [0, " + std::to_string(size()) + ")");
     }
     const std::size_t begin = offsets_[static_cast<std::size_t>(i)];
     return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};

@@ -15,6 +15,8 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/special_ids.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 
 namespace eigenformer {
@@ -41,10 +43,10 @@ struct VocabularyOptions {
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
 class Vocabulary {
  public:
-  static constexpr std::int32_t pad_id = 0;
-  static constexpr std::int32_t unknown_id = 1;
-  static constexpr std::int32_t begin_id = 2;
-  static constexpr std::int32_t end_id = 3;
+  static constexpr std::int32_t pad_id = SpecialIds::pad;
+  static constexpr std::int32_t unknown_id = SpecialIds::unknown;
+  static constexpr std::int32_t begin_id = SpecialIds::begin;
+  static constexpr std::int32_t end_id = SpecialIds::end;
   static constexpr index_t num_specials = 4;
   static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
 
@@ -121,7 +123,7 @@ class Vocabulary {
   void save(const std::filesystem::path& path) const {
     std::string text;
     for (const std::string& token : tokens_) text += escape(token) + '\n';
-    write_text_file(path, text);
+    write_file(path, text);
   }
 
   /// Reads what save() wrote. Throws IoError for anything else, naming file and line.

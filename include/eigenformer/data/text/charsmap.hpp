@@ -96,7 +96,8 @@ class Charsmap {
         ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &error), ubrk_close);
     if (U_SUCCESS(error)) ubrk_setUText(breaks.get(), input.get(), &error);
     if (U_FAILURE(error))
-      throw ValueError("tokenizer", std::string("ICU finds no characters: ") + u_errorName(error));
+      throw ValueError("tokenizer",
+                       std::string("ICU cannot find the characters of a text: ") + u_errorName(error));
     std::int32_t begin = ubrk_first(breaks.get());
     for (std::int32_t end = ubrk_next(breaks.get()); end != UBRK_DONE;
          begin = end, end = ubrk_next(breaks.get())) {

@@ -34,28 +34,6 @@ inline std::string read_text_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// Writes a file by way of a temporary one beside it, so that a full disk leaves the old file as it was.
-/// Throws IoError.
-inline void write_text_file(const std::filesystem::path& path, std::string_view bytes) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
-  errno = 0;
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  std::error_code status;
-  if (!file) {
-    const std::string why = errno != 0 ? std::strerror(errno) : "an error while writing";
-    std::filesystem::remove(temporary, status);
-    throw IoError("write_text_file", "cannot write '" + path.string() + "': " + why);
-  }
-  std::filesystem::rename(temporary, path, status);
-  if (status) {
-    const std::string why = status.message();
-    std::filesystem::remove(temporary, status);
-    throw IoError("write_text_file", "cannot write '" + path.string() + "': " + why);
-  }
-}
-
 /// The lines of a text: `\n` and `\r\n` end a line, a byte order mark at the start is dropped, the last line
 /// needs no end. `name` is what messages call the text. Throws IoError for invalid UTF-8 and for a NUL byte,
 /// naming line and byte offset.

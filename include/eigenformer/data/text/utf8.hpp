@@ -111,6 +111,18 @@ inline bool is_punctuation(char32_t c) {
   return false;
 }
 
+/// The text without the white space at its ends.
+inline std::string trim(std::string_view text) {
+  const char* first = nullptr;
+  const char* last = nullptr;
+  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
+    if (is_space(c)) return;
+    if (first == nullptr) first = bytes.data();
+    last = bytes.data() + bytes.size();
+  });
+  return {first, last};
+}
+
 /// The text with U+FFFD in the place of each byte that is not UTF-8.
 inline std::string valid_utf8(std::string_view text) {
   std::string out;

@@ -77,7 +77,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
         if (!item.empty()) {
           const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), score);
           if (error != std::errc() || end != item.data() + item.size()) {
-            throw ValueError("tokenizer", "'" + item + "' is no score");
+            throw ValueError("tokenizer", "'" + item + "' is not a score, expected a number");
           }
         }
         scores.push_back(score);

@@ -73,7 +73,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::string text;
     require(processor_->Decode(pieces(ids), &text));
-    return text;
+    return trim(with_spaces(text));
   }
 
  protected:
@@ -85,6 +85,15 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
  private:
   static void require(const sentencepiece::util::Status& status) {
     if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
+  }
+
+  // SentencePiece leaves pieces that are not its own as they are, with the mark of a space. Such pieces are
+  // usual: Marian's vocabulary is that of both languages, and each language has a model of its own.
+  static std::string with_spaces(std::string text) {
+    constexpr std::string_view mark = "\xE2\x96\x81";
+    for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; ++at)
+      text.replace(at, mark.size(), " ");
+    return text;
   }
 
   std::shared_ptr<const std::string> model_;  // serialised

@@ -103,7 +103,7 @@ class PairModel {
     if (merges_.size() % 2 != 0) throw ValueError("tokenizer", "the last merge has no right token");
     const auto id = [&](const std::string& token) {
       if (const auto found = find(token)) return *found;
-      throw ValueError("tokenizer", "the merges have '" + token + "', which is no token");
+      throw ValueError("tokenizer", "the merges have '" + token + "', which is not in the vocabulary");
     };
     for (std::size_t i = 0; i < merges_.size(); i += 2) {
       const std::string &left = merges_[i], &right = merges_[i + 1];

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -98,7 +99,7 @@ class SubwordTokenizer final : public Tokenizer {
 
   /// Writes `directory/name.model`, in SentencePiece's own format. Throws IoError.
   void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
-    write_text_file(directory / (name + ".model"), *model_);
+    write_file(directory / (name + ".model"), *model_);
   }
 
   std::string kind() const override { return "subword"; }

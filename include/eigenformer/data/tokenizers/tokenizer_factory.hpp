@@ -4,10 +4,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -40,58 +41,102 @@ struct TokenizerPair {
   bool joint() const noexcept { return source == target; }
 };
 
-/// Whether this program was built with SentencePiece.
-constexpr bool has_subword_tokenizer() noexcept {
-#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
-  return true;
-#else
-  return false;
-#endif
-}
-
-/// Whether this program was built with ICU, which byte_bpe, metaspace and wordpiece need.
-constexpr bool has_icu_tokenizers() noexcept {
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-  return true;
-#else
-  return false;
-#endif
-}
-
 namespace detail {
 
-/// Calls f.template operator()<TokenizerType>() for the type of a kind. Throws ValueError for a kind that is
-/// unknown or not built in.
-template <class F>
-std::shared_ptr<const Tokenizer> with_tokenizer_type(const std::string& kind, F&& f) {
-  if (kind == "char") return f.template operator()<CharacterTokenizer>();
-  if (kind == "word") return f.template operator()<WordTokenizer>();
-  if (kind != "subword") {
-    throw ValueError("tokenizer", "kind is '" + kind + "', expected char, word or subword");
-  }
+/// Reads what save(directory, name) of a tokenizer wrote.
+using LoadTokenizer = std::shared_ptr<const Tokenizer>(const std::filesystem::path& directory,
+                                                       const std::string& name);
+
+template <class T>
+std::shared_ptr<const Tokenizer> load_shared(const std::filesystem::path& directory,
+                                             const std::string& name) {
+  return std::make_shared<T>(T::load(directory, name));
+}
+
+/// What needs SentencePiece.
+struct SentencePieceFunctions {
+  std::shared_ptr<const Tokenizer> (*train)(std::span<const std::string> sentences, index_t vocabulary_size);
+  LoadTokenizer *load_subword, *load_sentencepiece;
+  /// A SentencePieceTokenizer of a model's bytes.
+  std::shared_ptr<const Tokenizer> (*make)(std::string model, ForeignVocabulary vocabulary,
+                                           bool language_codes);
+  std::vector<std::string> (*pieces)(const std::string& model);
+};
+
+/// What needs ICU.
+struct IcuFunctions {
+  LoadTokenizer *load_byte_bpe, *load_metaspace, *load_wordpiece;
+  std::shared_ptr<const Tokenizer> (*make_byte_bpe)(ForeignVocabulary vocabulary,
+                                                    std::vector<std::string> merges);
+  std::shared_ptr<const Tokenizer> (*make_wordpiece)(ForeignVocabulary vocabulary, bool lower_case);
+};
+
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
-  return f.template operator()<SubwordTokenizer>();
-#else
-  throw ValueError(
-      "tokenizer",
-      "kind 'subword' needs SentencePiece, which this program was built without; expected char or word");
+inline std::shared_ptr<const Tokenizer> train_subword(std::span<const std::string> sentences,
+                                                      index_t vocabulary_size) {
+  return std::make_shared<SubwordTokenizer>(
+      SubwordTokenizer::train(sentences, {.vocabulary_size = vocabulary_size}));
+}
+inline std::shared_ptr<const Tokenizer> make_sentencepiece(std::string model, ForeignVocabulary vocabulary,
+                                                           bool language_codes) {
+  return std::make_shared<SentencePieceTokenizer>(std::move(model), std::move(vocabulary), language_codes);
+}
+inline constexpr SentencePieceFunctions sentencepiece_functions{
+    &train_subword, &load_shared<SubwordTokenizer>, &load_shared<SentencePieceTokenizer>, &make_sentencepiece,
+    &SentencePieceTokenizer::model_pieces};
+inline const bool sentencepiece_is_linked = link(sentencepiece_functions);
 #endif
+
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+inline std::shared_ptr<const Tokenizer> make_byte_bpe(ForeignVocabulary vocabulary,
+                                                      std::vector<std::string> merges) {
+  return std::make_shared<ByteBpeTokenizer>(std::move(vocabulary), std::move(merges));
+}
+inline std::shared_ptr<const Tokenizer> make_wordpiece(ForeignVocabulary vocabulary, bool lower_case) {
+  return std::make_shared<WordPieceTokenizer>(std::move(vocabulary), lower_case);
+}
+inline constexpr IcuFunctions icu_functions{&load_shared<ByteBpeTokenizer>, &load_shared<MetaspaceTokenizer>,
+                                            &load_shared<WordPieceTokenizer>, &make_byte_bpe,
+                                            &make_wordpiece};
+inline const bool icu_is_linked = link(icu_functions);
+#endif
+
+/// The functions of SentencePiece. Throws ValueError in a program without it.
+inline const SentencePieceFunctions& require_sentencepiece(const std::string& op, const std::string& what) {
+  if (const auto* found = find_linked<SentencePieceFunctions>()) return *found;
+  throw ValueError(op, what + " needs SentencePiece, which this program was built without");
+}
+
+/// The functions of ICU. Throws ValueError in a program without it.
+inline const IcuFunctions& require_icu(const std::string& op, const std::string& what) {
+  if (const auto* found = find_linked<IcuFunctions>()) return *found;
+  throw ValueError(op, what + " needs ICU, which this program was built without");
 }
 
 }  // namespace detail
+
+/// Whether this program was built with SentencePiece, which subword and sentencepiece need.
+inline bool has_subword_tokenizer() noexcept {
+  return detail::find_linked<detail::SentencePieceFunctions>() != nullptr;
+}
+
+/// Whether this program was built with ICU, which byte_bpe, metaspace and wordpiece need.
+inline bool has_icu_tokenizers() noexcept { return detail::find_linked<detail::IcuFunctions>() != nullptr; }
 
 /// A tokenizer for these sentences. Throws ValueError for an impossible option or a kind that is unknown or
 /// not built in.
 inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                         std::span<const std::string> sentences) {
-  return detail::with_tokenizer_type(options.kind, [&]<class T>() -> std::shared_ptr<const Tokenizer> {
-    if constexpr (std::is_base_of_v<VocabularyTokenizer, T>) {
-      return std::make_shared<T>(
-          T::train(sentences, {.max_size = options.vocabulary_size, .min_count = options.min_count}));
-    } else {
-      return std::make_shared<T>(T::train(sentences, {.vocabulary_size = options.vocabulary_size}));
-    }
-  });
+  const auto train = [&]<class T>() -> std::shared_ptr<const Tokenizer> {
+    return std::make_shared<T>(
+        T::train(sentences, {.max_size = options.vocabulary_size, .min_count = options.min_count}));
+  };
+  if (options.kind == "char") return train.template operator()<CharacterTokenizer>();
+  if (options.kind == "word") return train.template operator()<WordTokenizer>();
+  if (options.kind == "subword")
+    return detail::require_sentencepiece("tokenizer", "kind 'subword'")
+        .train(sentences, options.vocabulary_size);
+  throw ValueError("tokenizer", "kind is '" + options.kind + "', expected char, word or subword");
 }
 
 /// Tokenizers for the sentences of both languages. Throws as train_tokenizer() does.
@@ -110,29 +155,20 @@ inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const Par
 inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                                        const std::filesystem::path& directory,
                                                        const std::string& name = "tokenizer") {
-  if (kind == "tokens") return std::make_shared<TokenTokenizer>(TokenTokenizer::load(directory, name));
-  if (kind == "sentencepiece") {
-#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
-    return std::make_shared<SentencePieceTokenizer>(SentencePieceTokenizer::load(directory, name));
-#else
-    throw ValueError("tokenizer",
-                     "kind 'sentencepiece' needs SentencePiece, which this program was built without");
-#endif
-  }
-  if (kind == "byte_bpe" || kind == "metaspace" || kind == "wordpiece") {
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-    if (kind == "byte_bpe")
-      return std::make_shared<ByteBpeTokenizer>(ByteBpeTokenizer::load(directory, name));
-    if (kind == "metaspace")
-      return std::make_shared<MetaspaceTokenizer>(MetaspaceTokenizer::load(directory, name));
-    return std::make_shared<WordPieceTokenizer>(WordPieceTokenizer::load(directory, name));
-#else
-    throw ValueError("tokenizer", "kind '" + kind + "' needs ICU, which this program was built without");
-#endif
-  }
-  return detail::with_tokenizer_type(kind, [&]<class T>() -> std::shared_ptr<const Tokenizer> {
-    return std::make_shared<T>(T::load(directory, name));
-  });
+  using namespace detail;
+  const std::string what = "kind '" + kind + "'";
+  if (kind == "char") return load_shared<CharacterTokenizer>(directory, name);
+  if (kind == "word") return load_shared<WordTokenizer>(directory, name);
+  if (kind == "tokens") return load_shared<TokenTokenizer>(directory, name);
+  if (kind == "subword") return require_sentencepiece("tokenizer", what).load_subword(directory, name);
+  if (kind == "sentencepiece")
+    return require_sentencepiece("tokenizer", what).load_sentencepiece(directory, name);
+  if (kind == "byte_bpe") return require_icu("tokenizer", what).load_byte_bpe(directory, name);
+  if (kind == "metaspace") return require_icu("tokenizer", what).load_metaspace(directory, name);
+  if (kind == "wordpiece") return require_icu("tokenizer", what).load_wordpiece(directory, name);
+  throw ValueError("tokenizer", "kind is '" + kind +
+                                    "', expected char, word, subword, tokens, sentencepiece, byte_bpe, "
+                                    "metaspace or wordpiece");
 }
 
 /// Writes both tokenizers to a folder: a joint one as `tokenizer`, two as `source` and `target`. Throws

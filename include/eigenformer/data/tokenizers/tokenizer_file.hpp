@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 
 namespace eigenformer {
@@ -72,7 +73,7 @@ class TokenizerParts {
     std::string bytes = std::string(magic);
     for (const auto& [name, part] : parts_)
       bytes += name + ' ' + std::to_string(part.size()) + '\n' + part + '\n';
-    write_text_file(path, bytes);
+    write_file(path, bytes);
   }
 
   /// Reads what save() wrote. Throws IoError for anything else, naming the file.

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "eigenformer/generation/search/options.hpp"
+#include "eigenformer/generation/search/hypothesis.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer {
@@ -12,8 +12,8 @@ namespace eigenformer {
 /// the target without begin and end. prefix: the first target tokens, begin included, that see one another in
 /// both directions. Decoding token by token gives the same weights. Throws IndexError for an id outside its
 /// vocabulary, ValueError for a context that records.
-template <class T>
-[[nodiscard]] AttentionMaps attention_maps(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
+template <class T, class E, class D>
+[[nodiscard]] AttentionMaps attention_maps(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                            const std::vector<std::int32_t>& source,
                                            const std::vector<std::int32_t>& target, std::int32_t begin_id,
                                            index_t prefix = 0) {

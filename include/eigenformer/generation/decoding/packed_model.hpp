@@ -1,76 +1,59 @@
 #pragma once
 
-#include <concepts>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <unordered_set>
 
-#include "eigenformer/kernels/gemm/packed_weights.hpp"
-#include "eigenformer/nn/models/language_model.hpp"
-#include "eigenformer/nn/models/seq2seq.hpp"
-#include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/autograd/ops/linear/linear.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
+#include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer {
 
 namespace detail {
 
-template <class F>
-void each_feed_forward_weight(const FeedForward<float>& network, F&& f) {
-  f(network.linear1.weight);
-  f(network.linear2.weight);
-  if (network.linear3) f(network.linear3->weight);
-}
-template <class F>
-void each_encoder_weight(const Encoder<float>& encoder, F&& f) {
-  for (const auto& layer : encoder.layers) {
-    f(layer.self_attn.in_proj_weight);
-    f(layer.self_attn.out_proj.weight);
-    each_feed_forward_weight(layer.feed_forward, f);
+// Calls products(module) or tables(module) of every module of a model, sub-modules after their owner's
+// fields.
+template <class F, class Member>
+void visit_modules(Member& member, F& f) {
+  using M = std::remove_const_t<Member>;
+  if constexpr (is_parameter<M>::value || is_buffer<M>::value) {
+  } else if constexpr (is_vector<M>::value) {
+    for (auto& item : member) visit_modules(item, f);
+  } else if constexpr (is_optional<M>::value) {
+    if (member) visit_modules(*member, f);
+  } else {
+    M::fields(member, [&](const auto&, auto& field) { visit_modules(field, f); });
+    f(member);
   }
 }
 
-// Calls f(weight, counts) for every matrix of a model that is packed: decoding multiplies by so many of its
+// Calls f(weight, counts) for every matrix of a model that is packed: inference multiplies by so many of its
 // rows at a time. Embeddings that are no one's projection stay tables in float32, where packing would save
 // nothing.
-template <class F>
-void for_each_packed_weight(const Seq2SeqTransformer<float>& model, WeightFormat format, F&& f) {
-  const auto whole = [&](const Parameter<float>& weight) { f(weight, {weight.shape()[0]}); };
-  each_encoder_weight(model.transformer.encoder, whole);
-  for (const auto& layer : model.transformer.decoder.layers) {
-    whole(layer.self_attn.in_proj_weight);
-    whole(layer.self_attn.out_proj.weight);
-    // Queries come from the target, keys and values from the memory: two products.
-    const MultiHeadAttentionOptions& memory = layer.multihead_attn.options;
-    f(layer.multihead_attn.in_proj_weight, {memory.query_width(), 2 * memory.key_width()});
-    whole(layer.multihead_attn.out_proj.weight);
-    each_feed_forward_weight(layer.feed_forward, whole);
-  }
-  const Parameter<float>& projection = model.projection_weight();
-  whole(projection);
+template <class M, class F>
+void for_each_packed_weight(const M& model, WeightFormat format, F&& f) {
+  static_assert(Module<M>,
+                "a model whose weights are packed needs `static void fields(auto& self, auto&& visit)`");
+  static_assert(std::is_same_v<typename M::value_type, float>, "weights are packed of models of float");
+  std::unordered_set<std::uint64_t> seen;
+  const auto product = [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
+    if (weight.defined() && seen.insert(weight.id()).second) f(weight, counts);
+  };
+  const auto table = [&](const Parameter<float>& weight) { product(weight, {weight.shape()[0]}); };
+  const auto products = [&]<class X>(const X& module) {
+    if constexpr (requires { X::products(module, product); }) X::products(module, product);
+  };
+  visit_modules(model, products);
   if (format == WeightFormat::float32) return;
-  const Parameter<float>&source = model.source_embedding.weight, &target = model.target_embedding().weight;
-  if (source.id() != projection.id()) whole(source);
-  if (target.id() != projection.id() && target.id() != source.id()) whole(target);
+  const auto tables = [&]<class X>(const X& module) {
+    if constexpr (requires { X::tables(module, table); }) X::tables(module, table);
+  };
+  visit_modules(model, tables);
 }
-template <class F>
-void for_each_packed_weight(const LanguageModel<float>& model, WeightFormat format, F&& f) {
-  const auto whole = [&](const Parameter<float>& weight) { f(weight, {weight.shape()[0]}); };
-  each_encoder_weight(model.decoder, whole);
-  whole(model.projection_weight());
-  if (format != WeightFormat::float32 && model.own_projection.defined())
-    whole(model.embedding.embedding.weight);
-}
-template <class F>
-void for_each_packed_weight(const TextEncoder<float>& model, WeightFormat format, F&& f) {
-  const auto whole = [&](const Parameter<float>& weight) { f(weight, {weight.shape()[0]}); };
-  each_encoder_weight(model.encoder, whole);
-  if (format != WeightFormat::float32) whole(model.embedding.embedding.weight);
-}
-
-/// The models whose weights can be packed.
-template <class Model>
-concept Packable = std::same_as<Model, Seq2SeqTransformer<float>> ||
-    std::same_as<Model, LanguageModel<float>> || std::same_as<Model, TextEncoder<float>>;
 
 inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& weight,
                         std::initializer_list<index_t> counts, WeightFormat format) {
@@ -91,16 +74,22 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 
 }  // namespace detail
 
-/// The linear weights of a Seq2SeqTransformer, a LanguageModel or a TextEncoder, packed once for inference:
-/// hand them to Context::with_packed_weights.
+/// The linear weights of a model, packed once for inference: hand them to Context::with_packed_weights.
 ///
-///     auto ctx = ef::Context<float>::inference().with_packed_weights(ef::pack_weights(model,
-///     ef::WeightFormat::int8)); auto sentences = ef::generate(model, ctx, sources);
+///     auto packed = ef::pack_weights(model, ef::WeightFormat::int8);
+///     auto ctx = ef::Context<float>::inference().with_packed_weights(packed);
+///     auto sentences = ef::generate(model, ctx, sources);
+///
+/// model: any module of float. Its modules name their matrices: `static void products(auto& self, auto&&
+/// visit)` calls visit(weight, {rows}) for each, with the numbers of rows that are one product, and `static
+/// void tables(auto& self, auto&& visit)` calls visit(weight) for what is looked up by rows. Linear,
+/// attention, feed-forward networks, embeddings and the models here have them; a matrix that is in no list
+/// stays as it is.
 ///
 /// They are a copy of the parameters' values now; pack again after training on. In bf16 and int8 embeddings
 /// are packed, too; vectors stay as they are. Throws ValueError for int8 weights that are not finite and for
 /// a model whose weights' memory was given back.
-template <detail::Packable Model>
+template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
                                                            WeightFormat format = WeightFormat::float32) {
   auto packed = std::make_shared<kernels::PackedWeights>();
@@ -114,7 +103,7 @@ std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
 /// Gives the memory of a model's packed weights back to the Runtime's pool: from now on the model decodes
 /// with them and cannot be trained, saved or copied, which throws ValueError. An embedding
 /// that is tied to the projection is then looked up in its packed weights.
-template <detail::Packable Model>
+template <class Model>
 void release_packed_weights(Model& model, const kernels::PackedWeights& packed) {
   for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {
     if (packed.contains(p.id())) p.value() = Tensor<float>::without_storage(p.shape());
@@ -124,7 +113,7 @@ void release_packed_weights(Model& model, const kernels::PackedWeights& packed) 
 /// pack_weights and release_packed_weights at once, matrix by matrix, so that never more than one matrix is
 /// held twice; what the pool then caches goes back to the operating system. Throws as pack_weights does; the
 /// model may then be packed in part and is of no more use.
-template <detail::Packable Model>
+template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {
   auto packed = std::make_shared<kernels::PackedWeights>();

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,91 +16,129 @@
 
 namespace eigenformer {
 
-/// How many sentences are decoded together.
+/// How many inputs are decoded together.
 struct BatchGenerationOptions {
-  index_t batch_size = 32;      ///< sentences of a batch; batches are spread over the threads
+  index_t batch_size = 32;      ///< inputs of a batch; batches are spread over the threads
   index_t batch_tokens = 4096;  ///< source tokens of a batch
 };
 
-/// Target sentences for source sentences of token ids (with their end symbol, as the model was trained).
-/// Sentences of like length are decoded together; results come in the order of the inputs and do not depend
-/// on the batches.
-///
-/// Throws ValueError for impossible options, IndexError for an id outside the vocabulary.
-template <class T>
-std::vector<std::vector<Hypothesis>> generate(const Seq2SeqTransformer<T>& model, const Context<T>& ctx,
-                                              std::span<const std::vector<std::int32_t>> sources,
-                                              const GenerationOptions& options = {},
-                                              const BatchGenerationOptions& batching = {}) {
-  options.validate();
-  if (batching.batch_size < 1 || batching.batch_tokens < 1) {
-    throw ValueError("generation", "batch_size and batch_tokens must be at least 1");
+namespace detail {
+
+template <class M>
+index_t input_length(const M& model, const typename M::Input& input) {
+  if constexpr (models::HasInputLength<M>) {
+    return static_cast<index_t>(model.input_length(input));
+  } else if constexpr (requires {
+                         { input.size() } -> std::convertible_to<std::size_t>;
+                       }) {
+    return static_cast<index_t>(input.size());
+  } else {
+    static_assert(
+        models::HasInputLength<M>,
+        "the model needs `index_t input_length(const Input& input) const`, because its Input has no size()");
+    return 1;
   }
-  std::vector<std::size_t> order(sources.size());
+}
+
+/// Ranges of `order`, which is sorted here by length, the longest first, so that no thread is left with the
+/// longest batch at the end. Throws ValueError for an impossible batch size.
+inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std::vector<index_t>& lengths,
+                                                                       const BatchGenerationOptions& batching,
+                                                                       std::vector<std::size_t>& order) {
+  if (batching.batch_size < 1 || batching.batch_tokens < 1) {
+    throw ValueError("generation", "batch_size is " + std::to_string(batching.batch_size) +
+                                       " and batch_tokens " + std::to_string(batching.batch_tokens) +
+                                       ", must be at least 1");
+  }
+  order.resize(lengths.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // Longest first, so that no thread is left with the longest batch at the end.
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sources[a].size() > sources[b].size(); });
+                   [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
   std::vector<std::pair<std::size_t, std::size_t>> batches;
   for (std::size_t begin = 0; begin < order.size();) {
     std::size_t end = begin;
     index_t tokens = 0;
     while (end < order.size() && static_cast<index_t>(end - begin) < batching.batch_size &&
-           (end == begin ||
-            tokens + static_cast<index_t>(sources[order[end]].size()) <= batching.batch_tokens)) {
-      tokens += static_cast<index_t>(sources[order[end++]].size());
+           (end == begin || tokens + lengths[order[end]] <= batching.batch_tokens)) {
+      tokens += lengths[order[end++]];
     }
     batches.emplace_back(begin, end);
     begin = end;
   }
-
-  std::vector<std::vector<Hypothesis>> results(sources.size());
-  const auto run = [&](const std::pair<std::size_t, std::size_t>& range) {
-    std::vector<std::int32_t> ids;
-    std::vector<index_t> lengths;
-    for (std::size_t i = range.first; i < range.second; ++i) {
-      const auto& source = sources[order[i]];
-      ids.insert(ids.end(), source.begin(), source.end());
-      lengths.push_back(static_cast<index_t>(source.size()));
-    }
-    const SequenceLayout layout = SequenceLayout::packed(lengths);
-    const Memory<T> memory(
-        model.encode(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids), layout),
-        layout);
-    auto found = beam_search(model, ctx, memory, options);
-    for (std::size_t i = range.first; i < range.second; ++i) {
-      auto& hypotheses = results[order[i]] = std::move(found[i - range.first]);
-      if (!options.attention) continue;
-      // A pass over the finished sentence: a search would have to carry the weights of all it gives up.
-      for (Hypothesis& h : hypotheses) {
-        std::vector<std::int32_t> target = options.prefix_ids;
-        target.insert(target.end(), h.ids.begin(), h.ids.end());
-        h.attention = std::make_shared<const AttentionMaps>(
-            attention_maps(model, ctx, sources[order[i]], target, options.begin_id, options.prefix_length));
-      }
-    }
-  };
-  // Whole batches side by side need no waiting for each other; a few of them are better served by threads
-  // within each product.
-  const auto count = static_cast<index_t>(batches.size());
-  if (count >= 2 * Runtime::instance().threads()) {
-    std::atomic<std::size_t> next{0};
-    parallel_for(Runtime::instance().threads(), 1, [&](index_t begin, index_t end) {
-      for (index_t worker = begin; worker < end; ++worker) {
-        for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
-      }
-    });
-  } else {
-    for (const auto& batch : batches) run(batch);
-  }
-  return results;
+  return batches;
 }
 
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> generate(
-    const Seq2SeqTransformer<float>&, const Context<float>&, std::span<const std::vector<std::int32_t>>,
-    const GenerationOptions&, const BatchGenerationOptions&))
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> generate(
-    const Seq2SeqTransformer<double>&, const Context<double>&, std::span<const std::vector<std::int32_t>>,
-    const GenerationOptions&, const BatchGenerationOptions&))
+/// Calls run(batch) for each: whole batches side by side need no waiting for each other; a few of them are
+/// better served by threads within each product.
+template <class F>
+void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches, F&& run) {
+  const index_t threads = Runtime::instance().threads();
+  if (static_cast<index_t>(batches.size()) < 2 * threads) {
+    for (const auto& batch : batches) run(batch);
+    return;
+  }
+  std::atomic<std::size_t> next{0};
+  parallel_for(threads, 1, [&](index_t begin, index_t end) {
+    for (index_t worker = begin; worker < end; ++worker) {
+      for (std::size_t i = next++; i < batches.size(); i = next++) run(batches[i]);
+    }
+  });
+}
+
+template <class M>
+concept HasAttentionMaps = requires(const M& model, const Context<typename M::value_type>& ctx,
+                                    const typename M::Input& input, const std::vector<std::int32_t>& target) {
+  {
+    attention_maps(model, ctx, input, target, std::int32_t{}, index_t{})
+    } -> std::convertible_to<AttentionMaps>;
+};
+
+}  // namespace detail
+
+/// The best texts for inputs: translations of source sentences (token ids with their end symbol, as the model
+/// was trained), continuations of prompts, or whatever the model's Input is. Inputs of like length are
+/// decoded together; results come in the order of the inputs and do not depend on the batches.
+///
+/// model: any that generation/model.hpp describes. Throws ValueError for impossible options and for logits
+/// that are not numbers, IndexError for an id outside the vocabulary.
+template <class M>
+std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<detail::ValueOf<M>>& ctx,
+                                              std::span<const typename detail::InputOf<M>::type> inputs,
+                                              const GenerationOptions& options = {},
+                                              const BatchGenerationOptions& batching = {}) {
+  using Input = typename M::Input;
+  options.validate();
+  if (options.attention && !detail::HasAttentionMaps<M>) {
+    throw ValueError(
+        "generation",
+        "attention weights are asked for, and there is no function attention_maps(model, ctx, input, "
+        "target, begin_id, prefix) for this model");
+  }
+  std::vector<index_t> lengths;
+  for (const Input& input : inputs) lengths.push_back(detail::input_length(model, input));
+  std::vector<std::size_t> order;
+  const auto batches = detail::length_batches(lengths, batching, order);
+  std::vector<std::vector<Hypothesis>> results(inputs.size());
+  detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
+    const auto places = std::span<const std::size_t>(order).subspan(range.first, range.second - range.first);
+    std::vector<Input> batch;
+    for (const std::size_t i : places) batch.push_back(inputs[i]);
+    auto found = detail::search_batch(model, ctx, std::span<const Input>(batch), places, options);
+    for (std::size_t k = 0; k < places.size(); ++k) results[places[k]] = std::move(found[k]);
+    if constexpr (detail::HasAttentionMaps<M>) {
+      if (!options.attention) return;
+      // A pass over the finished sentence: a search would have to carry the weights of all it gives up.
+      for (std::size_t k = 0; k < places.size(); ++k) {
+        for (Hypothesis& h : results[places[k]]) {
+          std::vector<std::int32_t> target = options.prefix_ids;
+          target.insert(target.end(), h.ids.begin(), h.ids.end());
+          h.attention = std::make_shared<const AttentionMaps>(
+              attention_maps(model, ctx, batch[k], target, options.begin_id, options.prefix_length));
+        }
+      }
+    }
+  });
+  return results;
+}
 
 }  // namespace eigenformer

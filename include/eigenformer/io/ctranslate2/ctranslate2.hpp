@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "eigenformer/io/ctranslate2/ctranslate2_format.hpp"
@@ -41,20 +42,11 @@ class Ct2Transformer {
     const Shape source = matrix(source_embedding_), target = matrix("decoder/embeddings/weight");
     o.source_vocab_size = source[0];
     o.target_vocab_size = target[0];
-    o.d_model = source[1];
-    o.num_heads = static_cast<index_t>(both("num_heads", file.spec() == "TransformerBig" ? 16 : 8));
-    o.num_encoder_layers = layers("encoder");
-    o.num_decoder_layers = layers("decoder");
-    o.dim_feedforward = matrix("encoder/layer_0/ffn/linear_0/weight")[0];
-    o.dropout = 0;
-    o.activation = activation(both("activation", 0));
-    o.norm_first = both("pre_norm", 1) != 0;
-    o.final_norm = file.contains("encoder/layer_norm/gamma");
-    o.norm = file.contains("encoder/layer_0/self_attention/layer_norm/beta") ? NormKind::layer_norm
-                                                                             : NormKind::rms_norm;
-    o.layer_norm_eps =
-        layer_norm_epsilon.value_or(o.norm == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
-    o.gated = file.contains("encoder/layer_0/ffn/linear_0_noact/weight");
+    o.encoder.num_layers = layers("encoder");
+    o.decoder.num_layers = layers("decoder");
+    o.final_norm = file.contains(final_norm("encoder"));
+    if (file.contains(final_norm("decoder")) != o.final_norm) o.decoder.final_norm = !o.final_norm;
+    o.layer = layer("encoder", source[1], layer_norm_epsilon);
     o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
     o.projection_bias = file.contains("decoder/projection/bias");
     o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
@@ -66,18 +58,14 @@ class Ct2Transformer {
     }
     set_scales();
     set_positions();
-    if (o.positions == Positions::learned) {
-      o.max_length = std::min(matrix(encodings("encoder"))[0], matrix(encodings("decoder"))[0]);
-    } else if (o.positions == Positions::sinusoidal) {
-      o.sinusoid = {.base = 10000,
-                    .order = SinusoidOrder::concatenated,
-                    .exponent = SinusoidExponent::tensor2tensor,
-                    .first_position = 1};
-    }
+    LayerOptions decoder = layer("decoder", source[1], layer_norm_epsilon);
+    decoder.positions = o.layer.positions;
+    decoder.attention_scale = o.layer.attention_scale;
+    if (!(decoder == o.layer)) o.decoder.layer = decoder;
     try {
       o.validate("import");
     } catch (const ValueError& error) {
-      throw file.refuse(std::string("holds an impossible model: ") + error.what());
+      throw file.refuse(std::string("describes an invalid model: ") + error.what());
     }
   }
 
@@ -85,7 +73,7 @@ class Ct2Transformer {
 
   template <class T>
   Seq2SeqTransformer<T> model() const {
-    const index_t d = options_.d_model, ff = options_.dim_feedforward;
+    const index_t d = options_.layer.d_model;
     WeightImport<T, Ct2File> import(file_);
     import.take("source_embedding.weight", {source_embedding_}, {options_.source_vocab_size, d});
     import.take("target_embedding.weight", {"decoder/embeddings/weight"}, {options_.target_vocab_size, d});
@@ -95,7 +83,10 @@ class Ct2Transformer {
     }
     for (const std::string stack : {"encoder", "decoder"}) {
       const bool decoder = stack == "decoder";
-      if (options_.positions == Positions::learned) {
+      const StackOptions<LayerOptions> sizes =
+          decoder ? options_.transformer().decoder_options() : options_.transformer().encoder_options();
+      const index_t ff = sizes.layer.dim_feedforward;
+      if (std::holds_alternative<LearnedPositions>(options_.added_positions())) {
         const Tensor<T> table = file_.tensor<T>(encodings(stack));
         import.used(encodings(stack));
         import.add(decoder ? "target_positions.weight" : "source_positions.weight",
@@ -105,15 +96,15 @@ class Ct2Transformer {
         norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
              stack + "/layernorm_embedding");
       }
-      if (options_.final_norm) norm(import, stack + ".norm", stack + "/layer_norm");
-      for (index_t i = 0; i < (decoder ? options_.num_decoder_layers : options_.num_encoder_layers); ++i) {
+      if (sizes.final_norm) norm(import, stack + ".norm", stack + "/layer_norm");
+      for (index_t i = 0; i < sizes.num_layers; ++i) {
         const std::string ours = stack + ".layers." + std::to_string(i) + ".";
         const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
         linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * d}}, d);
         linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, d);
         norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
-        if (options_.positions == Positions::shaw) {
-          const Shape shape{2 * options_.shaw_max_distance + 1, d / options_.num_heads};
+        if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.positions)) {
+          const Shape shape{2 * shaw->max_distance + 1, d / sizes.layer.num_heads};
           import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
                       shape);
           import.take(ours + "self_attn.relative_values",
@@ -126,7 +117,7 @@ class Ct2Transformer {
           norm(import, ours + "norm2", theirs + "attention/layer_norm");
         }
         linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d);
-        if (options_.gated) linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d);
+        if (sizes.layer.gated) linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d);
         linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff);
         norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
       }
@@ -145,6 +136,26 @@ class Ct2Transformer {
  private:
   static std::string encodings(const std::string& stack) { return stack + "/position_encodings/encodings"; }
 
+  static std::string final_norm(const std::string& stack) { return stack + "/layer_norm/gamma"; }
+
+  // What a stack's layers are, but for positions and the scores' scale, which both stacks share.
+  LayerOptions layer(const std::string& stack, index_t d_model, std::optional<double> eps) const {
+    LayerOptions o;
+    const std::string first_layer = stack + "/layer_0/";
+    o.d_model = d_model;
+    o.num_heads =
+        static_cast<index_t>(file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
+    o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
+    o.dropout = {0};
+    o.activation = activation(file_.scalar(stack + "/activation", 0));
+    o.norm_first = file_.scalar(stack + "/pre_norm", 1) != 0;
+    o.norm.kind = file_.contains(first_layer + "self_attention/layer_norm/beta") ? NormKind::layer_norm
+                                                                                 : NormKind::rms_norm;
+    o.norm.eps = eps.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
+    o.gated = file_.contains(first_layer + "ffn/linear_0_noact/weight");
+    return o;
+  }
+
   static std::string first(const std::string& stack) { return stack + "/layer_0/self_attention/"; }
 
   // f(name) for every attention of the model.
@@ -162,11 +173,11 @@ class Ct2Transformer {
   void set_scales() {
     Seq2SeqOptions& o = options_;
     const std::string given = first("encoder") + "queries_scale";
-    if (file_.contains(given)) o.attention_scale = file_.scalar(given, 0);
+    if (file_.contains(given)) o.layer.attention_scale = file_.scalar(given, 0);
     for_each_attention([&](const std::string& attention) {
       const std::string name = attention + "queries_scale";
       if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
-        throw file_.refuse("has another '" + name + "' than '" + given + "', which is not supported");
+        throw file_.refuse("has a '" + name + "' that differs from '" + given + "', which is not supported");
       }
     });
     o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
@@ -183,21 +194,24 @@ class Ct2Transformer {
       }
     }
     if (file_.contains(encoder + "relative_position_keys")) {
-      o.positions = Positions::shaw;
       const index_t distances = matrix(encoder + "relative_position_keys")[0];
       if (distances < 3 || distances % 2 == 0) {
         throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
                            " rows, expected an odd number");
       }
-      o.shaw_max_distance = distances / 2;
+      o.layer.positions = ShawPositions{distances / 2};
     } else if (file_.contains(encoder + "rotary_dim")) {
-      o.positions = Positions::rotary;
-      o.rotary.dim = static_cast<index_t>(rotary("rotary_dim", 0));
-      o.rotary.base = rotary("rotary_base", 10000);
-      o.rotary.pairing =
-          rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves;
+      o.layer.positions = RotaryPositions{
+          .base = rotary("rotary_base", 10000),
+          .dim = static_cast<index_t>(rotary("rotary_dim", 0)),
+          .pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves};
+    } else if (file_.contains(encodings("encoder"))) {
+      o.positions = LearnedPositions{};
+      o.max_length = std::min(matrix(encodings("encoder"))[0], matrix(encodings("decoder"))[0]);
     } else {
-      o.positions = file_.contains(encodings("encoder")) ? Positions::learned : Positions::sinusoidal;
+      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
+                                        .exponent = SinusoidExponent::tensor2tensor,
+                                        .first_position = 1};
     }
   }
   double rotary(const std::string& name, double missing) const {
@@ -205,7 +219,8 @@ class Ct2Transformer {
     for_each_attention([&](const std::string& attention) {
       if (attention.find("self_attention") == std::string::npos) return;
       if (file_.scalar(attention + name, missing) != value) {
-        throw file_.refuse("has another '" + name + "' in '" + attention + "' than in the first layer");
+        throw file_.refuse("has a '" + name + "' in '" + attention +
+                           "' that differs from the first layer's, which is not supported");
       }
     });
     return value;
@@ -215,7 +230,7 @@ class Ct2Transformer {
   static void norm(WeightImport<T, Ct2File>& import, const std::string& ours, const std::string& theirs) {
     const Shape shape{import.source().shape("encoder/layer_0/ffn/linear_0/weight")[1]};
     import.take(ours + ".weight", {theirs + "/gamma"}, shape);
-    if (import.source().contains("encoder/layer_0/self_attention/layer_norm/beta")) {
+    if (import.source().contains(theirs + "/beta")) {
       import.take(ours + ".bias", {theirs + "/beta"}, shape);
     }
   }
@@ -247,17 +262,6 @@ class Ct2Transformer {
     index_t n = 0;
     while (file_.contains(stack + "/layer_" + std::to_string(n) + "/ffn/linear_0/weight")) ++n;
     return n;
-  }
-
-  // A number that both stacks have to agree on.
-  double both(const std::string& name, double missing) const {
-    const double encoder = file_.scalar("encoder/" + name, missing),
-                 decoder = file_.scalar("decoder/" + name, missing);
-    if (encoder != decoder) {
-      throw file_.refuse("has another '" + name +
-                         "' in the encoder than in the decoder, which is not supported");
-    }
-    return encoder;
   }
 
   Activation activation(double number) const {

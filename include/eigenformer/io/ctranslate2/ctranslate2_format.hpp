@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +17,7 @@
 #include "eigenformer/core/base/bfloat16.hpp"
 #include "eigenformer/core/base/float16.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 
 namespace eigenformer {
 
@@ -31,7 +32,7 @@ struct Ct2Variable {
 };
 
 /// A CTranslate2 model.bin, mapped into memory and checked: every variable lies inside the file and has the
-/// bytes of its shape. Versions 1 to 6 of the format.
+/// bytes of its shape. Versions 1 to 6 of the format; the names of version 1 become those of later ones.
 ///
 ///     const auto file = ef::Ct2File::open("opus-ct2/model.bin");
 ///     auto weight = file.tensor<float>("encoder/layer_0/ffn/linear_0/weight");  // quantised ones as real
@@ -89,12 +90,12 @@ class Ct2File {
         break;
       case Ct2Type::float16:
         each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(float16::from_bits(x)));
+          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<float16>(x)));
         });
         break;
       case Ct2Type::bfloat16:
         each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(bfloat16::from_bits(x)));
+          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<bfloat16>(x)));
         });
         break;
       case Ct2Type::int8:
@@ -122,10 +123,10 @@ class Ct2File {
         each<float>(v, take);
         break;
       case Ct2Type::float16:
-        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = float16::from_bits(x); });
+        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
         break;
       case Ct2Type::bfloat16:
-        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = bfloat16::from_bits(x); });
+        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
         break;
       case Ct2Type::int8:
         each<std::int8_t>(v, take);
@@ -171,7 +172,7 @@ class Ct2File {
       const std::size_t n = number<std::uint16_t>(what);
       const auto text = take(n, what);
       if (n == 0 || text[n - 1] != std::byte{0}) {
-        throw file.refuse("is no model.bin: " + what + " at byte " + std::to_string(at - n) +
+        throw file.refuse("is not a model.bin: " + what + " at byte " + std::to_string(at - n) +
                           " does not end in NUL");
       }
       return {reinterpret_cast<const char*>(text.data()), n - 1};
@@ -204,7 +205,8 @@ class Ct2File {
     }
     const auto count = in.number<std::uint32_t>("the number of variables");
     for (std::uint32_t i = 0; i < count; ++i) {
-      const std::string name = in.string("the name of variable " + std::to_string(i));
+      std::string name = in.string("the name of variable " + std::to_string(i));
+      if (version_ == 1) name = name_since_version2(name);
       if (!variables_.emplace(name, read_variable(in, "variable '" + name + "'")).second) {
         throw refuse("has two variables '" + name + "'");
       }
@@ -223,8 +225,32 @@ class Ct2File {
       }
     }
     if (in.at != bytes.size()) {
-      throw refuse("has " + std::to_string(bytes.size() - in.at) + " bytes behind its last entry");
+      throw refuse("has " + std::to_string(bytes.size() - in.at) + " bytes after its last entry");
     }
+  }
+
+  // Version 1 has the names of OpenNMT-tf's checkpoints:
+  // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
+  // "encoder/layer_0/self_attention/linear_0/weight".
+  static std::string name_since_version2(const std::string& name) {
+    const bool encoder = name.find("encoder") != std::string::npos;
+    std::string renamed;
+    for (std::size_t begin = 0; begin <= name.size();) {
+      const std::size_t end = std::min(name.find('/', begin), name.size());
+      std::string part = name.substr(begin, end - begin);
+      if (const std::size_t output = part.find(":0"); output != std::string::npos) part.erase(output, 2);
+      if (part.starts_with("kernel")) part.replace(0, 6, "weight");
+      if (part.starts_with("w_embs")) part.replace(0, 6, "embeddings/weight");
+      if (part.starts_with("conv1d_")) part.replace(0, 7, "linear_");
+      if (part == "conv1d") part = "linear_0";
+      if (part == "dense") part = "projection";
+      if (part == "LayerNorm") part = "layer_norm";
+      if (part == "multi_head") part = encoder ? "self_attention" : "attention";
+      if (part == "masked_multi_head") part = "self_attention";
+      if (!(begin == 0 && part == "transformer")) renamed += (renamed.empty() ? "" : "/") + part;
+      begin = end + 1;
+    }
+    return renamed;
   }
 
   Ct2Variable read_variable(Cursor& in, const std::string& what) {

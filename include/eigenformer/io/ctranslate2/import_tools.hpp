@@ -41,7 +41,7 @@ class JsonFile {
     file.path_ = path;
     file.json_ = nlohmann::json::parse(read_text_file(path), nullptr, false);
     if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
-    if (!file.json_.is_object()) throw file.refuse("holds no JSON object");
+    if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
     return file;
   }
   /// The same, or an empty object where there is no such file.
@@ -100,9 +100,11 @@ class JsonFile {
 };
 
 /// Throws IoError for a size that no file's tensor has, before anything is multiplied by it.
-inline void require_size(const JsonFile& config, const char* name, index_t size) {
-  if (size > 0 && size <= (index_t{1} << 31)) return;
-  throw config.refuse("has the impossible " + std::string(name) + " " + std::to_string(size));
+inline void require_size(const JsonFile& config, const char* name, index_t size,
+                         index_t most = index_t{1} << 31) {
+  if (size > 0 && size <= most) return;
+  throw config.refuse("has " + std::string(name) + " " + std::to_string(size) + ", expected 1 to " +
+                      std::to_string(most));
 }
 
 /// Gathers a model's state dict from the weights of another library. Source: contains(name), shape(name),

@@ -52,33 +52,22 @@ inline std::filesystem::path find_sentencepiece(const std::filesystem::path& fol
 inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::filesystem::path& path,
                                                                 ForeignVocabulary vocabulary,
                                                                 bool language_codes) {
-#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
-    return std::make_shared<SentencePieceTokenizer>(read_text_file(path), std::move(vocabulary),
-                                                    language_codes);
+    return functions.make(read_text_file(path), std::move(vocabulary), language_codes);
   } catch (const ValueError& error) {
     throw IoError("import", "'" + path.string() + "': " + error.what());
   }
-#else
-  (void)vocabulary;
-  (void)language_codes;
-  throw ValueError("import",
-                   "'" + path.string() + "' needs SentencePiece, which this program was built without");
-#endif
 }
 
 /// A SentencePiece file's pieces in the order of its own ids. Throws as sentencepiece_tokenizer does.
 inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
-#if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
+  const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
-    return SentencePieceTokenizer::model_pieces(read_text_file(path));
+    return functions.pieces(read_text_file(path));
   } catch (const ValueError& error) {
     throw IoError("import", "'" + path.string() + "': " + error.what());
   }
-#else
-  throw ValueError("import",
-                   "'" + path.string() + "' needs SentencePiece, which this program was built without");
-#endif
 }
 
 /// Throws IoError where a vocabulary has more tokens than an embedding has rows; gives the rows beyond it no
@@ -106,7 +95,7 @@ inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslat
   if (std::filesystem::exists(path, ignored)) {
     const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
     if (json.is_discarded()) throw refuse("is truncated or not JSON");
-    if (!json.is_array()) throw refuse("is no list of tokens");
+    if (!json.is_array()) throw refuse("is not a list of tokens");
     for (const nlohmann::json& token : json) {
       if (!token.is_string()) {
         throw refuse("has " + token.dump() + " as token " + std::to_string(tokens.size()) +
@@ -190,7 +179,8 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     text.target_prefix.clear();
   } else {
     throw ValueError("import", "'" + config.path().string() +
-                                   "' leaves the decoder's first token to the caller; give target_language");
+                                   "' has no decoder_start_token, so the target language has to be the first "
+                                   "token: give target_language");
   }
   text.forbidden_ids.clear();
   text.search_rule = SearchRule::ctranslate2;

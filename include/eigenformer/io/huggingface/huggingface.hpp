@@ -164,7 +164,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 /// search and scores are those of transformers' generate().
 ///
 ///     auto model = ef::import_huggingface("opus-mt-en-de");
-///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/translate.hpp
+///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/text/translate.hpp
 ///
 /// Throws IoError that names the file and what is wrong: missing, truncated, of another architecture, a
 /// tokenizer that does not fit the weights; ValueError for a missing or unknown language, and for a tokenizer
@@ -191,7 +191,7 @@ TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
     return t5 ? load(detail::HuggingFaceT5(config.model, weights))
               : load(detail::HuggingFaceBart(config.model, weights));
   } catch (const ShapeError& error) {
-    throw config.model.refuse(std::string("asks for what no memory holds: ") + error.what());
+    throw config.model.refuse(std::string("describes a model that is too large for memory: ") + error.what());
   }
 }
 

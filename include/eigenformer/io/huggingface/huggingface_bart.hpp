@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "eigenformer/io/huggingface/huggingface_weights.hpp"
@@ -19,19 +20,19 @@ class HuggingFaceBart {
     Seq2SeqOptions& o = options_;
     o.source_vocab_size = config.require<index_t>("vocab_size");
     o.target_vocab_size = config.get<index_t>("decoder_vocab_size", o.source_vocab_size);
-    o.d_model = config.require<index_t>("d_model");
-    o.num_encoder_layers = config.require<index_t>("encoder_layers");
-    o.num_decoder_layers = config.require<index_t>("decoder_layers");
-    o.num_heads = both(config, "attention_heads");
-    o.dim_feedforward = both(config, "ffn_dim");
+    o.layer.d_model = config.require<index_t>("d_model");
+    o.encoder.num_layers = config.require<index_t>("encoder_layers");
+    o.decoder.num_layers = config.require<index_t>("decoder_layers");
+    o.layer.num_heads = config.require<index_t>("encoder_attention_heads");
+    o.layer.dim_feedforward = config.require<index_t>("encoder_ffn_dim");
     require_size(config, "vocab_size", o.source_vocab_size);
-    require_size(config, "d_model", o.d_model);
+    require_size(config, "d_model", o.layer.d_model);
     require_size(config, "decoder_vocab_size", o.target_vocab_size);
-    require_size(config, "decoder_ffn_dim", o.dim_feedforward);
-    o.dropout = 0;
-    o.activation = huggingface_activation(config, "activation_function", "gelu");
-    o.norm_first = type == "mbart" || type == "m2m_100";
-    o.final_norm = o.norm_first;
+    require_size(config, "encoder_ffn_dim", o.layer.dim_feedforward);
+    o.layer.dropout = {0};
+    o.layer.activation = huggingface_activation(config, "activation_function", "gelu");
+    o.layer.norm_first = type == "mbart" || type == "m2m_100";
+    o.final_norm = o.layer.norm_first;
     o.projection_bias = weights.contains("final_logits_bias");
     const bool shared = config.get("share_encoder_decoder_embeddings", true),
                tied = config.get("tie_word_embeddings", true);
@@ -41,27 +42,29 @@ class HuggingFaceBart {
     o.max_length = config.require<index_t>("max_position_embeddings");
     require_size(config, "max_position_embeddings", o.max_length);
     if (type == "marian") {
-      o.positions = Positions::sinusoidal;
-      o.sinusoid.order = SinusoidOrder::concatenated;
+      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated};
     } else if (type == "m2m_100") {
-      o.positions = Positions::sinusoidal;
-      o.sinusoid = {.base = 10000,
-                    .order = SinusoidOrder::concatenated,
-                    .exponent = SinusoidExponent::tensor2tensor,
-                    .first_position = pad + 1};
+      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
+                                        .exponent = SinusoidExponent::tensor2tensor,
+                                        .first_position = pad + 1};
     } else {
-      o.positions = Positions::learned;
+      o.positions = LearnedPositions{};
       o.embedding_norm = true;
     }
+    LayerOptions decoder = o.layer;
+    decoder.num_heads = config.require<index_t>("decoder_attention_heads");
+    decoder.dim_feedforward = config.require<index_t>("decoder_ffn_dim");
+    require_size(config, "decoder_ffn_dim", decoder.dim_feedforward);
+    if (!(decoder == o.layer)) o.decoder.layer = decoder;
     // A decoder that starts with the padding symbol reads it.
     const auto start = config.get<index_t>("decoder_start_token_id", -1);
     o.padding_index = start == pad ? -1 : pad;
     try {
       o.validate("import");
     } catch (const ValueError& error) {
-      throw config.refuse(std::string("holds an impossible model: ") + error.what());
+      throw config.refuse(std::string("describes an invalid model: ") + error.what());
     }
-    require_layers(config, weights, {o.num_encoder_layers, o.num_decoder_layers});
+    require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
   }
 
   const Seq2SeqOptions& options() const noexcept { return options_; }
@@ -69,7 +72,7 @@ class HuggingFaceBart {
   template <class T>
   Seq2SeqTransformer<T> model() const {
     const Seq2SeqOptions& o = options_;
-    const index_t d = o.d_model;
+    const index_t d = o.layer.d_model;
     WeightImport<T, HuggingFaceWeights> import(weights_);
     const std::vector<std::string> embeddings = {"model.shared.weight", "model.encoder.embed_tokens.weight",
                                                  "model.decoder.embed_tokens.weight", "lm_head.weight"};
@@ -85,8 +88,8 @@ class HuggingFaceBart {
                   {o.target_vocab_size, d});
     }
     if (o.projection_bias) import.take("projection.bias", {"final_logits_bias"}, {o.target_vocab_size});
-    stack(import, "encoder", o.num_encoder_layers);
-    stack(import, "decoder", o.num_decoder_layers);
+    stack(import, "encoder", o.transformer().encoder_options());
+    stack(import, "decoder", o.transformer().decoder_options());
     import.check();
     RandomGenerator rng(0);
     Seq2SeqTransformer<T> model(o, rng);
@@ -96,13 +99,14 @@ class HuggingFaceBart {
 
  private:
   template <class T>
-  void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack, index_t layers) const {
+  void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack,
+             const StackOptions<LayerOptions>& sizes) const {
     const Seq2SeqOptions& o = options_;
-    const index_t d = o.d_model, ff = o.dim_feedforward;
+    const index_t d = sizes.layer.d_model, ff = sizes.layer.dim_feedforward;
     const bool decoder = stack == "decoder";
     const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
     const std::string positions = theirs + "embed_positions.weight";
-    if (o.positions == Positions::learned) {
+    if (std::holds_alternative<LearnedPositions>(o.added_positions())) {
       // The first two rows are those of no position.
       import.take(side + "_positions.weight", {positions}, {o.max_length, d}, 2);
     } else {
@@ -110,8 +114,8 @@ class HuggingFaceBart {
       import.used(theirs + "embed_positions.weights");
     }
     if (o.embedding_norm) norm(import, side + "_embedding_norm", theirs + "layernorm_embedding");
-    if (o.final_norm) norm(import, stack + ".norm", theirs + "layer_norm");
-    for (index_t i = 0; i < layers; ++i) {
+    if (sizes.final_norm) norm(import, stack + ".norm", theirs + "layer_norm");
+    for (index_t i = 0; i < sizes.num_layers; ++i) {
       const std::string to = stack + ".layers." + std::to_string(i) + ".";
       const std::string from = theirs + "layers." + std::to_string(i) + ".";
       attention(import, to + "self_attn", from + "self_attn");
@@ -131,7 +135,7 @@ class HuggingFaceBart {
   template <class T>
   void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
                  const std::string& from) const {
-    const index_t d = options_.d_model;
+    const index_t d = options_.layer.d_model;
     for (const std::string part : {"weight", "bias"}) {
       const Shape in = part == "weight" ? Shape{3 * d, d} : Shape{3 * d},
                   out = part == "weight" ? Shape{d, d} : Shape{d};
@@ -144,19 +148,8 @@ class HuggingFaceBart {
   template <class T>
   void norm(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
             const std::string& from) const {
-    import.take(to + ".weight", {from + ".weight"}, {options_.d_model});
-    import.take(to + ".bias", {from + ".bias"}, {options_.d_model});
-  }
-
-  // A size that both stacks have to agree on.
-  static index_t both(const JsonFile& config, const std::string& what) {
-    const auto encoder = config.require<index_t>("encoder_" + what),
-               decoder = config.require<index_t>("decoder_" + what);
-    if (encoder != decoder) {
-      throw config.refuse("has encoder_" + what + " " + std::to_string(encoder) + " and decoder_" + what +
-                          " " + std::to_string(decoder) + ", which is not supported");
-    }
-    return encoder;
+    import.take(to + ".weight", {from + ".weight"}, {options_.layer.d_model});
+    import.take(to + ".bias", {from + ".bias"}, {options_.layer.d_model});
   }
 
   const HuggingFaceWeights& weights_;

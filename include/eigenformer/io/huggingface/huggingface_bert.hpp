@@ -76,10 +76,10 @@ inline TextEncoderOptions bert_options(const JsonFile& config, const HuggingFace
   if (const auto kind = config.get<std::string>("position_embedding_type", "absolute"); kind != "absolute") {
     throw config.refuse("has the position_embedding_type '" + kind + "', expected absolute");
   }
-  o.layer.dropout = 0;
+  o.layer.dropout = {0};
   o.layer.activation = huggingface_activation(config, "hidden_act", "gelu");
-  o.layer.layer_norm_eps = config.get("layer_norm_eps", 1e-12);
-  o.layer.positions = Positions::learned;
+  o.layer.norm.eps = config.get("layer_norm_eps", 1e-12);
+  o.positions = LearnedPositions{};
   o.final_norm = false;
   o.embedding_norm = true;
   o.scale_embedding = false;
@@ -87,7 +87,7 @@ inline TextEncoderOptions bert_options(const JsonFile& config, const HuggingFace
   try {
     o.validate("import");
   } catch (const ValueError& error) {
-    throw config.refuse(std::string("holds an impossible model: ") + error.what());
+    throw config.refuse(std::string("describes an invalid model: ") + error.what());
   }
   require_layers(config, weights, {o.num_layers});
   return o;
@@ -137,13 +137,8 @@ TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights&
 inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::path& folder,
                                                        ForeignVocabulary v) {
   const JsonFile config = JsonFile::open_if_exists(folder / "tokenizer_config.json");
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-  return std::make_shared<WordPieceTokenizer>(std::move(v), config.get("do_lower_case", true));
-#else
-  (void)v;
-  throw ValueError(
-      "import", "'" + (folder / "vocab.txt").string() + "' needs ICU, which this program was built without");
-#endif
+  return require_icu("import", "'" + (folder / "vocab.txt").string() + "'")
+      .make_wordpiece(std::move(v), config.get("do_lower_case", true));
 }
 
 }  // namespace detail
@@ -182,7 +177,7 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
     auto tokenizer = json ? json->tokenizer(std::move(v)) : detail::bert_tokenizer(folder, std::move(v));
     return {std::move(model), std::move(tokenizer), begin, end};
   } catch (const ShapeError& error) {
-    throw config.refuse(std::string("asks for what no memory holds: ") + error.what());
+    throw config.refuse(std::string("describes a model that is too large for memory: ") + error.what());
   }
 }
 

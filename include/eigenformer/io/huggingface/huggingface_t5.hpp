@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "eigenformer/io/huggingface/huggingface_weights.hpp"
@@ -21,63 +23,55 @@ class HuggingFaceT5 {
     Seq2SeqOptions& o = options_;
     o.source_vocab_size = config.require<index_t>("vocab_size");
     o.target_vocab_size = o.source_vocab_size;
-    o.d_model = config.require<index_t>("d_model");
-    o.num_heads = config.require<index_t>("num_heads");
-    o.head_dim = config.require<index_t>("d_kv");
-    o.num_encoder_layers = config.require<index_t>("num_layers");
-    o.num_decoder_layers = config.get<index_t>("num_decoder_layers", o.num_encoder_layers);
-    o.dim_feedforward = config.require<index_t>("d_ff");
+    o.layer.d_model = config.require<index_t>("d_model");
+    o.layer.num_heads = config.require<index_t>("num_heads");
+    o.layer.head_dim = config.require<index_t>("d_kv");
+    o.encoder.num_layers = config.require<index_t>("num_layers");
+    o.decoder.num_layers = config.get<index_t>("num_decoder_layers", o.encoder.num_layers);
+    o.layer.dim_feedforward = config.require<index_t>("d_ff");
     for (const auto& [name, size] :
          std::initializer_list<std::pair<const char*, index_t>>{{"vocab_size", o.source_vocab_size},
-                                                                {"d_model", o.d_model},
-                                                                {"num_heads", o.num_heads},
-                                                                {"d_kv", o.head_dim},
-                                                                {"d_ff", o.dim_feedforward}}) {
+                                                                {"d_model", o.layer.d_model},
+                                                                {"num_heads", o.layer.num_heads},
+                                                                {"d_kv", o.layer.head_dim},
+                                                                {"d_ff", o.layer.dim_feedforward}}) {
       require_size(config, name, size);
     }
-    o.dropout = 0;
+    o.layer.dropout = {0};
     const auto projection = config.get<std::string>("feed_forward_proj", "relu");
-    o.gated = projection.starts_with("gated-");
-    const std::string activation = o.gated ? projection.substr(6) : projection;
+    o.layer.gated = projection.starts_with("gated-");
+    const std::string activation = o.layer.gated ? projection.substr(6) : projection;
     if (activation == "relu") {
-      o.activation = Activation::relu;
+      o.layer.activation = Activation::relu;
     } else if (activation == "gelu") {
-      o.activation = o.gated ? Activation::gelu_tanh : Activation::gelu;
+      o.layer.activation = o.layer.gated ? Activation::gelu_tanh : Activation::gelu;
     } else if (activation == "silu") {
-      o.activation = Activation::silu;
+      o.layer.activation = Activation::silu;
     } else {
       throw config.refuse("has the feed_forward_proj '" + projection +
                           "', expected relu, gelu, silu or gated-gelu");
     }
-    o.norm_first = true;
+    o.layer.norm_first = true;
     o.final_norm = true;
-    o.norm = NormKind::rms_norm;
-    o.layer_norm_eps = config.get("layer_norm_epsilon", 1e-6);
-    o.bias = false;
+    o.layer.norm.kind = NormKind::rms_norm;
+    o.layer.norm.eps = config.get("layer_norm_epsilon", 1e-6);
+    o.layer.bias = false;
     o.projection_bias = false;
-    o.tying = weights.contains("lm_head.weight") ? Tying::none : Tying::all;
-    // Of old, being tied was what told T5 from T5 1.1 and mT5, which do not scale.
-    const bool scaled =
-        config.require<std::string>("model_type") == "t5" && config.get("tie_word_embeddings", true);
-    if (config.get("scale_decoder_outputs", scaled))
-      o.logit_scale = 1 / std::sqrt(static_cast<double>(o.d_model));
+    set_projection(config);
     o.scale_embedding = false;
-    o.attention_scale = 1;
-    o.positions = Positions::relative_bias;
-    o.relative_bias.buckets = config.get<index_t>("relative_attention_num_buckets", 32);
-    o.relative_bias.max_distance = config.get<index_t>("relative_attention_max_distance", 128);
-    require_size(config, "relative_attention_num_buckets", o.relative_bias.buckets);
-    if (o.relative_bias.max_distance > (index_t{1} << 20)) {
-      throw config.refuse("has the impossible relative_attention_max_distance " +
-                          std::to_string(o.relative_bias.max_distance));
-    }
+    o.layer.attention_scale = 1;
+    RelativeBiasPositions bias{.buckets = config.get<index_t>("relative_attention_num_buckets", 32),
+                               .max_distance = config.get<index_t>("relative_attention_max_distance", 128)};
+    require_size(config, "relative_attention_num_buckets", bias.buckets);
+    require_size(config, "relative_attention_max_distance", bias.max_distance, index_t{1} << 20);
+    o.layer.positions = bias;
     o.padding_index = -1;  // its decoder starts with the padding symbol, and reads it
     try {
       o.validate("import");
     } catch (const ValueError& error) {
-      throw config.refuse(std::string("holds an impossible model: ") + error.what());
+      throw config.refuse(std::string("describes an invalid model: ") + error.what());
     }
-    require_layers(config, weights, {o.num_encoder_layers, o.num_decoder_layers});
+    require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
   }
 
   const Seq2SeqOptions& options() const noexcept { return options_; }
@@ -85,7 +79,7 @@ class HuggingFaceT5 {
   template <class T>
   Seq2SeqTransformer<T> model() const {
     const Seq2SeqOptions& o = options_;
-    const Shape table{o.source_vocab_size, o.d_model};
+    const Shape table{o.source_vocab_size, o.layer.d_model};
     WeightImport<T, HuggingFaceWeights> import(weights_);
     const std::vector<std::string> embeddings = {"shared.weight", "encoder.embed_tokens.weight",
                                                  "decoder.embed_tokens.weight", "lm_head.weight"};
@@ -93,10 +87,10 @@ class HuggingFaceT5 {
     import.take("source_embedding.weight", {weights_.first_of({embeddings[0], embeddings[1]})}, table);
     if (o.tying == Tying::none) {
       import.take("target_embedding.weight", {weights_.first_of({embeddings[0], embeddings[2]})}, table);
-      import.take("projection.weight", {weights_.first_of({embeddings[3], embeddings[0]})}, table);
+      import.take("projection.weight", {embeddings[3]}, table);
     }
-    stack(import, "encoder", o.num_encoder_layers);
-    stack(import, "decoder", o.num_decoder_layers);
+    stack(import, "encoder", o.encoder.num_layers);
+    stack(import, "decoder", o.decoder.num_layers);
     import.check();
     RandomGenerator rng(0);
     Seq2SeqTransformer<T> model(o, rng);
@@ -105,14 +99,31 @@ class HuggingFaceT5 {
   }
 
  private:
+  // Which table makes logits, and their scale. Up to transformers 4 `tie_word_embeddings` says both, and is
+  // false for mT5 alone where it is left out. Version 5 always writes true: there the file says whether there
+  // are two tables, and T5's scale has a field of its own.
+  void set_projection(const JsonFile& config) {
+    const bool t5 = config.require<std::string>("model_type") == "t5";
+    const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
+    const bool tied = config.get("tie_word_embeddings", t5 || version5);
+    const bool one_table = tied && !(version5 && weights_.contains("lm_head.weight"));
+    options_.tying = one_table ? Tying::all : Tying::none;
+    if (config.get("scale_decoder_outputs", tied && (t5 || !version5)))
+      options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
+  }
+  // Of the transformers that wrote the file; 0 where it does not say.
+  static int major_version(const JsonFile& config) {
+    return std::atoi(config.get<std::string>("transformers_version", "").c_str());
+  }
+
   template <class T>
   void stack(WeightImport<T, HuggingFaceWeights>& import, const std::string& stack, index_t layers) const {
-    const Seq2SeqOptions& o = options_;
+    const LayerOptions& o = options_.layer;
     const index_t d = o.d_model, ff = o.dim_feedforward;
     const bool decoder = stack == "decoder";
     import.take(stack + ".relative_bias.weight",
                 {stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
-                {o.relative_bias.buckets, o.num_heads});
+                {std::get<RelativeBiasPositions>(o.positions).buckets, o.num_heads});
     import.take(stack + ".norm.weight", {stack + ".final_layer_norm.weight"}, {d});
     for (index_t i = 0; i < layers; ++i) {
       const std::string to = stack + ".layers." + std::to_string(i) + ".";
@@ -137,7 +148,7 @@ class HuggingFaceT5 {
   template <class T>
   void attention(WeightImport<T, HuggingFaceWeights>& import, const std::string& to,
                  const std::string& from) const {
-    const index_t d = options_.d_model, inner = options_.num_heads * options_.head_dim;
+    const index_t d = options_.layer.d_model, inner = options_.layer.num_heads * options_.layer.head_dim;
     import.take(to + ".in_proj_weight", {from + ".q.weight", from + ".k.weight", from + ".v.weight"},
                 {3 * inner, d});
     import.take(to + ".out_proj.weight", {from + ".o.weight"}, {d, inner});

@@ -117,9 +117,9 @@ class HuggingFaceVocabulary {
     for (const std::int32_t id : ids) {
       if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size() ||
           tokens_[static_cast<std::size_t>(id)].empty()) {
-        throw IoError("import", "the vocabulary of '" + folder_.string() +
-                                    "' does not fit its config.json, which gives id " + std::to_string(id) +
-                                    " a meaning: there is no such token");
+        throw IoError("import", "the vocabulary of '" + folder_.string() + "' has no token with id " +
+                                    std::to_string(id) +
+                                    ", which config.json uses as a special token: they do not fit together");
       }
       v.special_ids.push_back(id);
     }
@@ -171,20 +171,15 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
 /// Byte-level BPE of vocab.json and merges.txt. Throws IoError, ValueError in a program without ICU.
 inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder,
                                                            ForeignVocabulary v) {
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+  const IcuFunctions& icu = require_icu("import", "'" + (folder / "merges.txt").string() + "'");
   std::vector<std::string> merges = read_lines(folder / "merges.txt");
   if (!merges.empty() && merges.front().starts_with("#version")) merges.erase(merges.begin());
   std::erase(merges, "");
   try {
-    return std::make_shared<ByteBpeTokenizer>(std::move(v), std::move(merges));
+    return icu.make_byte_bpe(std::move(v), std::move(merges));
   } catch (const ValueError& error) {
     throw IoError("import", "'" + (folder / "merges.txt").string() + "': " + error.what());
   }
-#else
-  (void)v;
-  throw ValueError(
-      "import", "'" + (folder / "merges.txt").string() + "' needs ICU, which this program was built without");
-#endif
 }
 
 }  // namespace eigenformer::detail

@@ -38,7 +38,7 @@ class HuggingFaceWeights {
     }
     const JsonFile json = JsonFile::open(index);
     if (!json.has("weight_map") || !json.json().at("weight_map").is_object()) {
-      throw json.refuse("has no object 'weight_map'");
+      throw json.refuse("has no 'weight_map', expected an object");
     }
     std::map<std::string, bool> files;
     for (const auto& [name, file] : json.json().at("weight_map").items()) {

@@ -14,11 +14,18 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/text/base64.hpp"
+#include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/ctranslate2/import_tools.hpp"
 
 namespace eigenformer::detail {
+
+class TokenizerJson;
+
+/// What needs ICU.
+struct TokenizerJsonFunctions {
+  std::shared_ptr<const Tokenizer> (*make)(const TokenizerJson& json, ForeignVocabulary vocabulary);
+};
 
 /// A tokenizer.json, as Hugging Face's tokenizers package writes it, of the families that are read:
 /// byte-level BPE (BART), WordPiece (BERT), unigram models and BPE over U+2581 (T5, mBART, NLLB, and what
@@ -94,23 +101,21 @@ class TokenizerJson {
       if (file_.has(field))
         throw file_.refuse("has a '" + std::string(field) + "', which is not supported; expected null");
     }
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+    const auto* icu = find_linked<TokenizerJsonFunctions>();
+    if (icu == nullptr) {
+      throw ValueError("import",
+                       "'" + file_.path().string() + "' needs ICU, which this program was built without");
+    }
     try {
-      const std::string pre = file_.has("pre_tokenizer") ? text(section("pre_tokenizer"), "type", "") : "";
-      if (type_ == "WordPiece") return wordpiece(std::move(v));
-      if (type_ == "BPE" && pre == "ByteLevel") return byte_bpe(std::move(v));
-      return metaspace(std::move(v));
+      return icu->make(*this, std::move(v));
     } catch (const ValueError& error) {
       throw file_.refuse(std::string("is damaged or not supported: ") + error.what());
     }
-#else
-    (void)v;
-    throw ValueError("import",
-                     "'" + file_.path().string() + "' needs ICU, which this program was built without");
-#endif
   }
 
  private:
+  friend class TokenizerJsonBuilder;
+
   explicit TokenizerJson(JsonFile file) : file_(std::move(file)) {}
 
   [[noreturn]] void refuse(const std::string& what, const std::string& found,
@@ -158,7 +163,7 @@ class TokenizerJson {
     const nlohmann::json& vocab = model.at("vocab");
     std::set<std::string> seen;
     if (type_ == "Unigram") {
-      if (!vocab.is_array()) throw file_.refuse("has a vocabulary that is no list of pieces and scores");
+      if (!vocab.is_array()) throw file_.refuse("has a vocabulary that is not a list of pieces and scores");
       for (const nlohmann::json& piece : vocab) {
         if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number()) {
           throw file_.refuse("has the piece " + piece.dump() + ", expected a text and a score");
@@ -176,7 +181,7 @@ class TokenizerJson {
       unknown_ = vocabulary_[static_cast<std::size_t>(unknown)].first;
       return;
     }
-    if (!vocab.is_object()) throw file_.refuse("has a vocabulary that is no object of tokens and ids");
+    if (!vocab.is_object()) throw file_.refuse("has a vocabulary that is not an object of tokens and ids");
     std::set<std::int64_t> ids;
     for (const auto& [token, id] : vocab.items()) {
       if (!id.is_number_integer())
@@ -187,7 +192,7 @@ class TokenizerJson {
     }
     unknown_ = text(model, "unk_token", "");
     if (!unknown_.empty() && !vocab.contains(unknown_)) {
-      throw file_.refuse("has the unk_token '" + unknown_ + "', which is no token");
+      throw file_.refuse("has the unk_token '" + unknown_ + "', which is not in its vocabulary");
     }
   }
 
@@ -239,132 +244,6 @@ class TokenizerJson {
     return found;
   }
 
-#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-  AddedTokens added() const {
-    std::vector<AddedToken> tokens;
-    if (!file_.has("added_tokens")) return {};
-    for (const nlohmann::json& token :
-         file_.json().at("added_tokens")) {  // read_added() looked at ids and texts
-      tokens.push_back({text(token, "content", ""), value<std::int32_t>(token, "id", -1),
-                        value(token, "lstrip", false), value(token, "rstrip", false),
-                        value(token, "single_word", false),
-                        value(token, "normalized", !value(token, "special", false))});
-    }
-    return AddedTokens(std::move(tokens));
-  }
-
-  void require_plain_bpe(const nlohmann::json& model) const {
-    if (model.contains("dropout") && !model.at("dropout").is_null() && model.at("dropout") != 0.0) {
-      refuse("model's dropout", model.at("dropout").dump(), "null");
-    }
-    require<std::string>("model", model, "continuing_subword_prefix", "", "");
-    require<std::string>("model", model, "end_of_word_suffix", "", "");
-    require("model", model, "byte_fallback", false, false);
-    require("model", model, "ignore_merges", false, false);
-  }
-  void require_decoder(const char* type) const {
-    if (!file_.has("decoder")) return;
-    const std::string found = text(section("decoder"), "type", "");
-    if (found != type) refuse("decoder", found, type);
-  }
-
-  std::shared_ptr<const Tokenizer> wordpiece(ForeignVocabulary v) const {
-    const nlohmann::json& model = section("model");
-    require<std::string>("model", model, "continuing_subword_prefix", "##", "##");
-    require<index_t>("model", model, "max_input_chars_per_word", 100, 100);
-    const nlohmann::json& normalizer = section("normalizer");
-    if (const auto type = text(normalizer, "type", ""); type != "BertNormalizer")
-      refuse("normalizer", type, "BertNormalizer");
-    require("normalizer", normalizer, "clean_text", true, true);
-    require("normalizer", normalizer, "handle_chinese_chars", true, true);
-    const bool lower = value(normalizer, "lowercase", true);
-    require("normalizer", normalizer, "strip_accents", lower, lower);
-    if (const auto type = text(section("pre_tokenizer"), "type", ""); type != "BertPreTokenizer") {
-      refuse("pre_tokenizer", type, "BertPreTokenizer");
-    }
-    require_decoder("WordPiece");
-    return std::make_shared<WordPieceTokenizer>(std::move(v), lower, added());
-  }
-
-  std::shared_ptr<const Tokenizer> byte_bpe(ForeignVocabulary v) const {
-    const nlohmann::json &model = section("model"), &pre = section("pre_tokenizer");
-    require_plain_bpe(model);
-    if (file_.has("normalizer")) refuse("normalizer", text(section("normalizer"), "type", ""), "null");
-    require("pre_tokenizer", pre, "add_prefix_space", false, true);
-    require("pre_tokenizer", pre, "use_regex", true, true);
-    require_decoder("ByteLevel");
-    const std::vector<std::string> tokens = merges(model);
-    std::vector<std::string> lines;
-    for (std::size_t i = 0; i < tokens.size(); i += 2) lines.push_back(tokens[i] + ' ' + tokens[i + 1]);
-    return std::make_shared<ByteBpeTokenizer>(std::move(v), std::move(lines), added());
-  }
-
-  std::shared_ptr<const Tokenizer> metaspace(ForeignVocabulary v) const {
-    const nlohmann::json& model = section("model");
-    MetaspaceOptions options;
-    if (file_.has("normalizer")) add_steps(options, section("normalizer"));
-    const nlohmann::json& pre = section("pre_tokenizer");
-    if (text(pre, "type", "") == "Sequence" && pre.contains("pretokenizers") &&
-        pre.at("pretokenizers").is_array() && pre.at("pretokenizers").size() == 2 &&
-        text(pre.at("pretokenizers")[0], "type", "") == "WhitespaceSplit") {
-      options.split_white_space = true;
-      read_metaspace(options, pre.at("pretokenizers")[1]);
-    } else {
-      read_metaspace(options, pre);
-    }
-    require_decoder("Metaspace");
-    if (type_ == "Unigram") {
-      require("model", model, "byte_fallback", false, false);
-      return std::make_shared<MetaspaceTokenizer>(std::move(v), std::move(options), scores_, added());
-    }
-    require_plain_bpe(model);
-    if (!unknown_.empty()) require("model", model, "fuse_unk", true, false);
-    return std::make_shared<MetaspaceTokenizer>(std::move(v), std::move(options), merges(model), added());
-  }
-
-  void read_metaspace(MetaspaceOptions& options, const nlohmann::json& pre) const {
-    if (const auto type = text(pre, "type", ""); type != "Metaspace") {
-      refuse("pre_tokenizer", type,
-             "ByteLevel, BertPreTokenizer, Metaspace, or WhitespaceSplit and Metaspace");
-    }
-    require<std::string>("pre_tokenizer", pre, "replacement", "\xE2\x96\x81", "\xE2\x96\x81");
-    options.prepend = text(pre, "prepend_scheme", "always");
-    if (!value(pre, "add_prefix_space", true)) options.prepend = "never";  // of old
-    options.split = value(pre, "split", true);
-  }
-
-  void add_steps(MetaspaceOptions& options, const nlohmann::json& step) const {
-    const std::string type = text(step, "type", "");
-    if (type == "Sequence" && step.contains("normalizers") && step.at("normalizers").is_array()) {
-      for (const nlohmann::json& inner : step.at("normalizers")) {
-        if (text(inner, "type", "") == "Sequence") refuse("normalizer", "Sequence in a Sequence", "one list");
-        add_steps(options, inner);
-      }
-    } else if (type == "Precompiled") {
-      const auto bytes = decode_base64(text(step, "precompiled_charsmap", ""));
-      if (!bytes) throw file_.refuse("has a precompiled_charsmap that is not base64");
-      options.normalizer.push_back({"charsmap", *bytes, ""});
-    } else if (type == "Strip") {
-      const bool left = value(step, "strip_left", true), right = value(step, "strip_right", true);
-      if (left || right)
-        options.normalizer.push_back({"strip", left && right ? "both" : left ? "left" : "right", ""});
-    } else if (type == "Replace") {
-      const nlohmann::json none;
-      const nlohmann::json& pattern = step.contains("pattern") ? step.at("pattern") : none;
-      const std::string content = text(step, "content", "");
-      if (text(pattern, "Regex", "") == " {2,}") {
-        options.normalizer.push_back({"spaces", "", content});
-      } else if (!text(pattern, "String", "").empty()) {
-        options.normalizer.push_back({"replace", text(pattern, "String", ""), content});
-      } else {
-        refuse("normalizer Replace of", pattern.dump(), "a String or the Regex \" {2,}\"");
-      }
-    } else {
-      refuse("normalizer", type, "Precompiled, Strip, Replace, or a Sequence of these");
-    }
-  }
-#endif
-
   JsonFile file_;
   std::string type_, unknown_;
   std::vector<std::pair<std::string, std::int64_t>> vocabulary_;
@@ -372,3 +251,7 @@ class TokenizerJson {
 };
 
 }  // namespace eigenformer::detail
+
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+#include "eigenformer/io/huggingface/tokenizer_json_icu.hpp"
+#endif

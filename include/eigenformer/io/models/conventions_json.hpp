@@ -15,12 +15,12 @@
 
 namespace eigenformer {
 
-namespace detail {
-
 template <>
 struct EnumNames<SearchRule> {
   static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2"};
 };
+
+namespace detail {
 
 void visit_conventions(auto& c, auto&& visit) {
   visit("source_text", c.source_text);
@@ -72,8 +72,7 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
     }
   });
   for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0)
-      throw ValueError("options", "'" + name + "' is not one of a text's conventions");
+    if (known.count(name) == 0) throw ValueError("options", "'" + name + "' is not an option of text");
   }
   const auto check = [](const char* name, std::int32_t id, index_t size) {
     if (id >= 0 && id < size) return;

@@ -46,7 +46,7 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   }
   throw IoError("import",
                 "'" + folder.string() +
-                    "' is no checkpoint: expected CTranslate2's model.bin or Hugging Face's config.json");
+                    "' is not a checkpoint: expected CTranslate2's model.bin or Hugging Face's config.json");
 }
 
 }  // namespace eigenformer

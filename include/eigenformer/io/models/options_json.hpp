@@ -2,72 +2,35 @@
 
 #include <array>
 #include <concepts>
-#include <cstdint>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
-#include "eigenformer/nn/models/language_model.hpp"
-#include "eigenformer/nn/models/seq2seq_options.hpp"
-#include "eigenformer/nn/models/sequence_regressor_options.hpp"
-#include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 
+/// Options as JSON, made of their own lists of fields. The names are flat: those of a nested struct stand
+/// beside its owner's, those of a variant's alternatives beside its word. What differs in one stack of a
+/// model is an object of its own under "encoder" or "decoder".
+///
+/// Files of version 0.1.0 have one `positions` for those added to inputs and those that act in attention, and
+/// say of an optional norm whether there is one (query_key_norm) and which (query_key_norm_kind). Both are
+/// read and written so; `attention_positions` stands in a file only beside added positions, which 0.1.0 does
+/// not know.
 namespace eigenformer {
 
 namespace detail {
 
-/// The words that stand for an enum's values in a file, in the order of the values.
-template <class E>
-struct EnumNames;
-template <>
-struct EnumNames<Activation> {
-  static constexpr std::array names = {"none",    "relu", "gelu",         "gelu_tanh",   "silu",
-                                       "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
-};
-template <>
-struct EnumNames<LayerNormFormula> {
-  static constexpr std::array names = {"pytorch", "teaching"};
-};
-template <>
-struct EnumNames<AttentionKind> {
-  static constexpr std::array names = {"softmax", "linear"};
-};
-template <>
-struct EnumNames<NormKind> {
-  static constexpr std::array names = {"layer_norm", "rms_norm"};
-};
-template <>
-struct EnumNames<Tying> {
-  static constexpr std::array names = {"none", "target", "all"};
-};
-template <>
-struct EnumNames<Positions> {
-  static constexpr std::array names = {"sinusoidal",    "learned", "rotary", "alibi",
-                                       "relative_bias", "shaw",    "none"};
-};
-template <>
-struct EnumNames<RotaryPairing> {
-  static constexpr std::array names = {"adjacent", "halves"};
-};
-template <>
-struct EnumNames<Pooling> {
-  static constexpr std::array names = {"mean", "first"};
-};
-template <>
-struct EnumNames<SinusoidOrder> {
-  static constexpr std::array names = {"interleaved", "concatenated"};
-};
-template <>
-struct EnumNames<SinusoidExponent> {
-  static constexpr std::array names = {"paper", "tensor2tensor"};
-};
+template <class X>
+concept OptionWord = std::is_enum_v<X>;
 
 template <class X>
 nlohmann::json option_to_json(const X& x) {
-  if constexpr (std::is_enum_v<X>) {
+  if constexpr (OptionWord<X>) {
     return EnumNames<X>::names[static_cast<std::size_t>(x)];
   } else {
     return x;
@@ -78,13 +41,15 @@ nlohmann::json option_to_json(const std::optional<X>& x) {
   return x ? option_to_json(*x) : nlohmann::json(nullptr);
 }
 
+inline ValueError refused_option(const std::string& name, const nlohmann::json& json,
+                                 const std::string& expected) {
+  return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
+}
+
 /// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another kind.
 template <class X>
 void option_from_json(const std::string& name, const nlohmann::json& json, X& x) {
-  const auto refuse = [&](const std::string& expected) {
-    return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
-  };
-  if constexpr (std::is_enum_v<X>) {
+  if constexpr (OptionWord<X>) {
     std::string known;
     for (std::size_t i = 0; i < EnumNames<X>::names.size(); ++i) {
       const char* word = EnumNames<X>::names[i];
@@ -94,19 +59,19 @@ void option_from_json(const std::string& name, const nlohmann::json& json, X& x)
       }
       known += (known.empty() ? "" : ", ") + std::string(word);
     }
-    throw refuse("one of " + known);
+    throw refused_option(name, json, "one of " + known);
   } else if constexpr (std::same_as<X, bool>) {
-    if (!json.is_boolean()) throw refuse("true or false");
+    if (!json.is_boolean()) throw refused_option(name, json, "true or false");
     x = json.get<bool>();
   } else if constexpr (std::integral<X>) {
     if (!json.is_number_integer() || (std::is_unsigned_v<X> && !json.is_number_unsigned()))
-      throw refuse("a whole number");
+      throw refused_option(name, json, "a whole number");
     x = json.get<X>();
   } else if constexpr (std::floating_point<X>) {
-    if (!json.is_number()) throw refuse("a number");
+    if (!json.is_number()) throw refused_option(name, json, "a number");
     x = json.get<X>();
   } else {
-    if (!json.is_string()) throw refuse("a string");
+    if (!json.is_string()) throw refused_option(name, json, "a string");
     x = json.get<X>();
   }
 }
@@ -116,136 +81,249 @@ void option_from_json(const std::string& name, const nlohmann::json& json, std::
   if (!json.is_null()) option_from_json(name, json, x.emplace());
 }
 
-// The options of layers, which every model's options have under the same names: `o` is LayerOptions, or flat
-// options that have its fields.
-void visit_layer_options(auto& o, auto&& visit) {
-  visit("d_model", o.d_model);
-  visit("num_heads", o.num_heads);
-  visit("dim_feedforward", o.dim_feedforward);
-  visit("dropout", o.dropout);
-  visit("attention_dropout", o.attention_dropout);
-  visit("feed_forward_dropout", o.feed_forward_dropout);
-  visit("residual_dropout", o.residual_dropout);
-  visit("layer_drop", o.layer_drop);
-  visit("activation", o.activation);
-  visit("attention", o.attention);
-  visit("gated", o.gated);
-  visit("norm_first", o.norm_first);
-  visit("norm", o.norm);
-  visit("sandwich_norm", o.sandwich_norm);
-  visit("layer_norm_eps", o.layer_norm_eps);
-  visit("layer_norm_formula", o.layer_norm_formula);
-  visit("layer_norm_scalar_gain", o.layer_norm_scalar_gain);
-  visit("bias", o.bias);
-  visit("positions", o.positions);
-  visit("rotary_base", o.rotary.base);
-  visit("rotary_dim", o.rotary.dim);
-  visit("rotary_pairing", o.rotary.pairing);
-  visit("relative_bias_buckets", o.relative_bias.buckets);
-  visit("relative_bias_max_distance", o.relative_bias.max_distance);
-  visit("relative_bias_bidirectional", o.relative_bias.bidirectional);
-  visit("shaw_max_distance", o.shaw_max_distance);
-  visit("num_key_value_heads", o.num_key_value_heads);
-  visit("head_dim", o.head_dim);
-  visit("attention_scale", o.attention_scale);
-  visit("attention_window", o.attention_window);
-  visit("query_key_norm", o.query_key_norm);
-  visit("query_key_norm_kind", o.query_key_norm_kind);
+inline std::string kind_name(const std::string& name) { return name + "_kind"; }
+
+/// Writes options field by field into an object.
+struct OptionsWriter {
+  nlohmann::json& json;
+
+  template <class X>
+  void operator()(const OptionField& field, const X& x) const {
+    json[field.name] = option_to_json(x);
+  }
+  template <OptionWord E>
+  void operator()(const OptionField& field, const std::optional<E>& x) const {
+    json[field.name] = x.has_value();
+    if (x) json[kind_name(field.name)] = option_to_json(*x);
+  }
+  template <class... A>
+  void operator()(const OptionField& field, const std::variant<A...>& x) const {
+    json[field.name] = chosen_word(x);
+    std::visit([this](const auto& chosen) { std::remove_cvref_t<decltype(chosen)>::fields(chosen, *this); },
+               x);
+  }
+  template <class... A>
+  void operator()(const OptionField& field, const std::optional<std::variant<A...>>& x) const {
+    json[field.name] = nullptr;
+    if (x) (*this)(field, *x);
+  }
+  template <class Group>
+  void operator()(const OptionGroup&, const Group&) const {}  // options_to_json() writes them
+};
+
+/// Reads what is there of options field by field, and gathers the names of all fields.
+struct OptionsReader {
+  const nlohmann::json& json;
+  std::set<std::string>& known;
+
+  bool has(const char* name) const {
+    known.insert(name);
+    return json.contains(name);
+  }
+
+  template <class X>
+  void operator()(const OptionField& field, X& x) const {
+    if (has(field.name)) option_from_json(field.name, json.at(field.name), x);
+  }
+  template <OptionWord E>
+  void operator()(const OptionField& field, std::optional<E>& x) const {
+    const std::string kind = kind_name(field.name);
+    known.insert(kind);
+    if (!has(field.name)) return;
+    bool there = false;
+    option_from_json(field.name, json.at(field.name), there);
+    if (!there) {
+      x.reset();
+    } else if (E e = x.value_or(E{}); true) {
+      if (json.contains(kind)) option_from_json(kind, json.at(kind), e);
+      x = e;
+    }
+  }
+  template <class... A>
+  void operator()(const OptionField& field, std::variant<A...>& x) const {
+    if (has(field.name)) {
+      std::string known_words;
+      const nlohmann::json& word = json.at(field.name);
+      if (!word.is_string() || !choose_alternative(x, word.template get<std::string>(), &known_words)) {
+        if (!word.is_string()) (void)choose_alternative(x, "", &known_words);
+        throw refused_option(field.name, word, "one of " + known_words);
+      }
+    }
+    (([&] {
+       A unused{};
+       A* chosen = std::get_if<A>(&x);
+       const nlohmann::json none = nlohmann::json::object();
+       A::fields(chosen != nullptr ? *chosen : unused, OptionsReader{chosen != nullptr ? json : none, known});
+     }()),
+     ...);
+  }
+  template <class... A>
+  void operator()(const OptionField& field, std::optional<std::variant<A...>>& x) const {
+    const bool chosen = has(field.name) && !json.at(field.name).is_null();
+    std::variant<A...> value = x.value_or(std::variant<A...>{});
+    const nlohmann::json none = nlohmann::json::object();
+    OptionsReader{chosen ? json : none, known}(field, value);
+    if (chosen) {
+      x = std::move(value);
+    } else if (json.contains(field.name)) {
+      x.reset();
+    }
+  }
+  template <class Group>
+  void operator()(const OptionGroup& group, Group&) const {
+    known.insert(group.name);  // options_from_json() reads them
+  }
+};
+
+template <class Options>
+nlohmann::json fields_to_json(const Options& options) {
+  nlohmann::json json = nlohmann::json::object();
+  Options::fields(options, OptionsWriter{json});
+  return json;
 }
 
-// Those around the layers.
-void visit_model_options(auto& o, auto&& visit) {
-  visit("embedding_dropout", o.embedding_dropout);
-  visit("final_norm", o.final_norm);
-  visit("sinusoid_base", o.sinusoid.base);
-  visit("sinusoid_order", o.sinusoid.order);
-  visit("sinusoid_exponent", o.sinusoid.exponent);
-  visit("sinusoid_first_position", o.sinusoid.first_position);
-  visit("max_length", o.max_length);
-  visit("learned_position_offset", o.learned_position_offset);
+inline constexpr const char* added_positions_name = "positions";
+inline constexpr const char* attention_positions_name = "attention_positions";
+
+inline bool is_attention_position(const nlohmann::json& word) {
+  bool found = false;
+  for_each_alternative<AttentionPositions>(
+      [&]<class A>(std::type_identity<A>) { found |= word == A::word && !std::same_as<A, NoPositions>; });
+  return found;
 }
 
-// And those of models of text.
-void visit_text_options(auto& o, auto&& visit) {
-  visit_model_options(o, visit);
-  visit("embedding_norm", o.embedding_norm);
-  visit("scale_embedding", o.scale_embedding);
-  visit("padding_index", o.padding_index);
+// Puts both kinds of positions under one name where only one of them is there.
+inline void join_positions(nlohmann::json& json) {
+  if (!json.contains(added_positions_name) || !json.contains(attention_positions_name)) return;
+  nlohmann::json& added = json.at(added_positions_name);
+  const nlohmann::json attention = json.at(attention_positions_name);
+  if (attention == NoPositions::word) {
+    if (added.is_null())
+      OptionsWriter{json}(OptionField{added_positions_name, ""}, InputPositions{SinusoidalPositions{}});
+  } else if (added.is_null() || added == NoPositions::word) {
+    added = attention;
+  } else {
+    return;
+  }
+  json.erase(attention_positions_name);
+}
+
+// The opposite. Throws ValueError where one name says what the other does.
+template <class Options>
+nlohmann::json split_positions(nlohmann::json json) {
+  if (!fields_to_json(Options{}).contains(attention_positions_name)) return json;
+  const auto added = json.find(added_positions_name);
+  if (added == json.end() || !(added->is_string() || added->is_null())) return json;
+  if (is_attention_position(*added)) {
+    if (json.contains(attention_positions_name)) {
+      throw ValueError("options", "positions is " + added->dump() + " and attention_positions is " +
+                                      json.at(attention_positions_name).dump() +
+                                      ", expected positions that are added to the inputs beside the latter");
+    }
+    json[attention_positions_name] = *added;
+    json[added_positions_name] = NoPositions::word;
+  } else if (added->is_string()) {
+    InputPositions ignored;
+    std::string words;
+    if (!choose_alternative(ignored, added->get<std::string>(), &words)) {
+      for_each_alternative<AttentionPositions>([&]<class A>(std::type_identity<A>) {
+        if (!std::same_as<A, NoPositions>) words += ", " + std::string(A::word);
+      });
+      throw refused_option(added_positions_name, *added, "one of " + words);
+    }
+  }
+  return json;
+}
+
+/// Whether version 0.1.0 can read these options.
+inline bool is_readable_by_0_1_0(const nlohmann::json& json) {
+  if (json.contains(attention_positions_name)) return false;
+  for (const auto& item : json.items()) {
+    if (item.value().is_object()) return false;  // a stack's own options
+  }
+  return true;
+}
+
+// A group as an object: what the stack's own layer has otherwise than the model's, and the stack's own
+// fields.
+template <class Options, class Group>
+nlohmann::json group_to_json(const Options& options, const Group& group) {
+  nlohmann::json json = nlohmann::json::object();
+  if constexpr (requires {
+                  group.layer->d_model;
+                  options.layer.d_model;
+                }) {
+    if (group.layer) {
+      const nlohmann::json common = fields_to_json(options.layer);
+      const nlohmann::json own = fields_to_json(*group.layer);
+      for (const auto& [name, value] : own.items()) {
+        if (!common.contains(name) || common.at(name) != value) json[name] = value;
+      }
+    }
+  }
+  const nlohmann::json own = fields_to_json(group);
+  for (const auto& [name, value] : own.items()) {
+    if (!value.is_null()) json[name] = value;
+  }
+  return json;
+}
+
+inline void refuse_unknown(const nlohmann::json& json, const std::set<std::string>& known,
+                           const std::string& where = {}) {
+  for (const auto& [name, value] : json.items()) {
+    if (known.count(name) == 0) throw ValueError("options", "'" + where + name + "' is not an option");
+  }
+}
+
+template <class Options, class Group>
+void group_from_json(const char* name, const nlohmann::json& json, const Options& options, Group& group) {
+  if (!json.is_object()) throw refused_option(name, json, "an object of options");
+  std::set<std::string> of_group, of_layer;
+  Group::fields(group, OptionsReader{json, of_group});
+  if constexpr (requires {
+                  group.layer->d_model;
+                  options.layer.d_model;
+                }) {
+    auto layer = options.layer;
+    decltype(layer)::fields(layer, OptionsReader{json, of_layer});
+    if (!(layer == options.layer)) group.layer = layer;
+  }
+  of_group.merge(of_layer);
+  refuse_unknown(json, of_group, std::string(name) + ".");
 }
 
 }  // namespace detail
 
-/// Calls visit(name, field) for every option that is saved with a model. Other options structs can be written
-/// too, with such a function in their own namespace.
-void visit_options(auto& o,
-                   auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(o)>, Seq2SeqOptions> {
-  detail::visit_layer_options(o, visit);
-  detail::visit_text_options(o, visit);
-  visit("source_vocab_size", o.source_vocab_size);
-  visit("target_vocab_size", o.target_vocab_size);
-  visit("num_encoder_layers", o.num_encoder_layers);
-  visit("num_decoder_layers", o.num_decoder_layers);
-  visit("projection_bias", o.projection_bias);
-  visit("tying", o.tying);
-  visit("logit_scale", o.logit_scale);
-  visit("causal", o.causal);
-}
-void visit_options(
-    auto& o, auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(o)>, LanguageModelOptions> {
-  detail::visit_layer_options(o.layer, visit);
-  detail::visit_text_options(o, visit);
-  visit("vocab_size", o.vocab_size);
-  visit("num_layers", o.num_layers);
-  visit("tied", o.tied);
-  visit("projection_bias", o.projection_bias);
-  visit("logit_scale", o.logit_scale);
-}
-void visit_options(auto& o,
-                   auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(o)>, TextEncoderOptions> {
-  detail::visit_layer_options(o.layer, visit);
-  detail::visit_text_options(o, visit);
-  visit("vocab_size", o.vocab_size);
-  visit("num_layers", o.num_layers);
-  visit("num_token_types", o.num_token_types);
-  visit("pooling", o.pooling);
-}
-
-void visit_options(
-    auto& o, auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(o)>, SequenceRegressorOptions> {
-  detail::visit_layer_options(o, visit);
-  detail::visit_model_options(o, visit);
-  visit("source_features", o.source_features);
-  visit("target_features", o.target_features);
-  visit("output_features", o.output_features);
-  visit("num_encoder_layers", o.num_encoder_layers);
-  visit("num_decoder_layers", o.num_decoder_layers);
-  visit("causal", o.causal);
-  visit("output_activation", o.output_activation);
-}
-
-/// Options as a JSON object, every field under its name, enums as words.
-template <class Options>
+/// Options as a JSON object, every field under its name, enums and the kinds of positions as words.
+template <OptionsStruct Options>
 nlohmann::json options_to_json(const Options& options) {
-  nlohmann::json json = nlohmann::json::object();
-  visit_options(options,
-                [&](const char* name, const auto& field) { json[name] = detail::option_to_json(field); });
+  nlohmann::json json = detail::fields_to_json(options);
+  detail::join_positions(json);
+  Options::fields(options, [&](const auto& field, const auto& member) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
+      const nlohmann::json group = detail::group_to_json(options, member);
+      if (!group.empty()) json[field.name] = group;
+    }
+  });
   return json;
 }
 
-/// Options from what options_to_json() gave; a field that is left out keeps its default. Throws ValueError
-/// for an unknown name and a value of the wrong kind.
-template <class Options>
-Options options_from_json(const nlohmann::json& json) {
-  if (!json.is_object()) throw ValueError("options", "expected an object of options");
+/// Options from what options_to_json() gave; a field that is left out keeps its default, in a stack's own
+/// object the model's. Throws ValueError for an unknown name and a value of the wrong kind.
+template <OptionsStruct Options>
+Options options_from_json(const nlohmann::json& given) {
+  if (!given.is_object()) throw ValueError("options", "expected an object of options");
+  const nlohmann::json json = detail::split_positions<Options>(given);
   Options options;
   std::set<std::string> known;
-  visit_options(options, [&](const char* name, auto& field) {
-    known.insert(name);
-    if (json.contains(name)) detail::option_from_json(name, json.at(name), field);
+  Options::fields(options, detail::OptionsReader{json, known});
+  detail::refuse_unknown(json, known);
+  Options::fields(options, [&](const auto& field, auto& member) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
+      if (json.contains(field.name))
+        detail::group_from_json(field.name, json.at(field.name), options, member);
+    }
   });
-  for (const auto& [name, value] : json.items()) {
-    if (known.count(name) == 0) throw ValueError("options", "'" + name + "' is not an option");
-  }
   return options;
 }
 

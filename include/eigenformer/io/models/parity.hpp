@@ -58,12 +58,12 @@ class ParityFixture {
   template <class X>
   X option(const std::string& name) const {
     const auto refuse = [&](const std::string& what) {
-      return IoError("parity", "'" + file_.path().string() + "' is no parity fixture: " + what);
+      return IoError("parity", "'" + file_.path().string() + "' is not a parity fixture: " + what);
     };
     const auto text = file_.metadata().find("options");
     if (text == file_.metadata().end()) throw refuse("it has no metadata 'options'");
     const auto options = nlohmann::json::parse(text->second, nullptr, false);
-    if (!options.is_object()) throw refuse("its metadata 'options' is no JSON object");
+    if (!options.is_object()) throw refuse("its metadata 'options' is not a JSON object");
     if (!options.contains(name)) throw refuse("it has no '" + name + "' in its metadata 'options'");
     const nlohmann::json& value = options.at(name);
     try {

@@ -12,7 +12,7 @@
 
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
-#include "eigenformer/kernels/gemm/packed_weights.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
 
 /// Weights in a smaller format than float32. In a safetensors file, every matrix (linear weights and
 /// embeddings) is
@@ -25,12 +25,12 @@
 /// and vectors (norms, biases) stay F32. A tied matrix is stored once.
 namespace eigenformer {
 
-namespace detail {
-
 template <>
 struct EnumNames<WeightFormat> {
   static constexpr std::array names = {"float32", "bf16", "int8"};
 };
+
+namespace detail {
 
 inline std::string scale_name(const std::string& name) { return name + "_scale"; }
 
@@ -49,7 +49,7 @@ template <class T>
 void add_quantized(SafetensorsWriter& writer, const std::string& name, const Tensor<T>& value,
                    WeightFormat format) {
   if (!value.defined() && value.numel() > 0) {
-    throw ValueError("save_model", "the memory of '" + name + "' was given back; it cannot be saved");
+    throw ValueError("save_model", "'" + name + "' was released; it cannot be saved");
   }
   if (value.rank() != 2) {
     writer.add(name, value.template to<float>());
@@ -112,11 +112,11 @@ Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
 
 /// The name of a weight format: float32, bf16 or int8.
 inline const char* weight_format_name(WeightFormat format) {
-  return detail::EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
+  return EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
 }
 
 /// Writes a module's state dict as save_model does, its matrices in `format`. Throws ValueError for int8
-/// weights that are not finite and for weights whose memory was given back, IoError; an existing file is then
+/// weights that are not finite and for weights that were released, IoError; an existing file is then
 /// unchanged.
 template <class M>
 void save_quantized_model(const std::filesystem::path& path, const M& model, WeightFormat format) {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/files/atomic_file.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/safetensors/dtype.hpp"
 
 namespace eigenformer {
@@ -219,7 +219,7 @@ inline std::string npy_header(Dtype dtype, const Shape& shape) {
 template <class T>
 void require_memory_to_save(const char* op, const std::string& name, const Tensor<T>& tensor) {
   if (!tensor.defined() && tensor.numel() > 0) {
-    throw ValueError(op, "the memory of tensor '" + name + "' was given back; it cannot be saved");
+    throw ValueError(op, "tensor '" + name + "' was released; it cannot be saved");
   }
 }
 

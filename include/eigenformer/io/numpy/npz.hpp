@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/numpy/npy.hpp"
 #include "eigenformer/io/numpy/zip.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
@@ -115,21 +115,22 @@ class NpzFile {
         map->bytes().subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(entry.stored)),
         map};
     if (entry.deflated) {
-      if (!detail::can_inflate) {
+      const auto* zlib = detail::find_linked<detail::ZlibFunctions>();
+      if (zlib == nullptr) {
         throw IoError("npz",
                       name +
-                          " is compressed, which this build cannot read: it was made without zlib (link "
-                          "eigenformer::io where CMake finds ZLIB, or write it with numpy.savez)");
+                          " is compressed, and this program was built without zlib; expected an array that "
+                          "numpy.savez wrote, or a program with zlib");
       }
       Tensor<std::int8_t> inflated(Shape{static_cast<index_t>(entry.size)});
       const auto bytes = std::as_writable_bytes(inflated.span());
-      if (!detail::inflate_into(array.bytes, bytes))
+      if (!zlib->inflate(array.bytes, bytes))
         throw IoError("npz", name + " is damaged: it does not inflate to its size");
       array.bytes = bytes;
       array.keep_alive = std::make_shared<Tensor<std::int8_t>>(inflated);
     }
     if (detail::crc32_of(array.bytes) != entry.crc)
-      throw IoError("npz", name + " is damaged: its checksum is another");
+      throw IoError("npz", name + " is damaged: its checksum does not match");
     array.header = parse_npy_header(array.bytes, name);
     return array;
   }
@@ -150,7 +151,8 @@ class NpzWriter {
   NpzWriter& add(const std::string& name, const Tensor<T>& tensor) {
     detail::require_memory_to_save("npz", name, tensor);
     if (name.empty() || name.size() > 1000)
-      throw ValueError("npz", "a name must have 1 to 1000 bytes, '" + name + "' has not");
+      throw ValueError("npz", "the name '" + name + "' has " + std::to_string(name.size()) +
+                                  " bytes, must have 1 to 1000");
     if (!names_.insert(name).second) throw ValueError("npz", "the name '" + name + "' is used twice");
     entries_.push_back({name + ".npy", detail::npy_header(dtype_of<T>(), tensor.shape()),
                         std::as_bytes(tensor.span()), std::make_shared<Tensor<T>>(tensor)});

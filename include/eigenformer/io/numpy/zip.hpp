@@ -18,7 +18,8 @@
 #include <zlib.h>
 #endif
 
-#include "eigenformer/io/files/atomic_file.hpp"
+#include "eigenformer/core/base/linked.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 
 /// Zip archives as NumPy and PyTorch use them: files one after the other, each stored or deflated, with a
 /// directory at the end. The format: PKWARE, APPNOTE.TXT 6.3.9; sizes above 4 GiB by its zip64 records.
@@ -81,7 +82,8 @@ class ZipParser {
       if (!names.insert(entries.back().name).second)
         fail("it has the file '" + entries.back().name + "' twice");
     }
-    if (at != directory_ + directory_bytes_) fail("its directory has another length than it says");
+    if (at != directory_ + directory_bytes_)
+      fail("its directory does not have the length that the archive says");
     return entries;
   }
 
@@ -201,10 +203,14 @@ class ZipParser {
   std::uint64_t directory_ = 0, directory_bytes_ = 0, count_ = 0;
 };
 
-/// Inflates raw deflate data into a buffer that it must fill exactly. Returns whether it did.
-inline bool inflate_into([[maybe_unused]] std::span<const std::byte> from,
-                         [[maybe_unused]] std::span<std::byte> to) {
+/// What needs zlib.
+struct ZlibFunctions {
+  /// Inflates raw deflate data into a buffer that it must fill exactly. Returns whether it did.
+  bool (*inflate)(std::span<const std::byte> from, std::span<std::byte> to);
+};
+
 #ifdef EIGENFORMER_WITH_ZLIB
+inline bool inflate_with_zlib(std::span<const std::byte> from, std::span<std::byte> to) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
   constexpr std::size_t at_most = std::size_t{1} << 30;
@@ -232,15 +238,9 @@ inline bool inflate_into([[maybe_unused]] std::span<const std::byte> from,
   }
   inflateEnd(&stream);
   return status == Z_STREAM_END && out_left == 0;
-#else
-  return false;
-#endif
 }
-
-#ifdef EIGENFORMER_WITH_ZLIB
-inline constexpr bool can_inflate = true;
-#else
-inline constexpr bool can_inflate = false;
+inline constexpr ZlibFunctions zlib_functions{&inflate_with_zlib};
+inline const bool zlib_is_linked = link(zlib_functions);
 #endif
 
 /// Writes an archive of stored files, each beginning at a multiple of 64 bytes, so that it can be used where

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "eigenformer/core/tensor/tensor.hpp"
-#include "eigenformer/io/files/atomic_file.hpp"
-#include "eigenformer/io/files/mapped_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/safetensors/safetensors_format.hpp"
 
 namespace eigenformer {
@@ -156,8 +156,7 @@ class SafetensorsWriter {
     const std::string quoted = quote(name);
     if (name == "__metadata__") throw ValueError("safetensors", "a tensor cannot be named '__metadata__'");
     if (!tensor.defined() && tensor.numel() > 0) {
-      throw ValueError("safetensors",
-                       "the memory of tensor '" + name + "' was given back; it cannot be saved");
+      throw ValueError("safetensors", "tensor '" + name + "' was released; it cannot be saved");
     }
     if (!names_.insert(name).second) throw ValueError("safetensors", "the name '" + name + "' is used twice");
     for (const Entry& entry : entries_) {

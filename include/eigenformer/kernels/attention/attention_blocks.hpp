@@ -141,7 +141,8 @@ class AttentionBlocks {
     index_t count = 0;
   };
 
-  AttentionBlocks(const SequenceLayout& layout, index_t heads) : layout_(layout), begins_(*memory_) {
+  AttentionBlocks(const SequenceLayout& layout, index_t heads)
+      : layout_(layout), memory_(), begins_(*memory_) {
     begins_.clear();
     index_t blocks = 0;
     for (const index_t length : layout.lengths()) {
@@ -176,7 +177,7 @@ class AttentionGroups {
  public:
   template <class T>
   explicit AttentionGroups(const AttentionProblem<T>& p)
-      : begins_(memory_->begins), members_(memory_->members) {
+      : memory_(), begins_(memory_->begins), members_(memory_->members) {
     const index_t batch = p.queries->batch();
     begins_.assign(static_cast<std::size_t>(p.keys->batch()) + 1, 0);
     members_.resize(static_cast<std::size_t>(batch));

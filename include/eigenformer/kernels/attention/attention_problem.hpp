@@ -6,7 +6,7 @@
 #include "eigenformer/core/base/dropout_key.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/core/tensor/mask.hpp"
-#include "eigenformer/kernels/attention/score_rule.hpp"
+#include "eigenformer/kernels/attention/rules/score_rule.hpp"
 
 namespace eigenformer::kernels {
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <Eigen/Core>
+#include <type_traits>
+
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
@@ -7,6 +10,14 @@
 namespace eigenformer::kernels {
 
 namespace detail {
+
+/// n numbers as Eigen's array. Eigen has the loops of one operation alone: with two, -m flags would decide
+/// whether they are rounded once or twice.
+template <class T>
+auto array(T* x, index_t n) {
+  using Array = Eigen::Array<std::remove_const_t<T>, Eigen::Dynamic, 1>;
+  return Eigen::Map<std::conditional_t<std::is_const_v<T>, const Array, Array>>(x, n);
+}
 
 template <UnaryOp op, class T>
 struct UnaryForward {
@@ -89,12 +100,11 @@ void dispatch_unary(UnaryOp op, Args... args) {
   }
 }
 
-/// y = alpha * x * m + beta * y + value; m nullptr: 1.
+/// y = alpha * x + beta * y, or y = x * m + beta * y where there is an m.
 template <class T>
 struct LinearCombination {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(T alpha, const T* x, const T* m, T beta, T* y, index_t n,
-                                            T value) {
+  EIGENFORMER_ALWAYS_INLINE static void run(T alpha, const T* x, const T* m, T beta, T* y, index_t n) {
     using W = Simd<T, Bytes>;
     for (index_t i = 0; i < n; i += W::lanes) {
       typename W::V v, w;
@@ -109,32 +119,16 @@ struct LinearCombination {
         W::load(w, y + i, n - i);
         v += beta * w;
       }
-      if (value != T(0)) v += value;
       W::store(y + i, n - i, v);
     }
   }
 };
 
 template <class T>
-struct Sum {
-  template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* a, const T* b, T* out, index_t n) {
-    using W = Simd<T, Bytes>;
-    for (index_t i = 0; i < n; i += W::lanes) {
-      typename W::V v, w;
-      W::load(v, a + i, n - i);
-      W::load(w, b + i, n - i);
-      v += w;
-      W::store(out + i, n - i, v);
-    }
-  }
-};
-
-template <class T>
-void linear_combination(T alpha, const T* x, const T* m, T beta, T* y, index_t n, T value) {
+void linear_combination(T alpha, const T* x, const T* m, T beta, T* y, index_t n) {
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
     dispatch_wide<LinearCombination<T>>(alpha, x + begin, m == nullptr ? m : m + begin, beta, y + begin,
-                                        end - begin, value);
+                                        end - begin);
   });
 }
 
@@ -158,24 +152,27 @@ void unary_backward(UnaryOp op, const T* x, const T* y, const T* dy, T* dx, T be
 
 template <class T>
 void axpby(T alpha, const T* x, T beta, T* y, index_t n) {
-  detail::linear_combination<T>(alpha, x, nullptr, beta, y, n, T(0));
+  detail::linear_combination<T>(alpha, x, nullptr, beta, y, n);
 }
 
 template <class T>
 void multiply_add(const T* a, const T* b, T* out, T beta, index_t n) {
-  detail::linear_combination<T>(T(1), a, b, beta, out, n, T(0));
+  detail::linear_combination<T>(T(1), a, b, beta, out, n);
 }
 
 template <class T>
 void add(const T* a, const T* b, T* out, index_t n) {
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
-    dispatch_wide<detail::Sum<T>>(a + begin, b + begin, out + begin, end - begin);
+    detail::array(out + begin, end - begin) =
+        detail::array(a + begin, end - begin) + detail::array(b + begin, end - begin);
   });
 }
 
 template <class T>
 void add_scalar(const T* x, T value, T* y, index_t n) {
-  detail::linear_combination<T>(T(1), x, nullptr, T(0), y, n, value);
+  parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
+    detail::array(y + begin, end - begin) = detail::array(x + begin, end - begin) + value;
+  });
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

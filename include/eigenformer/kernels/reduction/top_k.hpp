@@ -6,15 +6,18 @@
 
 namespace eigenformer::kernels {
 
-/// The k largest entries of each row as log-probabilities, without writing the other ones: what a beam search
-/// asks of its logits.
-///
-/// logits: (rows, n), rows `ld` elements apart; values, ids: (rows, k), largest first, the lower id first
-/// among equals; values[i] = logit - log(sum(exp(logits))). Throws ValueError unless 1 <= k <= n. A row of
-/// nothing but -inf or with NaN gives ids of entries that are there, and NaN.
+/// log(sum(exp(logits))) of each row, sums: (rows). logits: (rows, n), rows `ld` elements apart. A row with
+/// NaN or +inf, or of nothing but -inf, gives NaN.
 template <class T>
-void log_softmax_top_k(const T* logits, index_t ld, index_t rows, index_t n, index_t k, T* values,
-                       std::int32_t* ids);
+void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums);
+
+/// The k largest entries of each row, largest first, the lower id first among equals: what a beam search asks
+/// of its logits.
+///
+/// x: (rows, n), rows `ld` elements apart; values, ids: (rows, k). NaN is passed over. A row with fewer than
+/// k entries above -inf is filled up with -inf and ids below k. Throws ValueError unless 1 <= k <= n.
+template <class T>
+void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids);
 
 }  // namespace eigenformer::kernels
 

@@ -110,7 +110,7 @@ class CachedPass final : public LayerPass<T> {
 
   Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                         const Var<T>& x) override {
-    const std::size_t slot = next({Call::self, attention.in_proj.weight.id()});
+    const std::size_t slot = next({Call::of_self, attention.in_proj.weight.id()});
     return cache_.attend(ctx, slot, attention, x, this->bias_for(attention, bias_),
                          maps_ == nullptr ? nullptr : &maps_->target.emplace_back());
   }
@@ -121,13 +121,13 @@ class CachedPass final : public LayerPass<T> {
                                                " does not exist: the pass has " +
                                                std::to_string(memories_.size()));
     }
-    const std::size_t slot = next({Call::memory, attention.in_proj.weight.id()});
+    const std::size_t slot = next({Call::of_memory, attention.in_proj.weight.id()});
     return memories_[memory].attend(ctx, slot, attention, x, layout_,
                                     maps_ == nullptr ? nullptr : &maps_->memory.emplace_back());
   }
   Var<T> window(const Context<T>&, const Var<T>& x, index_t n) override {
     this->require_window("window", n);
-    return cache_.window(next({Call::window, static_cast<std::uint64_t>(n)}), x, n);
+    return cache_.window(next({Call::of_window, static_cast<std::uint64_t>(n)}), x, n);
   }
   void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
     const std::uint64_t id = bias == nullptr ? 0 : bias->weight.id();
@@ -140,7 +140,7 @@ class CachedPass final : public LayerPass<T> {
   // What a model asks for in a step, in order; every step must ask for the same, because the cache is found
   // by it.
   struct Call {
-    enum Kind { self, memory, window } kind;
+    enum Kind { of_self, of_memory, of_window } kind;
     std::uint64_t id;
     bool operator==(const Call&) const = default;
   };

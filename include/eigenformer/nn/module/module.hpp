@@ -136,16 +136,29 @@ void name_parameters(M& module) {
   for_each_parameter(module, [](const std::string& name, auto& parameter) { parameter.set_name(name); });
 }
 
-/// The distinct parameters of a module, in order: what Gradients and optimizers take.
+/// The distinct parameters of a module, in order: what Gradients and optimizers take. Each knows the further
+/// names that it has where it is tied.
 template <class M>
 auto parameters(M& module) {
   using T = typename std::remove_const_t<M>::value_type;
   std::vector<ParameterHandle<T>> handles;
-  for_each_parameter(module, [&](const std::string& name, auto& parameter) {
-    // The most qualified name wins: a model's over that of a layer alone.
-    if (parameter.name().size() < name.size()) parameter.handle()->name = name;
-    handles.push_back(parameter.handle());
+  std::unordered_map<std::uint64_t, std::vector<std::string>> names;
+  for_each_field(module, [&](const std::string& name, auto& member) {
+    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+      if (!member.defined()) return;
+      std::vector<std::string>& known = names[member.id()];
+      if (known.empty()) handles.push_back(member.handle());
+      known.push_back(name);
+    }
   });
+  for (const auto& handle : handles) {
+    std::vector<std::string>& known = names[handle->id];
+    // The most qualified name wins: a model's over that of a layer alone.
+    if (handle->name.size() < known[0].size()) handle->name = known[0];
+    if (handle->name != known[0]) continue;
+    known.erase(known.begin());
+    if (handle->aliases != known) handle->aliases = std::move(known);
+  }
   return handles;
 }
 

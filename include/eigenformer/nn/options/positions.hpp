@@ -63,6 +63,7 @@ struct SinusoidalPositions {
   /// Throws ValueError, as `op`, for what is impossible at width d.
   void validate(const char* op, index_t d) const {
     validate_fields(op, *this);
+    detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
     if (order == SinusoidOrder::concatenated && d % 2 != 0) {
       throw ValueError(
           op, "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");

@@ -101,7 +101,7 @@ class SequencePass final : public LayerPass<T> {
         memory_mask_(std::move(memory_mask)),
         memories_(std::move(memories)) {
     for (const Memory<T>& memory : memories_)
-      check_rows("memory", "memory", memory.rows.shape(), memory.layout);
+      check_rows("attention", "memory", memory.rows.shape(), memory.layout);
   }
 
   /// Gathers the attention weights of every attention from now on, in the order of the calls: (B, H, Lq, Lk)

@@ -1,0 +1,71 @@
+# Targets beside eigenformer::eigenformer, made alike in this project and by find_package(eigenformer):
+#   eigenformer::io             headers that read and write models; there when nlohmann-json is; zlib is used if found
+#   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
+#   eigenformer::icu            the tokenizers of BART and BERT; there when ICU is
+#   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
+# Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp. Not named eigenformer-targets-*.cmake:
+# CMake includes all files of that name by itself, too early.
+include_guard(GLOBAL)
+
+find_package(nlohmann_json CONFIG QUIET)
+if(TARGET nlohmann_json::nlohmann_json)
+  add_library(eigenformer_io INTERFACE)
+  add_library(eigenformer::io ALIAS eigenformer_io)
+  target_link_libraries(eigenformer_io INTERFACE eigenformer::eigenformer nlohmann_json::nlohmann_json)
+  find_package(ZLIB QUIET)
+  if(TARGET ZLIB::ZLIB)
+    target_link_libraries(eigenformer_io INTERFACE ZLIB::ZLIB)
+    target_compile_definitions(eigenformer_io INTERFACE EIGENFORMER_WITH_ZLIB=1)
+  else()
+    message(STATUS "eigenformer: zlib not found, so compressed .npz files cannot be read (Debian and Ubuntu: zlib1g-dev)")
+  endif()
+else()
+  message(STATUS "eigenformer: nlohmann-json not found, so no eigenformer::io and nothing that reads or writes models "
+                 "(Debian and Ubuntu: nlohmann-json3-dev)")
+endif()
+
+find_path(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR sentencepiece_trainer.h)
+find_library(EIGENFORMER_SENTENCEPIECE_LIBRARY sentencepiece)
+find_library(EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
+mark_as_advanced(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR EIGENFORMER_SENTENCEPIECE_LIBRARY
+                 EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY)
+if(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR AND EIGENFORMER_SENTENCEPIECE_LIBRARY AND
+   EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY)
+  add_library(eigenformer_sentencepiece INTERFACE)
+  add_library(eigenformer::sentencepiece ALIAS eigenformer_sentencepiece)
+  target_include_directories(eigenformer_sentencepiece SYSTEM INTERFACE "${EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR}")
+  target_compile_definitions(eigenformer_sentencepiece INTERFACE EIGENFORMER_WITH_SENTENCEPIECE=1)
+  target_link_libraries(eigenformer_sentencepiece
+                        INTERFACE eigenformer::eigenformer "${EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY}"
+                                  "${EIGENFORMER_SENTENCEPIECE_LIBRARY}")
+else()
+  message(STATUS "eigenformer: SentencePiece not found, so no eigenformer::sentencepiece and no subword tokenizer "
+                 "(Debian and Ubuntu: libsentencepiece-dev)")
+endif()
+
+find_path(EIGENFORMER_ICU_INCLUDE_DIR unicode/uchar.h)
+find_library(EIGENFORMER_ICU_LIBRARY icuuc)
+mark_as_advanced(EIGENFORMER_ICU_INCLUDE_DIR EIGENFORMER_ICU_LIBRARY)
+if(EIGENFORMER_ICU_INCLUDE_DIR AND EIGENFORMER_ICU_LIBRARY)
+  add_library(eigenformer_icu INTERFACE)
+  add_library(eigenformer::icu ALIAS eigenformer_icu)
+  target_include_directories(eigenformer_icu SYSTEM INTERFACE "${EIGENFORMER_ICU_INCLUDE_DIR}")
+  target_compile_definitions(eigenformer_icu INTERFACE EIGENFORMER_WITH_ICU=1)
+  target_link_libraries(eigenformer_icu INTERFACE eigenformer::eigenformer "${EIGENFORMER_ICU_LIBRARY}")
+else()
+  message(STATUS "eigenformer: ICU not found, so no eigenformer::icu and no tokenizers of BART and BERT "
+                 "(Debian and Ubuntu: libicu-dev)")
+endif()
+
+# Built only when something links it, with the flags of the project that does.
+add_library(eigenformer_compiled STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp"
+                                                         "${CMAKE_CURRENT_LIST_DIR}/modules.cpp")
+add_library(eigenformer::compiled ALIAS eigenformer_compiled)
+target_link_libraries(eigenformer_compiled PUBLIC eigenformer::eigenformer)
+target_compile_definitions(eigenformer_compiled INTERFACE EIGENFORMER_COMPILED)
+# Kernels are worth full optimisation in every build type.
+set(EIGENFORMER_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimisation of the kernels in eigenformer::compiled")
+mark_as_advanced(EIGENFORMER_KERNEL_OPTIMIZATION)
+set_source_files_properties(
+  "${CMAKE_CURRENT_LIST_DIR}/kernels.cpp" PROPERTIES
+  COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:${EIGENFORMER_KERNEL_OPTIMIZATION}>")

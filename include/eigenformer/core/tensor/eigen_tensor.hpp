@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <unsupported/Eigen/CXX11/Tensor>
+
+#include "eigenformer/core/tensor/tensor.hpp"
+
+// Tensors of any rank in Eigen's Tensor module, which takes seconds to compile: nothing else includes this.
+
+namespace eigenformer {
+
+namespace detail {
+
+template <class Map, int Rank, class T>
+Map eigen_tensor_map(T* data, const Shape& shape) {
+  if (shape.rank() != Rank) {
+    throw ShapeError("as_eigen_tensor",
+                     "tensor of shape " + shape.str() + " must have rank " + std::to_string(Rank), {shape});
+  }
+  if (data == nullptr && shape.numel() > 0) {
+    throw ValueError("as_eigen_tensor",
+                     "the memory of this tensor of shape " + shape.str() + " was given back or never taken");
+  }
+  Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
+  std::copy(shape.begin(), shape.end(), sizes.begin());
+  return Map(data, sizes);
+}
+
+}  // namespace detail
+
+/// A tensor of rank `Rank` in Eigen's Tensor module, without a copy: as_eigen_tensor<3>(t). A const tensor
+/// gives a map that does not write. The module takes no type derived from its maps, so unlike as_eigen() this
+/// holds no memory: the tensor must outlive it, and a temporary is refused. Throws ShapeError for another
+/// rank, ValueError for a tensor without memory.
+template <int Rank, class T>
+Eigen::TensorMap<Eigen::Tensor<T, Rank, Eigen::RowMajor>> as_eigen_tensor(Tensor<T>& t) {
+  return detail::eigen_tensor_map<Eigen::TensorMap<Eigen::Tensor<T, Rank, Eigen::RowMajor>>, Rank>(t.data(),
+                                                                                                   t.shape());
+}
+template <int Rank, class T>
+Eigen::TensorMap<const Eigen::Tensor<T, Rank, Eigen::RowMajor>> as_eigen_tensor(const Tensor<T>& t) {
+  return detail::eigen_tensor_map<Eigen::TensorMap<const Eigen::Tensor<T, Rank, Eigen::RowMajor>>, Rank>(
+      t.data(), t.shape());
+}
+template <int Rank, class T>
+void as_eigen_tensor(Tensor<T>&& t) = delete;
+template <int Rank, class T>
+void as_eigen_tensor(const Tensor<T>&& t) = delete;
+
+/// The values of an expression of Eigen's Tensor module, of its rank and in row-major order whatever its
+/// layout.
+template <class Derived>
+Tensor<std::remove_const_t<typename Derived::Scalar>> from_eigen_tensor(
+    const Eigen::TensorBase<Derived, Eigen::ReadOnlyAccessors>& expression) {
+  using T = std::remove_const_t<typename Derived::Scalar>;
+  constexpr int rank = Eigen::internal::traits<Derived>::NumDimensions;
+  constexpr int layout = Eigen::internal::traits<Derived>::Layout;
+  static_assert(rank <= Shape::max_rank, "a tensor has at most 6 dimensions");
+  const Eigen::Tensor<T, rank, layout> values = static_cast<const Derived&>(expression);
+  std::array<index_t, static_cast<std::size_t>(rank)> dims{};
+  Eigen::array<int, static_cast<std::size_t>(rank)> reversed{};
+  for (int i = 0; i < rank; ++i) {
+    dims[static_cast<std::size_t>(i)] = values.dimension(i);
+    reversed[static_cast<std::size_t>(i)] = rank - 1 - i;
+  }
+  Tensor<T> result{Shape(std::span<const index_t>(dims))};
+  if constexpr (layout == Eigen::RowMajor) {
+    as_eigen_tensor<rank>(result) = values;
+  } else {
+    as_eigen_tensor<rank>(result) = values.swap_layout().shuffle(reversed);
+  }
+  return result;
+}
+
+}  // namespace eigenformer

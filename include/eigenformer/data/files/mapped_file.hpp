@@ -1,0 +1,98 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "eigenformer/data/files/atomic_file.hpp"
+
+namespace eigenformer {
+
+/// A file mapped into memory, copy-on-write: what is written to the bytes never reaches the file.
+///
+/// Files replaced by AtomicFile stay readable through an existing mapping. A file cut short in place by
+/// another program while it is mapped ends the process on access (SIGBUS), as with every mapping.
+class MappedFile {
+ public:
+  /// Maps a whole regular file. Throws IoError naming it and the system's reason.
+  static std::shared_ptr<MappedFile> open(const std::filesystem::path& path) {
+    struct stat state {};
+    if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
+    if (!S_ISREG(state.st_mode)) {
+      throw IoError("read", "cannot open '" + path.string() + "': it is not a regular file");
+    }
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) throw detail::errno_error("read", "open", path, errno);
+    std::shared_ptr<MappedFile> file(new MappedFile);
+    file->path_ = path;
+    file->descriptor_ = descriptor;
+    if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
+    file->map(descriptor, static_cast<std::size_t>(state.st_size));
+    return file;
+  }
+
+  /// A second mapping of the same file, also when its name now is another's: what was written to the bytes of
+  /// this one is not in it. Throws IoError when the file's size has changed.
+  std::shared_ptr<MappedFile> again() const {
+    struct stat state {};
+    if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
+    if (static_cast<std::size_t>(state.st_size) != bytes_.size()) {
+      throw IoError("read", "'" + path_.string() + "' has changed since it was opened: it had " +
+                                std::to_string(bytes_.size()) + " bytes, and now has " +
+                                std::to_string(state.st_size));
+    }
+    std::shared_ptr<MappedFile> file(new MappedFile);
+    file->path_ = path_;
+    file->descriptor_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+    if (file->descriptor_ < 0) throw detail::errno_error("read", "read", path_, errno);
+    file->map(descriptor_, bytes_.size());
+    return file;
+  }
+
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  /// The file's bytes; writable in memory only.
+  std::span<std::byte> bytes() noexcept { return bytes_; }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+  /// The bytes as characters.
+  std::string_view text() const noexcept {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
+
+ private:
+  MappedFile() = default;
+
+  // An empty file cannot be mapped, and need not be.
+  void map(int descriptor, std::size_t size) {
+    if (size == 0) return;
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    if (data == MAP_FAILED) throw detail::errno_error("read", "read", path_, errno);
+    bytes_ = {static_cast<std::byte*>(data), size};
+  }
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::span<std::byte> bytes_;
+};
+
+/// The whole contents of a regular file. Throws IoError naming it and the system's reason.
+inline std::string read_file(const std::filesystem::path& path) {
+  return std::string(MappedFile::open(path)->text());
+}
+
+}  // namespace eigenformer

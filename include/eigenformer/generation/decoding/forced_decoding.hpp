@@ -1,0 +1,48 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
+
+namespace eigenformer {
+
+/// Forced decoding: for every target token of a batch, the id the model would choose in its place, given the
+/// source and the batch's own tokens before it. Ids in `forbidden` are never chosen; of equal logits the
+/// lower id is. How often two models' choices are equal tells what smaller weights change.
+///
+/// Returns as many ids as batch.target_output has. Throws IndexError for an id outside the vocabulary.
+template <class T, class E, class D>
+std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
+                                         const Batch& batch, std::span<const std::int32_t> forbidden = {}) {
+  const auto tokens = [](const std::vector<std::int32_t>& ids) {
+    return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+  };
+  const Memory<T> memory(model.encode(ctx, tokens(batch.source), batch.source_layout), batch.source_layout);
+  const Tensor<T> decoded =
+      model.decode(ctx, tokens(batch.target_input), batch.target_layout, memory).value();
+  std::vector<std::int32_t> choices;
+  // Blocks of rows, so that memory does not grow with rows x vocabulary.
+  constexpr index_t block = 256;
+  for (index_t row = 0; row < decoded.dim(0); row += block) {
+    const index_t rows = std::min(block, decoded.dim(0) - row);
+    const Tensor<T> logits = model.logits(ctx, decoded.rows(row, rows)).value();
+    const index_t vocabulary = logits.dim(1);
+    for (index_t i = 0; i < rows; ++i) {
+      const T* x = logits.data() + i * vocabulary;
+      std::int32_t best = -1;
+      for (index_t id = 0; id < vocabulary; ++id) {
+        const auto candidate = static_cast<std::int32_t>(id);
+        if (best >= 0 && !(x[id] > x[best])) continue;
+        if (std::find(forbidden.begin(), forbidden.end(), candidate) == forbidden.end()) best = candidate;
+      }
+      choices.push_back(best);
+    }
+  }
+  return choices;
+}
+
+}  // namespace eigenformer

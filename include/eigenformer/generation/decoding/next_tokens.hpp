@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/generation/model.hpp"
+#include "eigenformer/generation/processors/processor_list.hpp"
+
+namespace eigenformer {
+
+/// The tokens that texts go on from, one list for each input.
+using Prompts = std::vector<std::vector<std::int32_t>>;
+
+namespace detail {
+
+/// Logits of the next tokens of sequences that grow: what a search asks of a model, whatever its type.
+template <class T>
+class NextTokens {
+ public:
+  virtual ~NextTokens() = default;
+  /// Logits (prompts, V) after the prompts. prefix_length: so many tokens of each, at most all of them, see
+  /// one another in both directions. Called once, first.
+  virtual Tensor<T> begin(const Prompts& prompts, index_t prefix_length) = 0;
+  /// Sequence i goes on from what was sequence parents[i], with ids[i]: logits (parents, V).
+  virtual Tensor<T> step(std::span<const std::int32_t> parents, const std::vector<std::int32_t>& ids) = 0;
+};
+
+inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
+  return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+}
+
+template <class M>
+class ModelNextTokens final : public NextTokens<typename M::value_type> {
+ public:
+  using T = typename M::value_type;
+
+  ModelNextTokens(const char* op, const M& model, const Context<T>& ctx,
+                  std::span<const typename M::Input> inputs)
+      : op_(op), model_(model), ctx_(ctx), state_(model.begin(ctx, inputs)) {
+    if (static_cast<index_t>(state_.sequences()) != static_cast<index_t>(inputs.size())) {
+      throw ValueError(op, "the model's begin() made a state of " + std::to_string(state_.sequences()) +
+                               " sequences, must be " + std::to_string(inputs.size()) +
+                               ", one for each input");
+    }
+  }
+
+  Tensor<T> begin(const Prompts& prompts, index_t prefix_length) override {
+    std::vector<std::int32_t> ids;
+    std::vector<index_t> counts, prefix, last;
+    for (const auto& prompt : prompts) {
+      ids.insert(ids.end(), prompt.begin(), prompt.end());
+      counts.push_back(static_cast<index_t>(prompt.size()));
+      if (prefix_length > 0) prefix.push_back(std::min(prefix_length, counts.back()));
+      last.push_back(static_cast<index_t>(ids.size()) - 1);
+    }
+    const Var<T> decoded = state_.step(id_row(ids), std::span<const index_t>(counts), prefix);
+    if (ids.size() == prompts.size()) return logits(decoded, prompts.size());
+    const Tensor<T>& rows = decoded.value();
+    if (rows.rank() != 2 || rows.dim(0) != static_cast<index_t>(ids.size())) {
+      throw ShapeError(op_,
+                       "the state's step returned rows of shape " + rows.shape().str() + ", must be (" +
+                           std::to_string(ids.size()) + ", d_model), one for each id",
+                       {rows.shape()});
+    }
+    const index_t d = rows.dim(1);
+    Tensor<T> ends(Shape{static_cast<index_t>(last.size()), d});
+    for (std::size_t i = 0; i < last.size(); ++i)
+      std::copy_n(rows.data() + last[i] * d, d, ends.data() + static_cast<index_t>(i) * d);
+    return logits(Var<T>(std::move(ends)), prompts.size());
+  }
+
+  Tensor<T> step(std::span<const std::int32_t> parents, const std::vector<std::int32_t>& ids) override {
+    state_.reorder(parents);
+    return logits(state_.step(id_row(ids)), ids.size());
+  }
+
+ private:
+  Tensor<T> logits(const Var<T>& decoded, std::size_t count) const {
+    Tensor<T> values;
+    {
+      const Var<T> made = model_.logits(ctx_, decoded);
+      values = made.value();
+    }
+    const Shape expected{static_cast<index_t>(count), static_cast<index_t>(model_.vocabulary_size())};
+    if (values.shape() != expected) {
+      throw ShapeError(op_,
+                       "the model's logits have shape " + values.shape().str() + ", must be " +
+                           expected.str() + ", (sequences, vocabulary_size())",
+                       {values.shape(), expected});
+    }
+    return owned(std::move(values));
+  }
+
+  const char* op_;
+  const M& model_;
+  Context<T> ctx_;
+  models::StateOf<M> state_;
+};
+
+inline void require_id(const char* op, const char* field, std::int32_t id, index_t vocabulary,
+                       std::int32_t least) {
+  if (id >= least && id < vocabulary) return;
+  throw ValueError(op, std::string(field) + " is " + std::to_string(id) + ", must be " +
+                           (id < least ? "at least " + std::to_string(least)
+                                       : "below the vocabulary's size " + std::to_string(vocabulary)));
+}
+
+/// What each text goes on from: begin_id and prefix_ids, or the model's own prompt and prefix_ids. Throws
+/// ValueError for ids outside the vocabulary and an empty prompt.
+template <class M, class Options>
+Prompts make_prompts(const char* op, const M& model, std::span<const typename M::Input> inputs,
+                     const Options& options) {
+  const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
+  for (const std::int32_t id : options.prefix_ids) require_id(op, "one of prefix_ids", id, vocabulary, 0);
+  Prompts prompts;
+  prompts.reserve(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if constexpr (models::HasPrompt<M>) {
+      prompts.push_back(model.prompt(inputs[i]));
+      if (prompts.back().empty())
+        throw ValueError(op, "prompt " + std::to_string(i) + " is empty, must have at least one token");
+    } else {
+      if (i == 0) require_id(op, "begin_id", options.begin_id, vocabulary, 0);
+      prompts.push_back({options.begin_id});
+    }
+    prompts.back().insert(prompts.back().end(), options.prefix_ids.begin(), options.prefix_ids.end());
+  }
+  return prompts;
+}
+
+}  // namespace detail
+
+}  // namespace eigenformer

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/tensor/tensor.hpp"
+#include "eigenformer/generation/processors/forbidding.hpp"
+#include "eigenformer/generation/processors/logits_processor.hpp"
+#include "eigenformer/generation/processors/repetition_penalty.hpp"
+
+namespace eigenformer {
+
+/// The processors that options ask for, in their order: see LogitsProcessor.
+class ProcessorList {
+ public:
+  /// Of GenerationOptions or SamplingOptions. Throws ValueError, as `op`, for a processor that is null.
+  template <class Options>
+  ProcessorList(const char* op, const Options& options) : processors_(options.processors) {
+    for (std::size_t i = 0; i < processors_.size(); ++i) {
+      if (processors_[i] == nullptr)
+        throw ValueError(op, "processors[" + std::to_string(i) + "] is null, must be a LogitsProcessor");
+    }
+    if (options.repetition_penalty != 1)
+      processors_.push_back(std::make_shared<RepetitionPenalty>(options.repetition_penalty));
+    changes_values_ = !processors_.empty();
+    if (options.no_repeat_ngram_size > 0)
+      processors_.push_back(std::make_shared<NoRepeatNgrams>(options.no_repeat_ngram_size));
+    if (options.min_length > 0)
+      processors_.push_back(std::make_shared<MinimumLength>(options.min_length, options.end_id));
+    if (!options.forbidden_ids.empty())
+      processors_.push_back(std::make_shared<SuppressedTokens>(options.forbidden_ids));
+  }
+
+  /// Whether processors may do more than forbid tokens.
+  bool changes_values() const noexcept { return changes_values_; }
+
+  template <class T>
+  void operator()(const LogitsStep& step, std::span<T> scores) const {
+    for (const auto& processor : processors_) (*processor)(step, scores);
+  }
+
+ private:
+  LogitsProcessors processors_;
+  bool changes_values_ = false;
+};
+
+namespace detail {
+
+/// Throws ValueError where a row of logits, or of what processors made of them, has NaN or +infinity.
+template <class T>
+void require_numbers(const char* op, std::span<const T> row, std::size_t input, index_t step,
+                     bool processed) {
+  for (std::size_t id = 0; id < row.size(); ++id) {
+    if (row[id] < std::numeric_limits<T>::infinity()) continue;
+    const std::string place = "for input " + std::to_string(input) + " at step " + std::to_string(step) +
+                              ", " + (std::isnan(row[id]) ? "NaN" : "+infinity") + " for id " +
+                              std::to_string(id);
+    if (processed)
+      throw ValueError(op, "scores are not numbers after a logits processor, " + place +
+                               "; a processor may use -infinity, which forbids a token");
+    throw ValueError(op,
+                     "the model's logits are not numbers, " + place +
+                         "; check that its weights are finite (training with too large a learning rate makes "
+                         "NaN) and that values do not overflow");
+  }
+}
+
+/// A tensor's values where they may be written: itself if no one else has its storage, else a copy.
+template <class T>
+Tensor<T> owned(Tensor<T>&& x) {
+  return x.use_count() == 1 ? std::move(x) : x.clone();
+}
+
+}  // namespace detail
+
+}  // namespace eigenformer

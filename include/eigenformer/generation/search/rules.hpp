@@ -1,0 +1,189 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/generation/search/options.hpp"
+
+namespace eigenformer {
+
+/// What the search of one input has found after a step.
+struct BeamState {
+  index_t length;                        ///< tokens of each growing hypothesis, the prompt not counted
+  std::span<const Hypothesis> growing;   ///< the likeliest first; their scores are not set
+  std::span<const Hypothesis> finished;  ///< the best score first
+  bool best_ended;                       ///< whether the best of a beam has ended at some step
+};
+
+/// What processors see in a beam search.
+enum class ProcessorInput {
+  log_probabilities,    ///< log-softmax of the logits; what processors leave is not normalised again
+  logits,               ///< the logits; tokens count with their logit minus the log-sum before processing
+  renormalised_logits,  ///< the logits; what processors leave is normalised
+};
+
+/// How a beam search compares hypotheses of different lengths, and when it ends: what the libraries differ
+/// in. A rule of your own goes to GenerationOptions::own_rule. It has no state and is called from several
+/// threads.
+class BeamRule {
+ public:
+  virtual ~BeamRule() = default;
+
+  /// What hypotheses are ranked by. length: tokens of the hypothesis without the prompt, its end symbol
+  /// counted.
+  virtual double score(double log_probability, index_t length, const GenerationOptions& options) const = 0;
+  /// Whether nothing that still grows can matter. Asked after each step, unless nothing grows, beam_size is 1
+  /// and a hypothesis has ended, or early_stopping holds, which end every search.
+  virtual bool done(const BeamState& state, const GenerationOptions& options) const = 0;
+
+  virtual ProcessorInput processor_input(const GenerationOptions&) const {
+    return ProcessorInput::log_probabilities;
+  }
+  /// Of ended hypotheses so many are kept, the best.
+  virtual index_t max_finished(const GenerationOptions&) const { return std::numeric_limits<index_t>::max(); }
+  /// Whether what max_length cuts off competes with what has ended; else it comes after that.
+  virtual bool cut_competes() const { return false; }
+  /// Whether the end symbol that is the rank-th best continuation (from 0) in a step (from 0) is given up
+  /// together with its place in the beam.
+  virtual bool gives_up_end(index_t /*rank*/, index_t /*step*/, const GenerationOptions&) const {
+    return false;
+  }
+  /// Throws ValueError for options that the rule cannot have.
+  virtual void validate(const GenerationOptions&) const {}
+};
+
+/// ((5 + length) / 6)^alpha; length counts the end symbol and not the start (Wu et al. 2016, eq. 14).
+inline double length_penalty(index_t length, double alpha) {
+  return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
+/// SearchRule::gnmt. Without a length penalty scores only fall, so the best finished ones are final once
+/// nothing that grows is better. With one, a longer hypothesis may overtake: the search goes on until
+/// beam_size hypotheses have ended and the best one growing could not beat them by ending next.
+class GnmtRule final : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const GenerationOptions& options) const override {
+    return log_probability / length_penalty(length, options.length_penalty);
+  }
+  bool done(const BeamState& state, const GenerationOptions& options) const override {
+    const index_t enough = options.length_penalty == 0 ? options.num_hypotheses : options.beam_size;
+    if (static_cast<index_t>(state.finished.size()) < enough) return false;
+    return state.finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >=
+           score(state.growing.front().log_probability, state.length + 1, options);
+  }
+  void validate(const GenerationOptions& options) const override {
+    if (options.length_penalty >= 0) return;
+    throw ValueError("generation", "length_penalty is " + std::to_string(options.length_penalty) +
+                                       ", must not be negative");
+  }
+};
+
+namespace detail {
+
+// log p / |y|^alpha, |y| with the end symbol and the forced prefix.
+inline double plain_length_score(double log_probability, index_t length, const GenerationOptions& options) {
+  const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
+  return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
+}
+
+}  // namespace detail
+
+/// SearchRule::huggingface: transformers' beam search, and its greedy search where beam_size is 1.
+class HuggingFaceRule final : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const GenerationOptions& options) const override {
+    return detail::plain_length_score(log_probability, length, options);
+  }
+  // The worst of those that are kept is what the others have to beat.
+  bool done(const BeamState& state, const GenerationOptions& options) const override {
+    return static_cast<index_t>(state.finished.size()) >= options.beam_size &&
+           state.finished.back().score >= score(state.growing.front().log_probability, state.length, options);
+  }
+  ProcessorInput processor_input(const GenerationOptions& options) const override {
+    return options.beam_size == 1 ? ProcessorInput::logits : ProcessorInput::log_probabilities;
+  }
+  index_t max_finished(const GenerationOptions& options) const override { return options.beam_size; }
+  bool cut_competes() const override { return true; }
+};
+
+/// SearchRule::ctranslate2.
+class CTranslate2Rule final : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const GenerationOptions& options) const override {
+    return detail::plain_length_score(log_probability, length, options);
+  }
+  bool done(const BeamState& state, const GenerationOptions& options) const override {
+    const auto ended = static_cast<index_t>(state.finished.size());
+    return options.length_penalty == 0 ? state.best_ended && ended >= options.num_hypotheses
+                                       : ended >= options.beam_size;
+  }
+  ProcessorInput processor_input(const GenerationOptions&) const override {
+    return ProcessorInput::renormalised_logits;
+  }
+  bool cut_competes() const override { return true; }
+  // Nothing but the best continuation may end right after a forced prefix.
+  bool gives_up_end(index_t rank, index_t step, const GenerationOptions& options) const override {
+    return step == 0 && rank > 0 && !options.prefix_ids.empty();
+  }
+};
+
+/// The rule that the options name, or their own.
+inline const BeamRule& beam_rule(const GenerationOptions& options) {
+  static const GnmtRule gnmt;
+  static const HuggingFaceRule huggingface;
+  static const CTranslate2Rule ctranslate2;
+  if (options.own_rule != nullptr) return *options.own_rule;
+  switch (options.rule) {
+    case SearchRule::huggingface:
+      return huggingface;
+    case SearchRule::ctranslate2:
+      return ctranslate2;
+    case SearchRule::gnmt:
+      break;
+  }
+  return gnmt;
+}
+
+inline void GenerationOptions::validate() const {
+  const auto at_least = [](const char* name, index_t value, index_t least) {
+    if (value < least) {
+      throw ValueError("generation", std::string(name) + " is " + std::to_string(value) +
+                                         ", must be at least " + std::to_string(least));
+    }
+  };
+  at_least("beam_size", beam_size, 1);
+  at_least("max_length", max_length, 1);
+  at_least("min_length", min_length, 0);
+  at_least("no_repeat_ngram_size", no_repeat_ngram_size, 0);
+  at_least("num_hypotheses", num_hypotheses, 1);
+  at_least("prefix_length", prefix_length, 0);
+  const auto at_most = [](const char* name, index_t value, const char* other, index_t most) {
+    if (value > most) {
+      throw ValueError("generation", std::string(name) + " is " + std::to_string(value) +
+                                         ", must be at most " + other + ", which is " + std::to_string(most));
+    }
+  };
+  at_most("num_hypotheses", num_hypotheses, "beam_size", beam_size);
+  at_most("min_length", min_length, "max_length", max_length);
+  if (!std::isfinite(length_penalty)) {
+    throw ValueError("generation",
+                     "length_penalty is " + std::to_string(length_penalty) + ", must be finite");
+  }
+  if (!(repetition_penalty > 0) || !std::isfinite(repetition_penalty)) {
+    throw ValueError("generation", "repetition_penalty is " + std::to_string(repetition_penalty) +
+                                       ", must be positive and finite");
+  }
+  beam_rule(*this).validate(*this);
+}
+
+/// A hypothesis's score by the options' rule. length: its tokens without begin and prefix, with the end
+/// symbol where it has one.
+inline double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options) {
+  return beam_rule(options).score(log_probability, length, options);
+}
+
+}  // namespace eigenformer

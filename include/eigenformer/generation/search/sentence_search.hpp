@@ -1,0 +1,111 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/search/rules.hpp"
+
+namespace eigenformer::detail {
+
+/// One way to go on: hypothesis `parent` of a sentence with the token that is its rank-th best.
+struct Continuation {
+  double log_probability;
+  std::size_t parent, rank;
+  std::int32_t id;
+};
+
+/// The beam of one sentence: hypotheses still growing, and those that have ended.
+class SentenceSearch {
+ public:
+  SentenceSearch(std::size_t input, const GenerationOptions& options)
+      : input_(input), options_(&options), rule_(&beam_rule(options)), growing_(1) {}
+
+  std::size_t input() const noexcept { return input_; }
+  const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
+
+  /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. chosen(parent,
+  /// id) is called for each hypothesis that goes on growing.
+  template <class F>
+  void advance(std::vector<Continuation>& continuations, index_t step, F&& chosen) {
+    const auto beam = static_cast<std::size_t>(options_->beam_size);
+    // Of 2 beams' worth of continuations at most half end.
+    const std::size_t kept = std::min(continuations.size(), 2 * beam);
+    std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
+                      continuations.end(), [](const Continuation& a, const Continuation& b) {
+                        if (a.log_probability != b.log_probability)
+                          return a.log_probability > b.log_probability;
+                        return a.parent != b.parent ? a.parent < b.parent : a.rank < b.rank;
+                      });
+    const index_t length = step + 1;
+    const bool cut = length == options_->max_length && rule_->cut_competes();
+    const std::size_t considered = cut ? std::min(kept, beam) : kept;
+    std::vector<Hypothesis> next;
+    std::size_t places = beam;
+    for (std::size_t i = 0; i < considered && next.size() < places; ++i) {
+      const Continuation& c = continuations[i];
+      Hypothesis h = growing_[c.parent];
+      h.log_probability = c.log_probability;
+      if (c.id == options_->end_id) {
+        if (rule_->gives_up_end(static_cast<index_t>(i), step, *options_)) {
+          --places;
+          continue;
+        }
+        best_ended_ = best_ended_ || i == 0;
+        // An end outside the beam would not have survived as a hypothesis either.
+        if (i < beam) finish(std::move(h), length, true);
+        continue;
+      }
+      h.ids.push_back(c.id);
+      if (cut) {
+        finish(std::move(h), length, false);
+        continue;
+      }
+      next.push_back(std::move(h));
+      chosen(c.parent, c.id);
+    }
+    growing_ = std::move(next);
+  }
+
+  /// Whether the search is over after hypotheses have got `length` tokens.
+  bool done(index_t length) const {
+    if (growing_.empty()) return true;
+    const bool full = static_cast<index_t>(finished_.size()) >= options_->beam_size;
+    // Greedy search ends with the first end symbol.
+    if (full && (options_->early_stopping || options_->beam_size == 1)) return true;
+    return rule_->done({length, growing_, finished_, best_ended_}, *options_);
+  }
+
+  /// The best hypotheses, ended ones before those that were cut off.
+  std::vector<Hypothesis> result(index_t length) && {
+    const auto wanted = static_cast<std::size_t>(options_->num_hypotheses);
+    std::vector<Hypothesis> best = std::move(finished_);
+    if (best.size() < wanted) {
+      finished_.clear();
+      for (Hypothesis& h : growing_) finish(std::move(h), length, false);
+      std::move(finished_.begin(), finished_.end(), std::back_inserter(best));
+    }
+    if (best.size() > wanted) best.resize(wanted);
+    return best;
+  }
+
+ private:
+  void finish(Hypothesis h, index_t length, bool ended) {
+    h.score = rule_->score(h.log_probability, length, *options_);
+    h.finished = ended;
+    const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
+    finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), h, better), std::move(h));
+    if (static_cast<index_t>(finished_.size()) > rule_->max_finished(*options_)) finished_.pop_back();
+  }
+
+  std::size_t input_;
+  const GenerationOptions* options_;
+  const BeamRule* rule_;
+  std::vector<Hypothesis> growing_;   // the likeliest first
+  std::vector<Hypothesis> finished_;  // the best first
+  bool best_ended_ = false;           // whether the best of a beam has ended
+};
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "eigenformer/generation/processors/processor_list.hpp"
+#include "eigenformer/generation/search/rules.hpp"
+#include "eigenformer/kernels/reduction/top_k.hpp"
+
+namespace eigenformer::detail {
+
+/// The best continuations of each row of a step's logits, after the processors.
+template <class T>
+class StepScores {
+ public:
+  StepScores(const ProcessorList& processors, ProcessorInput input)
+      : processors_(processors), input_(input) {}
+
+  /// logits: (rows, V), which are overwritten. steps: where each row's text stands. Then candidates(row) are
+  /// the k best, the best first. Throws ValueError for logits that are not numbers.
+  void find(Tensor<T>& logits, std::span<const LogitsStep> steps, index_t k) {
+    const index_t rows = logits.dim(0), vocabulary = logits.dim(1);
+    k_ = static_cast<std::size_t>(std::min(k, vocabulary));
+    sums_.resize(static_cast<std::size_t>(rows));
+    kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
+    for (std::size_t r = 0; r < steps.size(); ++r) {
+      const std::span<T> row(logits.data() + static_cast<index_t>(r) * vocabulary,
+                             static_cast<std::size_t>(vocabulary));
+      // NaN, +infinity, or nothing but -infinity, which is allowed.
+      if (std::isnan(sums_[r])) require_numbers<T>("generation", row, steps[r].input, steps[r].step, false);
+      // Forbidding a token does not depend on what is subtracted from its score, and the others need not be
+      // written.
+      if (input_ == ProcessorInput::log_probabilities && processors_.changes_values()) {
+        if (std::isnan(sums_[r])) sums_[r] = 0;
+        for (T& score : row) score -= sums_[r];
+        sums_[r] = 0;
+      }
+      processors_(steps[r], row);
+      if (processors_.changes_values())
+        require_numbers<T>("generation", row, steps[r].input, steps[r].step, true);
+    }
+    if (input_ == ProcessorInput::renormalised_logits)
+      kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
+    values_.resize(static_cast<std::size_t>(rows) * k_);
+    ids_.resize(values_.size());
+    kernels::top_k<T>(logits.data(), vocabulary, rows, vocabulary, static_cast<index_t>(k_), values_.data(),
+                      ids_.data());
+    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= sums_[i / k_];
+  }
+
+  struct Candidate {
+    double log_probability;
+    std::int32_t id;
+  };
+  std::size_t candidates() const noexcept { return k_; }
+  /// The i-th best of a row; with log_probability -infinity or NaN where no more are allowed.
+  Candidate candidate(std::size_t row, std::size_t i) const {
+    return {static_cast<double>(values_[row * k_ + i]), ids_[row * k_ + i]};
+  }
+
+ private:
+  const ProcessorList& processors_;
+  ProcessorInput input_;
+  std::vector<T> sums_, values_;
+  std::vector<std::int32_t> ids_;
+  std::size_t k_ = 0;
+};
+
+}  // namespace eigenformer::detail

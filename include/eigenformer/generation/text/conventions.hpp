@@ -1,0 +1,116 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "eigenformer/generation/search/options.hpp"
+#include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/io/models/model_folder.hpp"
+
+namespace eigenformer {
+
+/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name
+/// none.
+inline GenerationOptions generation_options(const TextConventions& text) {
+  GenerationOptions o;
+  o.min_length = text.min_length;
+  o.length_penalty = text.length_penalty;
+  if (text.beam_size > 0) o.beam_size = text.beam_size;
+  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
+  o.no_repeat_ngram_size = text.no_repeat_ngram_size;
+  o.rule = text.search_rule;
+  o.early_stopping = text.early_stopping;
+  o.force_end = text.force_end;
+  o.begin_id = text.begin_id;
+  o.end_id = text.end_id;
+  o.prefix_ids = text.target_prefix;
+  o.forbidden_ids = text.forbidden_ids;
+  return o;
+}
+template <class Options>
+GenerationOptions generation_options(const FolderDescription<Options>& description) {
+  return generation_options(description.text);
+}
+
+/// Sampling with what a model's conventions ask for; temperature, top_k, top_p, seed and max_length are the
+/// caller's to set.
+inline SamplingOptions sampling_options(const TextConventions& text) {
+  SamplingOptions o;
+  o.min_length = text.min_length;
+  o.no_repeat_ngram_size = text.no_repeat_ngram_size;
+  o.begin_id = text.begin_id;
+  o.end_id = text.end_id;
+  o.prefix_ids = text.target_prefix;
+  o.forbidden_ids = text.forbidden_ids;
+  return o;
+}
+template <class Options>
+SamplingOptions sampling_options(const FolderDescription<Options>& description) {
+  return sampling_options(description.text);
+}
+
+/// The ids that a model reads for a line of text, with what stands around them; none for a line without a
+/// word. A line of more than max_tokens tokens is cut, and *cut set. Throws ValueError where the tokenizer
+/// does.
+inline std::vector<std::int32_t> source_ids(const TextConventions& text, const Tokenizer& tokenizer,
+                                            const std::string& line, index_t max_tokens,
+                                            bool* cut = nullptr) {
+  if (normalize_text(line).empty()) return {};
+  std::vector<std::int32_t> ids = tokenizer.encode(text.source_text + line);
+  if (ids.empty()) return ids;
+  if (static_cast<index_t>(ids.size()) > max_tokens) {
+    ids.resize(static_cast<std::size_t>(max_tokens));
+    if (cut != nullptr) *cut = true;
+  }
+  ids.insert(ids.begin(), text.source_prefix.begin(), text.source_prefix.end());
+  ids.insert(ids.end(), text.source_suffix.begin(), text.source_suffix.end());
+  return ids;
+}
+template <class Options>
+std::vector<std::int32_t> source_ids(const FolderDescription<Options>& description,
+                                     const Tokenizer& tokenizer, const std::string& line, index_t max_tokens,
+                                     bool* cut = nullptr) {
+  return source_ids(description.text, tokenizer, line, max_tokens, cut);
+}
+
+namespace detail {
+
+// The positions that a model's options have room for; no table: as many as there are numbers.
+template <class Options>
+index_t table_positions(const Options& o) {
+  if constexpr (requires { input_positions(o.positions, o.layer); }) {
+    if (std::holds_alternative<LearnedPositions>(input_positions(o.positions, o.layer))) return o.max_length;
+  }
+  return std::numeric_limits<index_t>::max();
+}
+
+}  // namespace detail
+
+/// The tokens of a line that a model has room for beside what its conventions add; options without a
+/// max_length have room for all.
+template <class Options>
+index_t max_source_tokens(const FolderDescription<Options>& description) {
+  const TextConventions& text = description.text;
+  const index_t room = detail::table_positions(description.model);
+  if (room != std::numeric_limits<index_t>::max()) {
+    return std::max<index_t>(
+        0, room - static_cast<index_t>(text.source_prefix.size() + text.source_suffix.size()));
+  }
+  if constexpr (requires { description.model.max_length; }) return description.model.max_length;
+  return room;
+}
+
+/// The target tokens, end symbol included, that a model has room for, `wanted` at most.
+template <class Options>
+index_t max_target_tokens(const FolderDescription<Options>& description, index_t wanted) {
+  const index_t room = detail::table_positions(description.model);
+  const auto forced = static_cast<index_t>(description.text.target_prefix.size());
+  return std::min(wanted, std::max<index_t>(1, room - forced));
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,358 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/tensor/shape.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/gemm/gemm_eigen.hpp"
+#include "eigenformer/kernels/gemm/gemm_int8.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
+
+namespace eigenformer::kernels {
+namespace detail {
+
+inline index_t whole_panels(index_t n, index_t columns) { return (n + columns - 1) / columns * columns; }
+
+inline void check_packed_sizes(index_t n, index_t k, bool int8) {
+  if (n < 0 || k < 0) {
+    throw ShapeError("packed_matrix", "sizes n = " + std::to_string(n) + ", k = " + std::to_string(k) +
+                                          " must not be negative");
+  }
+  if (int8 && k > 65536) {
+    throw ValueError("packed_matrix",
+                     "k is " + std::to_string(k) + ", int8 weights allow at most 65536 inputs");
+  }
+}
+
+/// The pieces that weights of a format were packed for.
+inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa isa) {
+  return gemm_kernels_for<float>(
+      format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
+}
+
+/// Element p of k in the packed column that begins at `at`.
+inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
+  if (kernels.step == 1) return at[p * kernels.columns];
+  const auto pair = std::bit_cast<std::uint32_t>(at[p / 2 * kernels.columns]);
+  return std::bit_cast<float>(p % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+
+/// Packs all panels of w for `kernels`; out: panels of `columns` columns and k steps each.
+inline void pack_panels(const GemmKernels<float>& kernels, const float* w, index_t n, index_t k,
+                        bool transposed, float* out) {
+  const DepthBlocks depth = depth_blocks<float>(k, kernels.step);
+  const index_t columns = kernels.columns, steps = (k + kernels.step - 1) / kernels.step;
+  parallel_for((n + columns - 1) / columns, 16, [&](index_t begin, index_t end) {
+    for (index_t j = begin * columns; j < std::min(n, end * columns); j += columns) {
+      float* panel = out + j * steps;
+      for (index_t p = 0; p < k; p += depth.size) {
+        const index_t kc = std::min(depth.size, k - p), cols = std::min(columns, n - j);
+        pack_panel(kernels, transposed, kc, cols, columns, transposed ? w + p * n + j : w + j * k + p,
+                   transposed ? n : k, panel);
+        panel += (kc + kernels.step - 1) / kernels.step * columns;
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+EIGENFORMER_INLINE void PackedMatrix::allocate(std::size_t bytes) {
+  bytes_ = (bytes + 63) / 64 * 64;
+  void* p = std::aligned_alloc(64, std::max<std::size_t>(64, bytes_));
+  if (p == nullptr) throw std::bad_alloc();
+  data_ = std::shared_ptr<void>(p, [](void* q) { std::free(q); });
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, index_t k, bool transposed,
+                                                   Format format) {
+  detail::check_packed_sizes(n, k, format == Format::int8);
+  if (format == Format::int8) {
+    const auto count = static_cast<std::size_t>(n * k);
+    std::vector<float> rows;
+    if (transposed) {
+      rows.resize(count);
+      for (index_t j = 0; j < n; ++j) {
+        for (index_t p = 0; p < k; ++p) rows[static_cast<std::size_t>(j * k + p)] = w[p * n + j];
+      }
+      w = rows.data();
+    }
+    std::vector<std::int8_t> q(count);
+    std::vector<float> scale(static_cast<std::size_t>(n));
+    quantize_int8(w, n, k, q.data(), scale.data());
+    return pack_int8(q.data(), scale.data(), n, k);
+  }
+  PackedMatrix result;
+  result.n_ = n;
+  result.k_ = k;
+  result.format_ = format;
+  result.isa_ = kernels::isa();
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format, result.isa_);
+  result.steps_ = (k + kernels.step - 1) / kernels.step;
+  result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
+                  sizeof(float));
+  detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, const float* scale, index_t n,
+                                                        index_t k) {
+  detail::check_packed_sizes(n, k, true);
+  PackedMatrix result;
+  result.n_ = n;
+  result.k_ = k;
+  result.format_ = Format::int8;
+  result.isa_ = kernels::isa();
+  result.steps_ = (k + 3) / 4;
+  constexpr index_t columns = detail::int8_columns;
+  const index_t padded = detail::whole_panels(n, columns);
+  const auto size = static_cast<std::size_t>(padded);
+  result.allocate(size * static_cast<std::size_t>(result.steps_) * 4);
+  result.scale_ = std::shared_ptr<float[]>(new float[size]());
+  result.sum_ = std::shared_ptr<std::int32_t[]>(new std::int32_t[size]());
+  std::copy(scale, scale + n, result.scale_.get());
+  auto* out = static_cast<std::int8_t*>(result.data_.get());
+  std::memset(out, 0, result.bytes_);
+  result.bytes_ += 8 * size;
+  for (index_t j = 0; j < n; ++j) {
+    std::int8_t* panel = out + j / columns * columns * result.steps_ * 4 + j % columns * 4;
+    std::int32_t sum = 0;
+    for (index_t p = 0; p < k; ++p) {
+      const std::int8_t q = w[j * k + p];
+      sum += q;
+      panel[p / 4 * (4 * columns) + p % 4] = q;
+    }
+    result.sum_[static_cast<std::ptrdiff_t>(j)] = 128 * sum;
+  }
+  return result;
+}
+
+EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count,
+                                                float scale, float* out) const {
+  for (index_t i = 0; i < count; ++i) {
+    if (rows[i] >= 0 && rows[i] < n_) continue;
+    throw IndexError(op, "id " + std::to_string(rows[i]) + " at position " + std::to_string(i) +
+                             " is outside the vocabulary of " + std::to_string(n_));
+  }
+  parallel_for(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const index_t row = rows[i];
+      float* to = out + i * k_;
+      if (format_ == Format::int8) {
+        constexpr index_t columns = detail::int8_columns;
+        const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                            row / columns * columns * steps_ * 4 + row % columns * 4;
+        const float factor = scale_.get()[row] * scale;
+        for (index_t p = 0; p < k_; ++p)
+          to[p] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]) * factor;
+        continue;
+      }
+      const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+      // Blocks of k are whole steps, so a panel is one run of steps.
+      const float* at = static_cast<const float*>(data_.get()) +
+                        row / kernels.columns * kernels.columns * steps_ + row % kernels.columns;
+      for (index_t p = 0; p < k_; ++p) to[p] = detail::packed_value(kernels, at, p) * scale;
+    }
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::write_columns(index_t first, index_t count, float* out) const {
+  if (format_ == Format::int8) {
+    constexpr index_t columns = detail::int8_columns;
+    for (index_t j = 0; j < count; ++j) {
+      const auto* panel = static_cast<const std::int8_t*>(data_.get()) +
+                          (first + j) / columns * columns * steps_ * 4 + (first + j) % columns * 4;
+      for (index_t p = 0; p < 4 * steps_; ++p)
+        out[p * count + j] = static_cast<float>(panel[p / 4 * (4 * columns) + p % 4]);
+    }
+    return;
+  }
+  const detail::GemmKernels<float>& kernels = detail::packed_kernels(format_, isa_);
+  const auto* data = static_cast<const float*>(data_.get());
+  for (index_t j = 0; j < count;) {
+    const index_t row = first + j, at = row % kernels.columns;
+    const index_t together = std::min(count - j, kernels.columns - at);
+    const float* panel = data + (row - at) * steps_ + at;
+    for (index_t p = 0; p < k_; ++p) {
+      for (index_t i = 0; i < together; ++i)
+        out[p * count + j + i] = detail::packed_value(kernels, panel + i, p);
+    }
+    j += together;
+  }
+}
+
+EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::uint32_t* quantized,
+                                                        const float* row_scale, float beta, float* c,
+                                                        index_t ldc,
+                                                        const GemmEpilogue<float>& epilogue) const {
+  const index_t k = 4 * steps_;
+  const detail::GemmProblem<float> problem{
+      false, true,    m, n_,   k, 1.0f, nullptr,
+      k,     nullptr, 0, beta, c, ldc,  {nullptr, epilogue.apply, epilogue.context}};
+  detail::eigen_blocks(m, n_, k, [&](index_t i0, index_t rows, index_t j0, index_t columns) {
+    // Sums of this many products are whole numbers that float holds.
+    constexpr index_t depth = 1024, tile = detail::int8_columns;
+    const detail::GemmScratch<0> memory_a;
+    const detail::GemmScratch<1> memory_b;
+    const detail::GemmScratch<4> memory_sums;
+    float* const a = memory_a->reserve<float>(rows * depth);
+    float* const b = memory_b->reserve<float>(columns * k);
+    float* const part = memory_sums->reserve<float>(2 * rows * detail::eigen_block);
+    auto* const sums = reinterpret_cast<std::int32_t*>(part + rows * detail::eigen_block);
+    write_columns(j0, columns, b);
+    std::fill_n(sums, rows * detail::eigen_block, 0);
+    for (index_t p = 0; p < k; p += depth) {
+      const index_t kc = std::min(depth, k - p);
+      for (index_t i = 0; i < rows; ++i) {
+        const auto* q = reinterpret_cast<const std::uint8_t*>(quantized + (i0 + i) * steps_) + p;
+        for (index_t l = 0; l < kc; ++l) a[i * kc + l] = static_cast<float>(q[l]) - 128.0f;
+      }
+      std::fill_n(part, rows * columns, 0.0f);
+      detail::eigen_product(rows, columns, kc, 1.0f, static_cast<const float*>(a), kc,
+                            static_cast<const float*>(b + p * columns), columns, part, columns);
+      // One tile of 32 columns after the other, as finish_int8 takes them.
+      for (index_t i = 0; i < rows; ++i) {
+        for (index_t j = 0; j < columns; ++j)
+          sums[(j / tile * rows + i) * tile + j % tile] += static_cast<std::int32_t>(part[i * columns + j]);
+      }
+    }
+    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(problem, i0, i0 + rows, j0, j0 + columns);
+    for (index_t j = 0; j < columns; j += tile) {
+      detail::finish_int8(sums + j * rows, false,
+                          {nullptr, scale_.get() + j0 + j, row_scale + i0, c + i0 * ldc + j0 + j, ldc,
+                           epilogue.bias != nullptr ? epilogue.bias + j0 + j : nullptr, rows,
+                           std::min(tile, columns - j), beta != 0.0f});
+    }
+    detail::finish_block(problem, i0, rows, j0, columns);
+  });
+}
+
+EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_t ldx, float beta, float* c,
+                                               index_t ldc, const GemmEpilogue<float>& epilogue) const {
+  using detail::Int8Four;
+  constexpr index_t columns = detail::int8_columns;
+  constexpr index_t epilogue_columns = 256;
+  const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
+  // Rows are quantised once, by the caller's threads, and read by all ranges.
+  const detail::GemmScratch<2> memory;
+  Int8Four* const quantized = memory->reserve<Int8Four>(m * (steps_ + 1));
+  auto* const row_scale = reinterpret_cast<float*>(quantized + m * steps_);
+  parallel_for(m, std::max<index_t>(1, 65536 / k_), [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      dispatch<detail::QuantizeRow>(k_, x + i * ldx, reinterpret_cast<std::uint8_t*>(quantized + i * steps_),
+                                    row_scale + i);
+    }
+  });
+  if (gemm_backend() == GemmBackend::eigen) {
+    run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
+    return;
+  }
+  const detail::GemmProblem<float> scaled{false, true, m, n_, k_, 1.0f, x, ldx, nullptr, 0, beta, c, ldc, {}};
+  // A step of int8 costs a quarter of a float's.
+  const auto grid =
+      detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), kernels.rows, columns);
+  grid.run(m, n_, kernels.rows, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(scaled, i0, i1, j0, j1);
+    const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
+    const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
+    // Fours of bytes move like floats.
+    const detail::GemmScratch<0> range_memory;
+    Int8Four* const packed = range_memory->reserve<Int8Four>(rows_packed * steps_ + 16);
+    const auto& pack = detail::gemm_kernels<float>(isa_).pack_transposed;
+    for (index_t ic = i0; ic < i1; ic += row_block) {
+      const index_t in = std::min(row_block, i1 - ic);
+      Int8Four* a = packed;
+      for (index_t i = 0; i < in; i += kernels.rows) {
+        const index_t rows = std::min(kernels.rows, in - i);
+        const index_t width = kernels.tile_rows[static_cast<std::size_t>(rows)];
+        pack(steps_, rows, width, reinterpret_cast<const float*>(quantized + (ic + i) * steps_), steps_,
+             reinterpret_cast<float*>(a));
+        a += width * steps_;
+      }
+      for (index_t j = j0; j < j1; j += columns) {
+        const index_t cols = std::min(columns, j1 - j);
+        const Int8Four* b = static_cast<const Int8Four*>(data_.get()) + j * steps_;
+        a = packed;
+        for (index_t i = 0; i < in; i += kernels.rows) {
+          const index_t rows = std::min(kernels.rows, in - i);
+          const detail::Int8Output out{sum_.get() + j,
+                                       scale_.get() + j,
+                                       row_scale + ic + i,
+                                       c + (ic + i) * ldc + j,
+                                       ldc,
+                                       epilogue.bias != nullptr ? epilogue.bias + j : nullptr,
+                                       rows,
+                                       cols,
+                                       beta != 0.0f};
+          kernels.micro[static_cast<std::size_t>(rows)](steps_, a, b, &out);
+          a += kernels.tile_rows[static_cast<std::size_t>(rows)] * steps_;
+        }
+        const index_t done = j + cols - j0;
+        if (epilogue.apply != nullptr && (done % epilogue_columns == 0 || j + cols == j1)) {
+          const index_t from = j0 + (done - 1) / epilogue_columns * epilogue_columns;
+          epilogue.apply(epilogue.context, c + ic * ldc + from, ldc, ic, in, from, j + cols - from);
+        }
+      }
+    }
+  });
+}
+
+EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
+                                    float* c, index_t ldc, const GemmEpilogue<float>& epilogue) {
+  if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
+  if (m == 0 || w.n_ == 0) return;
+  eigenformer::detail::count_product(m, w.n_, w.k_);
+  const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, 1.0f, x,
+                                           ldx,   nullptr, 0, beta, c,    ldc,  epilogue};
+  if (w.k_ == 0) {
+    detail::gemm_empty(problem);
+    return;
+  }
+  if (w.format_ == PackedMatrix::Format::int8) {
+    w.run_int8(m, x, ldx, beta, c, ldc, epilogue);
+    return;
+  }
+  if (gemm_backend() == GemmBackend::eigen) {
+    const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
+      static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
+    };
+    detail::eigen_gemm(problem, w.format_ == PackedMatrix::Format::bf16, {&w, write});
+    return;
+  }
+  detail::gemm_run(problem, detail::packed_kernels(w.format_, w.isa_),
+                   {static_cast<const float*>(w.data_.get()), w.steps_});
+}
+
+EIGENFORMER_INLINE void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale) {
+  for (index_t j = 0; j < n; ++j) {
+    const float* row = w + j * k;
+    float largest = 0.0f;
+    for (index_t p = 0; p < k; ++p) {
+      if (!std::isfinite(row[p])) {
+        throw ValueError("quantize_int8", "weight (" + std::to_string(j) + ", " + std::to_string(p) +
+                                              ") is " + std::to_string(row[p]) + ", expected finite weights");
+      }
+      largest = std::max(largest, std::abs(row[p]));
+    }
+    // Below this the scale would lose its precision.
+    const bool zero = largest < 127.0f * std::numeric_limits<float>::min();
+    scale[j] = zero ? 0.0f : largest / 127.0f;
+    // One scale in 128 changes its last bit on the way to a float weight and back, and then never again.
+    scale[j] = 127.0f * scale[j] / 127.0f;
+    const float inverse = zero ? 0.0f : 127.0f / largest;
+    for (index_t p = 0; p < k; ++p) {
+      q[j * k + p] = static_cast<std::int8_t>(std::clamp(std::nearbyint(row[p] * inverse), -127.0f, 127.0f));
+    }
+  }
+}
+
+}  // namespace eigenformer::kernels

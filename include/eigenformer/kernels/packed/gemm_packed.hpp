@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/kernels/simd/simd.hpp"
+
+namespace eigenformer::kernels {
+
+/// A weight matrix W (n, k), n outputs of k inputs, packed once for many products x W^T. Immutable; copies
+/// share the memory. It belongs to the instruction set in use when it was packed.
+class PackedMatrix {
+ public:
+  /// What the packed weights are held in.
+  enum class Format {
+    float32,  ///< as they are: products have the bits of gemm()
+    bf16,     ///< rounded to bfloat16, as are the inputs: products have the bits of gemm() with
+              ///< GemmPrecision::bf16
+    int8  ///< symmetric, one scale per output; each row of the input is quantised on the way (its own scale)
+  };
+
+  PackedMatrix() = default;
+
+  /// Packs w, row-major: (n, k), or (k, n) if transposed. Throws ShapeError for negative sizes, ValueError
+  /// for int8 with k over 65536 (sums could overflow 32 bits).
+  static PackedMatrix pack(const float* w, index_t n, index_t k, bool transposed = false,
+                           Format format = Format::float32);
+
+  /// Packs weights that are int8 already: w (n, k) row-major, true value w * scale[output].
+  static PackedMatrix pack_int8(const std::int8_t* w, const float* scale, index_t n, index_t k);
+
+  bool empty() const noexcept { return n_ == 0 || k_ == 0; }
+  /// Number of outputs.
+  index_t n() const noexcept { return n_; }
+  /// Number of inputs.
+  index_t k() const noexcept { return k_; }
+  Format format() const noexcept { return format_; }
+  /// out[i] = scale * the weights of output rows[i], i < count; out: (count, k). Rounded as the format says.
+  /// Throws IndexError, as `op`, for a row outside 0 .. n - 1. For embeddings that are the projection's
+  /// weights, too: elements of a row lie in different lines of the cache, which is slower than a table and
+  /// saves the memory of one.
+  void read_rows(const char* op, const std::int32_t* rows, index_t count, float scale, float* out) const;
+  /// Memory held by the weights, in bytes, padding and scales included.
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  friend void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
+                          index_t ldc, const GemmEpilogue<float>& epilogue);
+
+  void allocate(std::size_t bytes);
+  /// Columns [first, first + count) of W^T, as the format rounds them, to out (k, count); int8 as whole
+  /// numbers, steps * 4 rows.
+  void write_columns(index_t first, index_t count, float* out) const;
+  void run_int8_by_eigen(index_t m, const std::uint32_t* quantized, const float* row_scale, float beta,
+                         float* c, index_t ldc, const GemmEpilogue<float>& epilogue) const;
+  void run_int8(index_t m, const float* x, index_t ldx, float beta, float* c, index_t ldc,
+                const GemmEpilogue<float>& epilogue) const;
+
+  std::shared_ptr<void> data_;           // panels
+  std::shared_ptr<float[]> scale_;       // int8: per output, padded to whole panels
+  std::shared_ptr<std::int32_t[]> sum_;  // int8: per output, 128 * sum of its weights
+  index_t n_ = 0;
+  index_t k_ = 0;
+  index_t steps_ = 0;  // of a panel: elements, pairs or fours of k
+  std::size_t bytes_ = 0;
+  Format format_ = Format::float32;
+  Isa isa_ = Isa::baseline;
+};
+
+/// C (m, n) = x (m, k) W^T + beta * C + bias. beta = 0 does not read C. A row's result does not depend on the
+/// other rows or on the number of threads, bit by bit.
+void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
+                 index_t ldc, const GemmEpilogue<float>& epilogue = {});
+
+/// Quantises each row of w (n, k) to int8, symmetrically: q = round(w / scale), |q| <= 127, scale = max |w| /
+/// 127. A row of zeros (nothing above 1.5e-36) gets scale 0. The values q * scale, in float, quantise to the
+/// same q and scale, bit by bit. Throws ValueError for values that are not finite.
+void quantize_int8(const float* w, index_t n, index_t k, std::int8_t* q, float* scale);
+
+}  // namespace eigenformer::kernels
+
+#ifndef EIGENFORMER_COMPILED
+#include "eigenformer/kernels/packed/gemm_packed-inl.hpp"
+#endif

@@ -1,0 +1,182 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "eigenformer/optim/average.hpp"
+#include "eigenformer/optim/clip.hpp"
+#include "eigenformer/train/options.hpp"
+#include "eigenformer/train/progress.hpp"
+#include "eigenformer/train/state.hpp"
+#include "eigenformer/train/updates.hpp"
+
+namespace eigenformer {
+
+/// What steps parameters: Adam, AdamW, Sgd, or a type of the caller's own.
+template <class O>
+concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value_type>& gradients,
+                             const std::vector<StateEntry<typename O::value_type>>& entries) {
+  o.step(gradients, 1e-3, 1.0);  // learning rate, and what the gradients are multiplied by first
+  { c.state() } -> std::convertible_to<std::vector<StateEntry<typename O::value_type>>>;
+  o.load(entries);
+};
+
+/// How many updates a training is expected to have in all, as far as its limits tell. A schedule that takes
+/// it as a second argument can end where the training does.
+struct ExpectedSteps {
+  index_t count = 0;
+};
+
+/// A function of the update, from 1, that returns its learning rate.
+template <class S>
+concept Schedule = requires(S& s, index_t step) {
+  { s(step) } -> std::convertible_to<double>;
+}
+|| requires(S& s, index_t step, ExpectedSteps total) {
+  { s(step, total) } -> std::convertible_to<double>;
+};
+
+/// Trains parameters by any loss: batches, dropout, accumulation, clipping, a schedule, an optimizer,
+/// validation, averaging, early stopping. What it did so far can be saved and loaded between any two updates;
+/// an interrupted and resumed training ends with the same bits as one that was not interrupted.
+///
+/// The optimizer, the sink and batches that are an lvalue must outlive it. It prints nothing and handles no
+/// signals.
+///
+///     ef::AdamW<float> optimizer(ef::parameters(model), {.weight_decay = 0.01});
+///     ef::TrainingLoop loop(
+///         ef::parameters(model),
+///         [&](const ef::Context<float>& ctx, const MyBatch& batch) { return model.loss(ctx, batch.x,
+///         batch.y); }, batches, optimizer, [](ef::index_t step) { return ef::schedule::cosine(step, 1e-3,
+///         100, 1000); },
+///         {.max_steps = 1000}, sink);
+///     loop.run();
+template <class T = float>
+class TrainingLoop {
+ public:
+  /// parameters: those that get gradients; the optimizer's.
+  /// loss: (ctx, batch) -> the batch's mean loss, a scalar; see LossFunction, WeightedLoss.
+  /// batches: a range of batches, gone through in its order in each epoch; or EpochBatches such as Batcher;
+  /// or a function of the update, from 1, that returns its batch or a range of its batches, and then has no
+  /// epochs. What a function returns must follow from the step alone if the training is to be resumed.
+  /// schedule: update, from 1 -> learning rate; see Schedule.
+  /// Throws ValueError for impossible options.
+  template <class Loss, class Batches, Optimizer Steps, class Rates>
+  TrainingLoop(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
+               Steps& optimizer, Rates&& schedule, const LoopOptions& options,
+               TrainingSink& sink = TrainingSink::silent());
+
+  /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in
+  /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
+  /// skipped.
+  TrainingEnd run(std::stop_token stop = {});
+
+  /// Updates so far.
+  index_t step() const noexcept { return progress_.step; }
+  /// Updates of this run() that were skipped because loss or gradients were infinite or NaN.
+  index_t skipped() const noexcept { return skipped_; }
+  /// How many of them were the last ones without a good update since, those before a resume included.
+  index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
+  /// Passes over the batches that are complete.
+  index_t epoch() const noexcept { return progress_.epoch; }
+  /// The best validation so far; infinity before the first, -infinity where higher is better.
+  double best() const noexcept { return early_stopping_.best(); }
+
+  /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
+  /// counters. Throws ValueError when two parameters have one name.
+  TrainingState<T> state() const;
+  /// Goes back to a saved state. Throws ValueError when it belongs to other parameters, to another optimizer
+  /// or to options that would make other updates (seed, accumulate, what validations measure), and then
+  /// changes nothing.
+  void load(const TrainingState<T>& state);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // What has happened since the last report.
+  struct Window {
+    Clock::time_point start{};
+    double loss = 0;
+    double weight = 0;
+  };
+  struct OptimizerCalls {
+    std::function<void(const Gradients<T>&, double, double)> step;
+    std::function<std::vector<StateEntry<T>>()> state;
+    std::function<void(const std::vector<StateEntry<T>>&)> load;
+  };
+
+  static constexpr index_t max_bad_updates = 20;
+
+  static std::string snapshot_prefix(std::size_t k) { return "snapshot." + std::to_string(k) + "."; }
+  std::vector<StateEntry<T>> weights() const;
+  bool validates() const { return static_cast<bool>(options_.validation.measure); }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  index_t total_steps();
+  void update();
+  void skip(double loss, double norm);
+  void report();
+  void validate();
+  void tell(double value, bool best);
+  TrainingEnd finish(TrainingEnd end);
+  void try_average();
+
+  LoopOptions options_;
+  TrainingSink& sink_;
+  std::vector<ParameterHandle<T>> parameters_;
+  std::unique_ptr<detail::Updates<T>> updates_;
+  OptimizerCalls optimizer_;
+  std::function<double(index_t, index_t)> schedule_;
+  Gradients<T> gradients_;
+  Tape<T> tape_;
+  EarlyStopping early_stopping_;
+  StateAverage<T> snapshots_;
+  detail::TrainingProgress progress_;
+  double learning_rate_ = 0;
+  double gradient_norm_ = 0;
+  index_t first_step_ = 0;
+  index_t skipped_ = 0;
+  Clock::time_point start_{};
+  Window window_;
+};
+
+/// What a training came to.
+struct TrainingResult {
+  TrainingEnd end{};
+  index_t steps = 0;    ///< updates
+  index_t skipped = 0;  ///< of these, the ones left out because loss or gradients were infinite or NaN
+  double best = 0;      ///< the best validation; infinity without one (-infinity where higher is better)
+};
+
+/// Trains parameters by any loss, from the start to a limit of the options or to early stopping. The
+/// arguments are those of TrainingLoop, which can also be stopped, saved and resumed. Throws as it does.
+///
+///     ef::train(ef::parameters(model),
+///               [&](const ef::Context<float>& ctx, const MyBatch& batch) { return model.loss(ctx, batch.x,
+///               batch.y); }, batches, optimizer, [](ef::index_t step) { return ef::schedule::cosine(step,
+///               1e-3, 100, 1000); },
+///               {.max_steps = 1000}, sink);
+template <class T, class Loss, class Batches, Optimizer Steps, class Rates>
+TrainingResult train(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
+                     Steps& optimizer, Rates&& schedule, const LoopOptions& options,
+                     TrainingSink& sink = TrainingSink::silent()) {
+  TrainingLoop<T> loop(parameters, std::forward<Loss>(loss), std::forward<Batches>(batches), optimizer,
+                       std::forward<Rates>(schedule), options, sink);
+  const TrainingEnd end = loop.run();
+  return {end, loop.step(), loop.skipped(), loop.best()};
+}
+
+}  // namespace eigenformer
+
+#include "eigenformer/train/loop_run.hpp"

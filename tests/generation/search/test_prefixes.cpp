@@ -1,0 +1,82 @@
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "eigenformer/generation/search/sampling.hpp"
+#include "generation/generation_tools.hpp"
+#include "generation/language_tools.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+Tensor<double> whole(const LanguageModel<double>& model, const Ids& text, index_t prefix = 0) {
+  return model
+      .decode(Context<double>::inference(), id_tensor(text),
+              SequenceLayout::packed({static_cast<index_t>(text.size())}),
+              prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix}))
+      .value();
+}
+
+}  // namespace
+
+TEST_CASE("sampling after prompts that see themselves follows the model that was given the prefix") {
+  const auto model = small_language_model(language_models().front());
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> prompts = {{2, 7, 8, 9}, {2, 12}};
+  bool differs = false;
+  for (const index_t prefix : {0, 3, 100}) {
+    const SamplingOptions options{.temperature = 0, .max_length = 5, .end_id = -1, .prefix_length = prefix};
+    const auto found = sample(model, ctx, std::span<const Ids>(prompts), options);
+    for (std::size_t i = 0; i < 2; ++i) {
+      Ids text = prompts[i];
+      double log_probability = 0;
+      for (const std::int32_t id : found[i].ids) {
+        const auto rows =
+            whole(model, text, std::min<index_t>(prefix, static_cast<index_t>(prompts[i].size())));
+        const auto p = model.log_probabilities(ctx, Var<double>(rows.rows(rows.dim(0) - 1, 1))).value();
+        log_probability += p.at({0, id});
+        for (std::int32_t other = 3; other < 19; ++other) CHECK(p.at({0, id}) >= p.at({0, other}));
+        text.push_back(id);
+      }
+      CHECK(found[i].ids.size() == 5);
+      CHECK(found[i].log_probability == doctest::Approx(log_probability).epsilon(1e-10));
+    }
+    const auto causal = sample(model, ctx, std::span<const Ids>(prompts),
+                               SamplingOptions{.temperature = 0, .max_length = 5, .end_id = -1});
+    differs = differs || causal[0].log_probability != found[0].log_probability;
+  }
+  CHECK(differs);
+  CHECK(contains(message_of<ValueError>(
+                     [&] { (void)sample(model, ctx, std::span<const Ids>(prompts), {.prefix_length = -1}); }),
+                 "prefix_length is -1, must not be negative"));
+}
+
+TEST_CASE("beam search after forced tokens that see one another") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}};
+  const auto memory = encode(model, sources);
+  GenerationOptions options{.beam_size = 2, .max_length = 6, .prefix_ids = {9, 10}, .prefix_length = 3};
+  const auto found = beam_search(model, ctx, sources, options);
+  options.prefix_length = 0;
+  CHECK(beam_search(model, ctx, sources, options)[0][0].log_probability != found[0][0].log_probability);
+  for (std::size_t s = 0; s < 2; ++s) {
+    const Hypothesis& h = found[s][0];
+    Ids target = {2, 9, 10};
+    target.insert(target.end(), h.ids.begin(), h.ids.end());
+    const Memory<double> one(memory.rows, memory.layout, {static_cast<std::int32_t>(s)});
+    const auto n = static_cast<index_t>(target.size());
+    const auto decoded = model.decode(ctx, id_tensor(target), SequenceLayout::packed({n}), one,
+                                      {.target = AttentionMask::prefix({3})});
+    const auto p = model.log_probabilities(ctx, decoded).value();
+    double sum = h.finished ? p.at({n - 1, options.end_id}) : 0;
+    for (index_t t = 3; t < n; ++t) sum += p.at({t - 1, target[static_cast<std::size_t>(t)]});
+    CHECK(h.log_probability == doctest::Approx(sum).epsilon(1e-10));
+  }
+  options.prefix_length = 4;
+  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, options); }),
+                 "prefix_length is 4, must be at most 3, the begin_id and the prefix_ids"));
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "eigenformer/autograd/ops.hpp"
+#include "eigenformer/nn/module/module.hpp"
+
+namespace eigenformer::testing {
+
+/// Points of a plane.
+struct Points {
+  std::vector<double> x, y;
+};
+
+/// y = slope x + offset: a model that is not a Transformer.
+struct Line {
+  using value_type = double;
+  Parameter<double> slope{Tensor<double>::scalar(0.5)};
+  Parameter<double> offset{Tensor<double>::scalar(-1)};
+
+  Line() { name_parameters(*this); }
+
+  Var<double> errors(const Context<double>& ctx, const Points& points) const {
+    const auto column = [](const std::vector<double>& values) {
+      return Var<double>(Tensor<double>::from({static_cast<index_t>(values.size())}, values));
+    };
+    return add(multiply(column(points.x), ctx.use(slope)), subtract(ctx.use(offset), column(points.y)));
+  }
+  /// The mean square of the errors.
+  Var<double> loss(const Context<double>& ctx, const Points& points) const {
+    const Var<double> error = errors(ctx, points);
+    return mean(multiply(error, error));
+  }
+  static void fields(auto& self, auto&& visit) {
+    visit("slope", self.slope);
+    visit("offset", self.offset);
+  }
+};
+
+}  // namespace eigenformer::testing
