@@ -292,6 +292,13 @@ bool same_results(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
+template <class T>
+bool same_results(const AttentionResult<T>& a, const AttentionResult<T>& b) {
+  return same_results(a.out, b.out) && same_results(a.log_sum_exp, b.log_sum_exp) &&
+         same_results(a.weights, b.weights) && same_results(a.dq, b.dq) && same_results(a.dk, b.dk) &&
+         same_results(a.dv, b.dv);
+}
+
 /// The largest error of everything that the kernel computes.
 template <class T>
 double kernel_error(const AttentionCase& c, std::uint64_t seed = 1) {

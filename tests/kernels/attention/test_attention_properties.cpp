@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -22,13 +21,6 @@ using ef::Tensor;
 using namespace eigenformer::testing;
 
 namespace {
-
-template <class T>
-bool same_results(const AttentionResult<T>& a, const AttentionResult<T>& b) {
-  return same_results(a.out, b.out) && same_results(a.log_sum_exp, b.log_sum_exp) &&
-         same_results(a.weights, b.weights) && same_results(a.dq, b.dq) && same_results(a.dk, b.dk) &&
-         same_results(a.dv, b.dv);
-}
 
 template <class T>
 bool all_finite(const std::vector<T>& x) {
