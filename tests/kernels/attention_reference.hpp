@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -10,6 +11,7 @@
 
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 
 // Attention as plain loops in double, and the kernel run on the same numbers.
 
@@ -279,6 +281,22 @@ double largest_error(const std::vector<T>& a, const std::vector<double>& b) {
                                                             : std::numeric_limits<double>::infinity();
   }
   return worst;
+}
+
+/// Whether two results of one attention, whose rows were divided among tiles in other ways, agree: bit by bit
+/// by this library's tiles; to rounding by Eigen, whose order of summation depends on a tile's sizes.
+template <class T>
+bool same_results(const std::vector<T>& a, const std::vector<T>& b) {
+  if (kernels::gemm_backend() == kernels::GemmBackend::eigen)
+    return largest_error(a, std::vector<double>(b.begin(), b.end())) < (sizeof(T) == 4 ? 1e-4 : 1e-12);
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <class T>
+bool same_results(const AttentionResult<T>& a, const AttentionResult<T>& b) {
+  return same_results(a.out, b.out) && same_results(a.log_sum_exp, b.log_sum_exp) &&
+         same_results(a.weights, b.weights) && same_results(a.dq, b.dq) && same_results(a.dk, b.dk) &&
+         same_results(a.dv, b.dv);
 }
 
 /// The largest error of everything that the kernel computes.
