@@ -73,10 +73,10 @@ class Training {
     loss_ = static_cast<double>(loss.item());
     tape_.backward(loss, gradients_);
     ef::Profiler& profiler = ef::Runtime::instance().profiler();
-    ef::ClippedNorm clip;
+    ef::ClipFactor clip;
     {
-      const ef::OpScope scope(profiler, "clip_global_norm", true);
-      clip = ef::clip_global_norm(gradients_, 1.0);
+      const ef::OpScope scope(profiler, "clip_factor", true);
+      clip = ef::clip_factor(gradients_, 1.0);
     }
     {
       const ef::OpScope scope(profiler, "adam", true);

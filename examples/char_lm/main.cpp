@@ -77,7 +77,7 @@ int train_and_sample(const example::Arguments& arguments) {
     tape.backward(mean, gradients);
     optimizer.step(gradients,
                    ef::schedule::cosine(step, 5e-3, std::min<ef::index_t>(20, steps / 2), steps + 1),
-                   ef::clip_global_norm(gradients, 1.0).factor);
+                   ef::clip_factor(gradients, 1.0).factor);
     loss = static_cast<double>(mean.item());
     if (step % 50 == 0) std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), loss);
   }

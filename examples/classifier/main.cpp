@@ -94,7 +94,7 @@ int train_and_test(const example::Arguments& arguments) {
     tape.backward(loss, gradients);
     optimizer.step(gradients,
                    ef::schedule::cosine(step, 2e-3, std::min<ef::index_t>(30, steps / 2), steps + 1),
-                   ef::clip_global_norm(gradients, 1.0).factor);
+                   ef::clip_factor(gradients, 1.0).factor);
     if (step % 100 == 0)
       std::printf("step %lld  loss %.3f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }

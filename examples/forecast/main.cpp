@@ -82,7 +82,7 @@ int train_and_forecast(const example::Arguments& arguments) {
     const auto loss = ef::mean(ef::square(predicted - columns(series, seen, ahead)));
     tape.backward(loss, gradients);
     optimizer.step(gradients, ef::schedule::cosine(step, 3e-3, warmup, steps + 1),
-                   ef::clip_global_norm(gradients, 1.0).factor);
+                   ef::clip_factor(gradients, 1.0).factor);
     if (step % 100 == 0)
       std::printf("step %lld  loss %.5f\n", static_cast<long long>(step), static_cast<double>(loss.item()));
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "commands.hpp"
 #include "eigenformer/train/trainer.hpp"
@@ -225,14 +226,13 @@ int train(const CLI::App& app, TrainCommand& command) {
   const ef::TokenizerPair tokenizers = command.resume
                                            ? ef::load_model_folder<float>(command.folder).tokenizers
                                            : make_tokenizers(s, corpora.train, progress);
-  ef::Seq2SeqOptions options =
-      s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size());
+  const ef::Seq2SeqOptions options =
+      command.resume ? ef::read_model_description(command.folder).model
+                     : s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size());
   ef::index_t most = s.max_length;
-  if (command.resume) {
-    // A model of version 0.1.0 has one learned position less.
-    options.max_length = ef::read_model_description(command.folder).model.max_length;
-    if (options.positions == ef::Positions::learned)
-      most = std::min(most, options.max_length - ef::num_positions(0));
+  if (std::holds_alternative<ef::LearnedPositions>(options.added_positions())) {
+    // Learned positions of version 0.1.0 had no room for begin and end.
+    most = std::min(most, options.max_length - ef::num_positions(0));
   }
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
     ef::EncodedCorpus encoded = ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, most);

@@ -4,6 +4,10 @@
 #include <concepts>
 #include <string>
 #include <type_traits>
+#include <variant>
+
+#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
 
 namespace translator {
 
@@ -21,27 +25,32 @@ ef::Seq2SeqOptions TrainSettings::model(ef::index_t source_size, ef::index_t tar
   ef::Seq2SeqOptions o;
   o.source_vocab_size = source_size;
   o.target_vocab_size = target_size;
-  o.d_model = d_model;
-  o.num_heads = heads;
-  o.num_encoder_layers = o.num_decoder_layers = layers;
-  o.dim_feedforward = ff;
-  o.dropout = dropout;
-  o.norm_first = pre_norm;
-  o.norm = norm;
-  o.sandwich_norm = sandwich_norm;
+  o.encoder.num_layers = o.decoder.num_layers = layers;
   o.embedding_norm = embedding_norm;
-  o.activation = activation;
-  o.gated = gated;
-  o.attention = attention;
-  o.layer_drop = layer_drop;
-  ef::detail::option_from_json("positions", positions == "relative" ? "relative_bias" : positions,
-                               o.positions);
-  o.max_length = o.positions == ef::Positions::learned ? ef::num_positions(max_length) : max_length;
-  o.num_key_value_heads = kv_heads;
-  o.head_dim = head_dim;
-  o.attention_window = window;
-  o.query_key_norm = qk_norm;
-  o.query_key_norm_kind = qk_norm_kind;
+  ef::LayerOptions& layer = o.layer;
+  layer.d_model = d_model;
+  layer.num_heads = heads;
+  layer.dim_feedforward = ff;
+  layer.dropout = {dropout};
+  layer.norm_first = pre_norm;
+  layer.norm.kind = norm;
+  layer.sandwich_norm = sandwich_norm;
+  layer.activation = activation;
+  layer.gated = gated;
+  layer.attention = attention;
+  layer.layer_drop = layer_drop;
+  layer.num_key_value_heads = kv_heads;
+  layer.head_dim = head_dim;
+  layer.attention_window = window;
+  if (qk_norm) layer.query_key_norm = qk_norm_kind;
+  // One name for positions that are added to the inputs and for those that act in attention, as in files.
+  const auto named = ef::options_from_json<ef::Seq2SeqOptions>(
+      {{"positions", positions == "relative" ? "relative_bias" : positions}});
+  o.positions = named.positions;
+  layer.positions = named.layer.positions;
+  o.max_length = std::holds_alternative<ef::LearnedPositions>(o.added_positions())
+                     ? ef::num_positions(max_length)
+                     : max_length;
   if (tie == "auto") {
     o.tying = separate_vocab ? ef::Tying::target : ef::Tying::all;
   } else {
@@ -91,7 +100,7 @@ void add_options(CLI::App& command, TrainSettings& settings) {
                 ef::detail::option_from_json(name, word, field);
               },
               help)
-          ->default_str(ef::detail::EnumNames<Field>::names[static_cast<std::size_t>(field)]);
+          ->default_str(ef::EnumNames<Field>::names[static_cast<std::size_t>(field)]);
     } else {
       auto* option = command.add_option(flag(name), field, help);
       if constexpr (std::same_as<Field, std::string>) {

@@ -15,7 +15,7 @@ namespace translator {
 namespace ef = eigenformer;
 
 /// What `translator train` is told, except for the model folder and how to treat what is in it. The list in
-/// visit_options() is the only one: the command line, options.json and --resume follow from it.
+/// visit_train_options() is the only one: the command line, options.json and --resume follow from it.
 struct TrainSettings {
   std::string source, target, tsv;
   std::string valid_source, valid_target;
@@ -48,6 +48,8 @@ struct TrainSettings {
 
   ef::Seq2SeqOptions model(ef::index_t source_size, ef::index_t target_size) const;
   void validate() const;
+
+  static void fields(auto& self, auto&& visit);
 };
 
 /// Whether an option may change when a training goes on.
@@ -118,9 +120,10 @@ void visit_train_options(auto& s, auto&& visit) {
   visit("seed", loop.seed, Change::never, "seed of weights, batches and dropout");
 }
 
-void visit_options(auto& s,
-                   auto&& visit) requires std::same_as<std::remove_cvref_t<decltype(s)>, TrainSettings> {
-  visit_train_options(s, [&](const char* name, auto& field, Change, const char*) { visit(name, field); });
+void TrainSettings::fields(auto& self, auto&& visit) {
+  visit_train_options(self, [&](const char* name, auto& field, Change, const char* help) {
+    visit(ef::OptionField{name, help}, field);
+  });
 }
 
 /// Adds all options to a command; what is given there goes into `settings`.

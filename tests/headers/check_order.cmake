@@ -23,7 +23,7 @@ foreach(header IN LISTS headers)
       endif()
     elseif(line MATCHES "\"" AND NOT line MATCHES "\"eigenformer/version\\.hpp\"")
       list(APPEND failures "${header}: ${line} must name a header in a folder, as eigenformer/folder/name.hpp")
-    elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/tensor/eigen_)") OR
+    elseif((line MATCHES "<(unsupported/)?Eigen/" AND NOT header MATCHES "^(kernels/|core/tensor/eigen_|core/base/b?float16)") OR
            (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train)/") OR
            (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/tokenizers/(subword|sentencepiece)_tokenizer") OR
            (line MATCHES "<unicode/" AND NOT header MATCHES "^data/text/(icu_text|charsmap)"))

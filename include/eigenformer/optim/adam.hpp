@@ -64,6 +64,7 @@ class Adam {
                             learning_rate * m.rule.rate, options_.beta1, options_.beta2, options_.eps,
                             m.rule.weight_decay, decoupled_, static_cast<index_t>(m.steps.item()),
                             grad_scale);
+      p.value.mark_changed();
     }
   }
 

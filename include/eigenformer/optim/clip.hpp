@@ -9,8 +9,8 @@
 
 namespace eigenformer {
 
-/// What clipping by the global norm came to.
-struct ClippedNorm {
+/// What scaling gradients to a norm takes.
+struct ClipFactor {
   double norm =
       0;  ///< Euclidean norm of all gradients, times the given scale; infinity or NaN when one is not finite
   double factor = 1;   ///< multiply the gradients by this: give it to the optimizer's step as grad_scale
@@ -27,22 +27,34 @@ template <class T>
   return std::sqrt(sum);
 }
 
-/// How to scale gradients so that their norm is at most max_norm (Pascanu et al. 2013). They are left as they
-/// are; the factor, which includes `grad_scale`, goes to the optimizer. max_norm 0 clips nothing. The formula
-/// is that of PyTorch's clip_grad_norm_: max_norm / (norm + 1e-6). Throws ValueError for a negative max_norm.
+/// The factor that scales gradients to a norm of at most max_norm (Pascanu et al. 2013): that of PyTorch's
+/// clip_grad_norm_, max_norm / (norm + 1e-6), times `grad_scale`. The gradients are left as they are; the
+/// factor goes to the optimizer's step, which saves a pass over them. max_norm 0 clips nothing. Throws
+/// ValueError for a negative max_norm.
+///
+///     const auto clip = ef::clip_factor(gradients, 1.0);
+///     if (clip.finite) optimizer.step(gradients, learning_rate, clip.factor);
 template <class T>
-[[nodiscard]] ClippedNorm clip_global_norm(const Gradients<T>& gradients, double max_norm,
-                                           double grad_scale = 1) {
+[[nodiscard]] ClipFactor clip_factor(const Gradients<T>& gradients, double max_norm, double grad_scale = 1) {
   if (!(max_norm >= 0)) {
-    throw ValueError("clip_global_norm",
-                     "max_norm is " + std::to_string(max_norm) + ", must not be negative");
+    throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
   }
-  ClippedNorm result;
+  ClipFactor result;
   result.norm = global_norm(gradients) * std::abs(grad_scale);
   result.finite = std::isfinite(result.norm);
   result.factor = grad_scale;
   if (result.finite && max_norm > 0) result.factor *= std::min(1.0, max_norm / (result.norm + 1e-6));
   return result;
+}
+
+/// Scales gradients so that their norm is at most max_norm, and returns the norm that they had: PyTorch's
+/// clip_grad_norm_. Gradients whose norm is not finite are left as they are. max_norm 0 clips nothing. Throws
+/// ValueError for a negative max_norm.
+template <class T>
+double clip_global_norm(Gradients<T>& gradients, double max_norm) {
+  const ClipFactor clip = clip_factor(gradients, max_norm);
+  if (clip.factor != 1) gradients.scale(static_cast<T>(clip.factor));
+  return clip.norm;
 }
 
 }  // namespace eigenformer

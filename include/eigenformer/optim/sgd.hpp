@@ -61,6 +61,7 @@ class Sgd {
       kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
                            p.value.numel(), learning_rate * rules_[i].rate, options_.momentum,
                            options_.nesterov, rules_[i].weight_decay, first, grad_scale);
+      p.value.mark_changed();
     }
   }
 

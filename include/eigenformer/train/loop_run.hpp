@@ -196,7 +196,7 @@ void TrainingLoop<T>::update() {
   gradients_.zero();
   const UpdateLoss mean = updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
                                                options_.precision, gradients_);
-  const ClippedNorm clipped = clip_global_norm(gradients_, options_.clip_norm);
+  const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, total_steps());
   gradient_norm_ = clipped.norm;
   ++progress_.step;

@@ -105,6 +105,29 @@ TEST_CASE("Gradients: a large finished gradient that is moved is taken over unle
   CHECK(values(kept) == all(7));
 }
 
+TEST_CASE("Gradients: a copy has memory of its own") {
+  const auto small = parameter("small", Tensor<double>::ones({2})),
+             unwritten = parameter("unwritten", Tensor<double>::ones({3})),
+             large = parameter("large", Tensor<double>::ones({500, 300}));
+  Gradients<double> gradients({small.handle(), unwritten.handle(), large.handle()});
+  backward(small, 3, gradients);
+  backward(large, 4, gradients);
+  Gradients<double> copy = gradients, assigned;
+  assigned = gradients;
+  for (Gradients<double>* other : {&copy, &assigned}) {
+    other->scale(10);
+    backward(unwritten, 5, *other);
+    CHECK(values(other->of(small)) == std::vector<double>{30, 30});
+    CHECK(values(other->of(unwritten)) == std::vector<double>(3, 5.0));
+    CHECK(other->of(large).at({499, 299}) == 40);
+  }
+  backward(unwritten, 6, gradients);
+  CHECK(values(gradients.of(small)) == std::vector<double>{3, 3});
+  CHECK(values(gradients.of(unwritten)) == std::vector<double>(3, 6.0));
+  CHECK(values(copy.of(unwritten)) == std::vector<double>(3, 5.0));
+  CHECK(gradients.of(large).at({499, 299}) == 4);
+}
+
 TEST_CASE("Gradients: a tied parameter is held once") {
   const auto w = parameter("w", Tensor<double>::ones({2}));
   Gradients<double> gradients({w.handle(), w.handle()});

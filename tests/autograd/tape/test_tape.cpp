@@ -288,6 +288,140 @@ TEST_CASE("Tape: gradients passed on are shared, and adding to one does not chan
   CHECK(values(tape.gradient(b)) == std::vector<double>{7, 7});
 }
 
+TEST_CASE("Tape: gradients of variables share memory with nothing, and a change of one is its own") {
+  Tape<double> tape;
+  Gradients<double> none;
+  const auto leaf = [&] { return tape.variable(Tensor<double>::ones({2})); };
+  const Tensor<double> cotangent = Tensor<double>::from({2}, {1, 2});
+  {
+    const Var<double> a = leaf(), b = leaf(), c = leaf();
+    tape.backward(a + b + reshape(c, Shape{2}), cotangent, none);
+    Tensor<double> changed = tape.gradient(a);
+    changed.fill(100);
+    CHECK(values(tape.gradient(b)) == std::vector<double>{1, 2});
+    CHECK(values(tape.gradient(c)) == std::vector<double>{1, 2});
+    CHECK(values(cotangent) == std::vector<double>{1, 2});
+  }
+  {
+    // A variable that is made after an op with the same gradient, and one that is the output itself.
+    const Var<double> a = leaf();
+    const Var<double> h = a + 1.0;
+    const Var<double> b = leaf();
+    tape.backward(h + b, cotangent, none);
+    Tensor<double> changed = tape.gradient(b);
+    changed.fill(100);
+    CHECK(values(tape.gradient(a)) == std::vector<double>{1, 2});
+    const Var<double> output = leaf();
+    tape.backward(output, cotangent, none);
+    changed = tape.gradient(output);
+    changed.fill(100);
+    CHECK(values(cotangent) == std::vector<double>{1, 2});
+  }
+  {
+    // An op that passes on what somebody else has, too, or borrowed memory.
+    std::vector<double> memory{3, 4};
+    Tensor<double> kept = Tensor<double>::from({2}, {5, 6});
+    for (const Tensor<double>& given : {kept, Tensor<double>::borrow(memory.data(), {2})}) {
+      const Var<double> a = leaf();
+      tape.backward(
+          record("op", Tensor<double>::scalar(1), {a}, [&](Backward<double>& b) { b.pass(0, given); }));
+      Tensor<double> changed = tape.gradient(a);
+      changed.fill(100);
+    }
+    CHECK(values(kept) == std::vector<double>{5, 6});
+    CHECK(memory == std::vector<double>{3, 4});
+  }
+  {
+    // One leaf alone has what the ops made, without a copy.
+    const Var<double> a = leaf();
+    const double* made = nullptr;
+    const Var<double> y = record("op", Tensor<double>::scalar(1), {a}, [&](Backward<double>& b) {
+      const auto dx = b.grad(0);
+      std::fill_n(dx.data, 2, 7.0);
+      made = dx.data;
+    });
+    tape.backward(y);
+    CHECK(tape.gradient(a).data() == made);
+  }
+}
+
+TEST_CASE("Tape: a backward that throws leaves the gradients as they were") {
+  // A parameter for each way to a gradient: written through a slot, passed on, moved; small and large.
+  for (const bool large : {false, true}) {
+    const Shape shape = large ? Shape{500, 300} : Shape{2, 3};
+    const auto n = static_cast<std::size_t>(shape.numel());
+    const Parameter<double> slot(Tensor<double>::ones(shape)), passed(Tensor<double>::ones(shape)),
+        moved(Tensor<double>::ones(shape)), untouched(Tensor<double>::ones(shape));
+    const std::vector<const Parameter<double>*> all = {&slot, &passed, &moved, &untouched};
+    Gradients<double> gradients({slot.handle(), passed.handle(), moved.handle(), untouched.handle()});
+    const auto run = [&](bool fail) {
+      Tape<double> tape;
+      const Var<double> a = tape.parameter(slot.handle()), b = tape.parameter(passed.handle()),
+                        c = tape.parameter(moved.handle());
+      const Var<double> x = tape.variable(Tensor<double>::ones(shape));
+      const Var<double> bad = record("bad", x.value(), {x}, [fail](Backward<double>& back) {
+        if (fail) throw ValueError("bad", "cannot be differentiated");
+        back.pass(0, back.dy());
+      });
+      const Var<double> moving =
+          record("moving", Tensor<double>::ones(shape), {c},
+                 [&](Backward<double>& back) { back.pass(0, Tensor<double>::full(shape, 4)); });
+      // Recorded after the op that fails, so these have written their gradients before it does.
+      const Var<double> y = sum(bad * a * 3.0 + b + moving + a * a);
+      if (fail) {
+        CHECK(message_of<ValueError>([&] { tape.backward(y, gradients); }) ==
+              "[bad] cannot be differentiated");
+        CHECK_THROWS_AS((void)tape.gradient(x), ValueError);
+      } else {
+        tape.backward(y, gradients);
+      }
+      CHECK(tape.size() == 0);
+    };
+    const auto expect = [&](double times) {
+      CHECK(values(gradients.of(slot)) == std::vector<double>(n, 5 * times));
+      CHECK(values(gradients.of(passed)) == std::vector<double>(n, times));
+      CHECK(values(gradients.of(moved)) == std::vector<double>(n, 4 * times));
+      for (const auto* p : all) CHECK(gradients.find(p->id())->written == (times > 0 && p != &untouched));
+    };
+    const auto bytes = [] { return Runtime::instance().pool().statistics().bytes_in_use; };
+    const std::size_t before = bytes();
+    run(true);
+    expect(0);
+    CHECK(bytes() == before);
+    run(false);
+    expect(1);
+    run(true);  // what is there already was added to, and is there again
+    expect(1);
+    run(false);
+    expect(2);
+  }
+}
+
+TEST_CASE("Tape: a first write of gradients needs no copy, adding to them copies what is there") {
+  const Shape shape{500, 300};
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * sizeof(double);
+  const Parameter<double> w(Tensor<double>::ones(shape));
+  Gradients<double> gradients({w.handle()});
+  MemoryPool& pool = Runtime::instance().pool();
+  const auto growth = [&] {
+    Tape<double> tape;
+    const Var<double> y = sum(tape.parameter(w.handle()));
+    pool.trim();
+    pool.reset_peak();
+    const std::size_t before = pool.statistics().peak_bytes;
+    tape.backward(y, gradients);
+    return pool.statistics().peak_bytes - before;
+  };
+  const std::size_t first = growth();
+  CHECK(first >= bytes);
+  CHECK(first < 2 * bytes);
+  const std::size_t second = growth();
+  CHECK(second >= bytes);  // the copy: the gradient itself has its memory
+  CHECK(second < 2 * bytes);
+  gradients.zero();
+  CHECK(growth() == first);
+}
+
 TEST_CASE("Tape: a parameter's gradient never shares memory with what was passed") {
   const Parameter<double> p(Tensor<double>::ones({2}));
   Gradients<double> gradients({p.handle()});

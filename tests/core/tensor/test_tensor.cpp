@@ -160,6 +160,56 @@ TEST_CASE("Tensor: a null pointer can be borrowed for nothing only") {
   CHECK(Tensor<float>::borrow(nullptr, {0, 2}).numel() == 0);
 }
 
+TEST_CASE("Tensor: a watch notices changes by any tensor that shares the storage, borrowed or not") {
+  std::vector<float> memory(6);
+  for (const bool borrowed : {false, true}) {
+    Tensor<float> t = borrowed ? Tensor<float>::borrow(memory.data(), {3, 2}) : Tensor<float>::zeros({3, 2});
+    StorageWatch watch = t.watch();
+    CHECK_FALSE(watch.changed());
+    t.data()[0] = 1;  // not seen: data() is also how values are read
+    CHECK_FALSE(watch.changed());
+    t.mark_changed();
+    CHECK(watch.changed());
+    watch = t.watch();
+    t.rows(2, 1).fill(3);
+    CHECK(watch.changed());
+    watch = t.watch();
+    t.reshape({6}).copy_from(Tensor<float>::ones({6}));
+    CHECK(watch.changed());
+    watch = t.watch();
+    Tensor<float> copy = t.clone();
+    copy.fill(2);
+    CHECK_FALSE(watch.changed());
+    CHECK(watch.same_storage(t.reshape({2, 3}).watch()));
+    CHECK_FALSE(watch.same_storage(copy.watch()));
+  }
+  CHECK_FALSE(Tensor<float>().watch().changed());
+  Tensor<float>().mark_changed();
+}
+
+TEST_CASE("Tensor: a watch keeps no memory alive, and memory that is gone counts as unchanged") {
+  Tensor<float> t = Tensor<float>::ones({1000});
+  const std::size_t before = Runtime::instance().pool().statistics().bytes_in_use;
+  const StorageWatch watch = t.watch();
+  t.fill(2);
+  CHECK(watch.changed());
+  t = Tensor<float>();
+  CHECK(Runtime::instance().pool().statistics().bytes_in_use < before);
+  CHECK_FALSE(watch.changed());
+  CHECK(watch.storage() == nullptr);
+}
+
+TEST_CASE("Tensor: unique is memory of the pool that no other tensor shares") {
+  std::vector<float> memory(2);
+  const Tensor<float> t = Tensor<float>::ones({2}), borrowed = Tensor<float>::borrow(memory.data(), {2});
+  CHECK(t.unique());
+  CHECK_FALSE(borrowed.unique());
+  CHECK_FALSE(Tensor<float>().unique());
+  const Tensor<float> row = t.rows(0, 1);
+  CHECK_FALSE(t.unique());
+  CHECK_FALSE(row.unique());
+}
+
 TEST_CASE("Tensor: a moved-from tensor can be assigned again") {
   Tensor<float> a = Tensor<float>::ones({2});
   const Tensor<float> b = std::move(a);

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/generation/text/translate.hpp"
@@ -20,18 +21,17 @@ LoadedModel<Seq2SeqTransformer<double>> small_translator(std::optional<InputPosi
                                                          index_t max_length = 30) {
   const ParallelCorpus corpus{{"a man walks the dog", "and of a dog"},
                               {"ein Mann geht mit dem Hund", "und Hund"}};
-  LoadedModel<Seq2SeqTransformer<double>> loaded{
-      {}, train_tokenizers({.kind = "word", .joint = false}, corpus), [&] {
-        RandomGenerator rng(3);
-        return Seq2SeqTransformer<double>({.source_vocab_size = 12,
-                                           .target_vocab_size = 12,
-                                           .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
-                                           .encoder = {.num_layers = 1},
-                                           .decoder = {.num_layers = 1},
-                                           .positions = positions,
-                                           .max_length = max_length},
-                                          rng);
-      }()};
+  const TokenizerPair tokenizers = train_tokenizers({.kind = "word", .joint = false}, corpus);
+  RandomGenerator rng(3);
+  Seq2SeqTransformer<double> model({.source_vocab_size = tokenizers.source->vocabulary_size(),
+                                    .target_vocab_size = tokenizers.target->vocabulary_size(),
+                                    .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                                    .encoder = {.num_layers = 1},
+                                    .decoder = {.num_layers = 1},
+                                    .positions = positions,
+                                    .max_length = max_length},
+                                   rng);
+  LoadedModel<Seq2SeqTransformer<double>> loaded{{}, tokenizers, std::move(model)};
   for (double& w : loaded.model.own_projection.value().span()) w *= 3;
   loaded.description.model = loaded.model.options;
   return loaded;

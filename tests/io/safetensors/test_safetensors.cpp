@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -167,7 +168,7 @@ TEST_CASE("the reference implementation's files: every type and its conversions"
     CHECK(widened.data()[i] == static_cast<double>(x));
     CHECK(narrowed.data()[i] == static_cast<float>(f64.data()[i]));
     CHECK(static_cast<float>(rounded.data()[i]) == static_cast<float>(bf16.data()[i]));
-    CHECK(halved.data()[i].bits == halves.data()[i].bits);
+    CHECK(std::bit_cast<std::uint16_t>(halved.data()[i]) == std::bit_cast<std::uint16_t>(halves.data()[i]));
     // Half precision: 11 bits from 2^-14 to 65504, steps of 2^-24 below, infinity above.
     const double exact = std::abs(static_cast<double>(x));
     if (exact >= 65520.0) {

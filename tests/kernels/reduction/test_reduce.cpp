@@ -1,4 +1,9 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
@@ -88,6 +93,48 @@ TEST_CASE("the maximum's gradient is shared among equals, and added") {
   CHECK(dx == std::vector<double>{1.5, 1, 1.5, 1});
 }
 
+TEST_CASE_TEMPLATE("the maximum of what holds a NaN is NaN, wherever it stands", T, float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_isa([&] {
+    for (const Shape& shape : {Shape{3, 37}, Shape{37, 3}, Shape{1, 300}, Shape{150, 70}}) {
+      for (const index_t axis : {0, 1}) {
+        const index_t kept = shape[1 - axis], n = shape[axis];
+        for (index_t at = 0; at<n; at += n> 40 ? 29 : 1) {
+          auto x = random_values<T>(shape.numel(), 1);
+          const auto entry = [&](index_t k, index_t i) {
+            return static_cast<std::size_t>(axis == 1 ? k * n + i : i * kept + k);
+          };
+          x[entry(kept - 1, at)] = nan;
+          const std::vector<index_t> axes = {axis};
+          std::vector<T> y(static_cast<std::size_t>(kept));
+          kernels::reduce_max(x.data(), shape, axes, y.data());
+          for (index_t k = 0; k < kept; ++k) {
+            T largest = x[entry(k, 0)];
+            for (index_t i = 0; i < n; ++i) largest = std::max(largest, x[entry(k, i)]);
+            if (k == kept - 1) {
+              CHECK(std::isnan(y[static_cast<std::size_t>(k)]));
+            } else {
+              CHECK(y[static_cast<std::size_t>(k)] == largest);
+            }
+          }
+        }
+      }
+    }
+    std::vector<T> all = random_values<T>(40000, 2);
+    for (const std::size_t at : {std::size_t{0}, std::size_t{17000}, std::size_t{39999}}) {
+      const T value = std::exchange(all[at], nan);
+      T y = 0;
+      kernels::reduce_max(all.data(), Shape{40000}, {}, &y);
+      CHECK(std::isnan(y));
+      all[at] = value;
+    }
+  });
+  const std::vector<T> x = {3, nan, 1, nan}, y = {nan}, dy = {1};
+  std::vector<T> dx(4, T(9));
+  kernels::reduce_max_backward<T>(x.data(), Shape{4}, {}, y.data(), dy.data(), dx.data(), T(0));
+  CHECK(dx == std::vector<T>{0, T(0.5), 0, T(0.5)});
+}
+
 TEST_CASE("sums over nothing are zero, maxima -inf") {
   std::vector<float> y(3, 9.0f);
   const std::vector<index_t> axes = {0};
@@ -170,6 +217,24 @@ TEST_CASE_TEMPLATE("argmax is the first of the largest", T, float, double) {
     std::vector<std::int32_t> out(3);
     kernels::argmax(ties.data(), out.data(), 3, 4);
     CHECK(out == std::vector<std::int32_t>{1, 0, 2});
+  });
+}
+
+TEST_CASE_TEMPLATE("argmax is the first NaN where there is one", T, float, double) {
+  const T nan = std::numeric_limits<T>::quiet_NaN(), inf = std::numeric_limits<T>::infinity();
+  for_each_isa([&] {
+    for (const index_t n : {1, 2, 15, 17, 256, 257, 1000}) {
+      for (const index_t at : {index_t{0}, n / 2, n - 1}) {
+        auto x = random_values<T>(2 * n, 1);
+        x[static_cast<std::size_t>(n)] = inf;
+        x[static_cast<std::size_t>(n + at)] = nan;
+        x.back() = nan;
+        std::vector<std::int32_t> out(2);
+        kernels::argmax(x.data(), out.data(), 2, n);
+        CHECK(out[0] == std::max_element(x.begin(), x.begin() + n) - x.begin());
+        CHECK(out[1] == at);
+      }
+    }
   });
 }
 

@@ -27,6 +27,12 @@ class Gradients {
       written = true;
       return value;
     }
+
+    /// Zero again; a large value gives its memory back.
+    void reset() {
+      if (large(value)) value = Tensor<T>::without_storage(value.shape());
+      written = false;
+    }
   };
 
   Gradients() = default;
@@ -34,6 +40,20 @@ class Gradients {
   explicit Gradients(const std::vector<ParameterHandle<T>>& parameters) {
     for (const auto& p : parameters) add(p);
   }
+
+  /// A copy has values of its own: one for each worker can be made from one.
+  Gradients(const Gradients& other) : entries_(other.entries_), index_(other.index_) {
+    for (Entry& e : entries_) {
+      if (e.value.defined()) e.value = e.written ? e.value.clone() : Tensor<T>(e.value.shape());
+    }
+  }
+  Gradients(Gradients&&) noexcept = default;
+  Gradients& operator=(const Gradients& other) {
+    if (this != &other) *this = Gradients(other);
+    return *this;
+  }
+  Gradients& operator=(Gradients&&) noexcept = default;
+  ~Gradients() = default;
 
   void add(const ParameterHandle<T>& parameter) {
     if (!index_.emplace(parameter->id, entries_.size()).second) return;
@@ -62,10 +82,7 @@ class Gradients {
 
   /// Starts again from zero; the memory of large gradients goes back to the pool.
   void zero() {
-    for (Entry& e : entries_) {
-      if (large(e.value)) e.value = Tensor<T>::without_storage(e.value.shape());
-      e.written = false;
-    }
+    for (Entry& e : entries_) e.reset();
   }
 
   /// Whether a gradient has memory only while it is written. Small ones keep theirs: with activations they
@@ -87,6 +104,7 @@ class Gradients {
         ours->writable().copy_from(theirs.value);
         continue;
       }
+      ours->value.mark_changed();
       T* a = ours->value.data();
       const T* b = theirs.value.data();
       parallel_for(ours->value.numel(), 1 << 16, [&](index_t begin, index_t end) {
@@ -99,6 +117,7 @@ class Gradients {
   void scale(T factor) {
     for (Entry& e : entries_) {
       if (!e.written) continue;
+      e.value.mark_changed();
       T* a = e.value.data();
       parallel_for(e.value.numel(), 1 << 16, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) a[i] *= factor;

@@ -1,158 +1,16 @@
 #pragma once
 
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/tape/gradients.hpp"
-#include "eigenformer/autograd/tape/var.hpp"
-#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/autograd/tape/backward.hpp"
 
 namespace eigenformer {
-
-template <class T>
-class Backward;
-
-namespace detail {
-
-template <class T>
-struct TapeNode {
-  const char* op = "";
-  std::vector<std::int32_t> inputs;  // -1: an input that needs no gradient
-  std::function<void(Backward<T>&)> backward;
-  Shape shape;
-  Tensor<T> gradient;
-  bool written = false;
-  bool leaf = false;
-  ParameterHandle<T> parameter;  // set for a parameter's leaf: its gradient lives in the caller's Gradients
-};
-
-template <class T>
-struct TapeState {
-  std::vector<TapeNode<T>> nodes;
-  std::unordered_map<std::uint64_t, std::int32_t> parameters;
-  std::uint64_t generation = 1;
-  bool alive = true;
-  std::vector<Tensor<T>> leaf_gradients;  // of the last backward, by node
-  std::uint64_t leaf_generation = 0;
-
-  void clear() {
-    nodes.clear();
-    parameters.clear();
-    ++generation;
-  }
-};
-
-}  // namespace detail
-
-/// Where an op writes the gradient of one input: `data` of the input's shape, with data = beta * data +
-/// gradient. beta is 0 at the first write (the memory is uninitialised) and 1 afterwards. False: no gradient
-/// is wanted.
-template <class T>
-struct GradientSlot {
-  T* data = nullptr;
-  T beta = 0;
-  Shape shape;
-  explicit operator bool() const noexcept { return data != nullptr; }
-};
-
-/// What the closure of an op's backward sees: the gradient of its output, and a slot for each input's
-/// gradient.
-template <class T>
-class Backward {
- public:
-  Backward(detail::TapeState<T>& tape, Gradients<T>* gradients, std::int32_t node)
-      : tape_(tape),
-        gradients_(gradients),
-        node_(node),
-        dy_(tape.nodes[static_cast<std::size_t>(node)].gradient) {
-    detail::count_bytes<T>(dy_.numel());
-  }
-
-  /// The gradient with respect to the op's output.
-  const Tensor<T>& dy() const noexcept { return dy_; }
-
-  /// Whether input i needs a gradient.
-  bool needs(std::size_t i) const noexcept { return input(i) >= 0; }
-
-  /// The place for input i's gradient; it counts as written from now on, so fill all of it.
-  GradientSlot<T> grad(std::size_t i) {
-    const std::int32_t id = input(i);
-    if (id < 0) return {};
-    detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
-    Tensor<T>* target = &n.gradient;
-    bool* written = &n.written;
-    if (n.parameter != nullptr) {
-      auto* entry = gradients_->find(n.parameter->id);
-      target = &entry->value;
-      written = &entry->written;
-      if (!target->defined()) *target = Tensor<T>(n.shape);
-    } else if (!n.gradient.defined()) {
-      n.gradient = Tensor<T>(n.shape);
-    } else if (n.gradient.use_count() != 1) {
-      // A gradient handed on by pass() is shared with its producer: adding to it in place would change both.
-      // (0: the memory is borrowed, and not ours to change either.)
-      n.gradient = n.gradient.clone();
-    }
-    const T beta = *written ? T(1) : T(0);
-    *written = true;
-    detail::count_bytes<T>(n.shape.numel() * (beta == T(0) ? 2 : 3));  // the input itself is read again, too
-    return {target->data(), beta, n.shape};
-  }
-
-  /// Adds a finished gradient for input i: shared without a copy when it is the first, summed otherwise. A
-  /// parameter takes over the memory of a large one that is moved here and has no other owner, and copies any
-  /// other.
-  void pass(std::size_t i, Tensor<T>&& gradient) {
-    const std::int32_t id = input(i);
-    if (id >= 0 && gradient.use_count() == 1 && Gradients<T>::large(gradient)) {
-      const detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
-      auto* entry = n.parameter == nullptr ? nullptr : gradients_->find(n.parameter->id);
-      if (entry != nullptr && !entry->written) {
-        entry->value = gradient.reshape(n.shape);
-        entry->written = true;
-        gradient = Tensor<T>();
-        return;
-      }
-    }
-    pass(i, static_cast<const Tensor<T>&>(gradient));
-  }
-  void pass(std::size_t i, const Tensor<T>& gradient) {
-    const std::int32_t id = input(i);
-    if (id < 0) return;
-    detail::TapeNode<T>& n = tape_.nodes[static_cast<std::size_t>(id)];
-    if (n.parameter == nullptr && !n.written) {
-      n.gradient = gradient.reshape(n.shape);
-      n.written = true;
-      return;
-    }
-    const GradientSlot<T> slot = grad(i);
-    const T* g = gradient.data();
-    parallel_for(gradient.numel(), 1 << 15, [&](index_t begin, index_t end) {
-      if (slot.beta == T(0)) {
-        std::copy(g + begin, g + end, slot.data + begin);
-      } else {
-        for (index_t k = begin; k < end; ++k) slot.data[k] += g[k];
-      }
-    });
-  }
-
- private:
-  std::int32_t input(std::size_t i) const noexcept {
-    const auto& inputs = tape_.nodes[static_cast<std::size_t>(node_)].inputs;
-    return i < inputs.size() ? inputs[i] : -1;
-  }
-
-  detail::TapeState<T>& tape_;
-  Gradients<T>* gradients_;
-  std::int32_t node_;
-  Tensor<T> dy_;
-};
 
 /// A record of ops, in the order they ran: nodes are indices in a vector, and backward is one reverse loop
 /// that frees each op's saved tensors as it passes it. Used by one thread at a time.
@@ -196,8 +54,13 @@ class Tape {
   std::size_t size() const noexcept { return state_->nodes.size(); }
 
   /// Accumulates d loss / d parameter into `gradients` for every recorded parameter, and consumes the tape.
-  /// Throws ShapeError when loss has more than one element, ValueError when it is not recorded here or a
-  /// recorded, unfrozen parameter is missing in `gradients`.
+  /// Throws ShapeError when loss has more than one element, ValueError when it is not recorded here, when a
+  /// recorded, unfrozen parameter is missing in `gradients`, and when a tensor that a gradient depends on was
+  /// changed in place after it was used (see Tensor::mark_changed).
+  ///
+  /// Whatever it throws, an op's own exception included, `gradients` are as they were before; the tape is
+  /// consumed once an op's backward has begun. For that, what is in an entry that is written already is
+  /// copied until backward returns; entries that are not (after zero()) cost nothing.
   void backward(const Var<T>& loss, Gradients<T>& gradients) {
     if (loss.numel() != 1) {
       throw ShapeError("backward",
@@ -246,24 +109,11 @@ class Tape {
     state_->leaf_generation = state_->generation;
     // Consumed even when an op throws: half of the closures are gone by then.
     const Consumer consumer{*state_};
-    Profiler& profiler = Runtime::instance().profiler();
-    for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= 0; --i) {
-      auto& node = nodes[static_cast<std::size_t>(i)];
-      if (node.leaf) {
-        if (node.parameter == nullptr) {
-          state_->leaf_gradients[static_cast<std::size_t>(i)] =
-              node.written ? std::move(node.gradient) : Tensor<T>::zeros(node.shape);
-        }
-        continue;
-      }
-      if (node.written && node.backward) {
-        const OpScope scope(profiler, node.op, true);
-        Backward<T> b(*state_, &gradients, i);
-        node.gradient = Tensor<T>();
-        node.backward(b);
-      }
-      node.backward = nullptr;
-      node.gradient = Tensor<T>();
+    try {
+      run_backward(gradients);
+    } catch (...) {
+      restore(gradients);
+      throw;
     }
   }
 
@@ -277,6 +127,81 @@ class Tape {
   }
 
  private:
+  void run_backward(Gradients<T>& gradients) {
+    auto& nodes = state_->nodes;
+    Profiler& profiler = Runtime::instance().profiler();
+    auto saved = state_->saved.end();
+    for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= 0; --i) {
+      auto& node = nodes[static_cast<std::size_t>(i)];
+      if (node.leaf) {
+        if (node.parameter == nullptr) take_leaf(i);
+        continue;
+      }
+      const bool runs = node.written && node.backward;
+      for (; saved != state_->saved.begin() && (saved - 1)->node == i; --saved) {
+        if (runs && (saved - 1)->changed()) refuse_changed(*(saved - 1));
+      }
+      if (runs) {
+        const OpScope scope(profiler, node.op, true);
+        Backward<T> b(*state_, &gradients, i);
+        node.gradient = Tensor<T>();
+        node.backward(b);
+      }
+      node.backward = nullptr;
+      node.gradient = Tensor<T>();
+    }
+  }
+
+  // The gradient of a variable gets memory that nothing shares, not even the caller's cotangent.
+  void take_leaf(std::int32_t i) {
+    auto& node = state_->nodes[static_cast<std::size_t>(i)];
+    Tensor<T>& gradient = state_->leaf_gradients[static_cast<std::size_t>(i)];
+    gradient = node.written ? std::move(node.gradient) : Tensor<T>::zeros(node.shape);
+    if (!gradient.unique()) gradient = gradient.clone();
+  }
+
+  // Undoes what a backward that failed has written.
+  void restore(Gradients<T>& gradients) {
+    for (auto& node : state_->nodes) {
+      if (node.parameter == nullptr || !node.written) continue;
+      auto& entry = *gradients.find(node.parameter->id);
+      if (node.gradient.defined()) {
+        entry.value.copy_from(node.gradient);
+      } else {
+        entry.reset();
+      }
+    }
+    state_->leaf_gradients.clear();
+    state_->leaf_generation = 0;
+  }
+
+  [[noreturn]] void refuse_changed(const detail::SavedVersion& saved) const {
+    const auto& node = state_->nodes[static_cast<std::size_t>(saved.node)];
+    throw ValueError("backward", description(saved) +
+                                     " was changed after it was recorded, and the gradient of '" + node.op +
+                                     "' needs its old values; run the forward pass again");
+  }
+
+  std::string description(const detail::SavedVersion& saved) const {
+    for (const auto& node : state_->nodes) {
+      if (node.parameter == nullptr || !saved.watch.same_storage(node.parameter->value.watch())) continue;
+      return "parameter '" + node.parameter->name + "' of shape " + node.shape.str();
+    }
+    const auto& node = state_->nodes[static_cast<std::size_t>(saved.node)];
+    const std::string op = std::string("'") + node.op + "'";
+    if (saved.input == detail::SavedVersion::output)
+      return "the output of " + op + " of shape " + node.shape.str();
+    if (saved.input == detail::SavedVersion::other) {
+      return saved.bytes != nullptr ? "an index or mask of " + op : "a tensor that " + op + " was given";
+    }
+    const std::string input = "input " + std::to_string(saved.input) + " of " + op;
+    const std::int32_t source = node.inputs[static_cast<std::size_t>(saved.input)];
+    if (source < 0) return input + ", a constant or a frozen parameter,";
+    const auto& from = state_->nodes[static_cast<std::size_t>(source)];
+    return input + ", " + (from.leaf ? "a variable" : std::string("the output of '") + from.op + "'") +
+           " of shape " + from.shape.str() + ",";
+  }
+
   struct Consumer {
     detail::TapeState<T>& state;
     ~Consumer() { state.clear(); }
@@ -303,8 +228,8 @@ class Tape {
 
 namespace detail {
 
-/// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
-/// dead tape or of another tape.
+// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
+// dead tape or of another tape.
 template <class T>
 EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const Tensor<T>& y,
                                                            std::span<const Var<T>* const> inputs) {
@@ -333,10 +258,30 @@ EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>
   return result;
 }
 
-/// Appends an op's node to a tape.
+// Notes the versions of what the backward of the op recorded last is going to read.
+template <class T>
+EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y, std::span<const Var<T>* const> inputs,
+                                     const SavedTensors& saved) {
+  const auto note = [&](const void* data, SavedVersion version) {
+    version.node = static_cast<std::int32_t>(tape.nodes.size()) - 1;
+    version.input = y.data() == data ? SavedVersion::output : SavedVersion::other;
+    for (std::size_t i = inputs.size(); i-- > 0;) {
+      if (inputs[i]->value().data() == data) version.input = static_cast<std::int32_t>(i);
+    }
+    tape.saved.push_back(std::move(version));
+  };
+  saved.for_each(note);
+  if (!saved.everything()) return;
+  for (const Var<T>* x : inputs) {
+    if (x->defined()) note(x->value().data(), SavedTensors::version_of<T>(&x->value()));
+  }
+  note(y.data(), SavedTensors::version_of<T>(&y));
+}
+
+// Appends an op's node to a tape. saved: nullptr where the backward reads nothing.
 template <class T>
 EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
-                                      std::shared_ptr<TapeState<T>> tape,
+                                      std::shared_ptr<TapeState<T>> tape, const SavedTensors* saved,
                                       std::function<void(Backward<T>&)> backward) {
   TapeNode<T> node;
   node.op = op;
@@ -345,6 +290,7 @@ EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<con
   for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
   node.backward = std::move(backward);
   tape->nodes.push_back(std::move(node));
+  if (saved != nullptr) note_saved(*tape, y, inputs, *saved);
   const std::uint64_t generation = tape->generation;
   const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
   return Var<T>(std::move(y), std::move(tape), generation, id);
@@ -353,25 +299,36 @@ EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<con
 }  // namespace detail
 
 /// Makes an op of a forward result and its backward: `backward` is kept, with what it captured, when an input
-/// is recorded, and dropped otherwise. It is called at most once. Throws ValueError for an input of a dead
-/// tape or of another tape.
+/// is recorded, and dropped otherwise. It is called at most once, and reads no tensors but `saved` and those
+/// that it alone has. Throws ValueError for an input of a dead tape or of another tape.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
-                            F&& backward) {
+                            const SavedTensors& saved, F&& backward) {
   auto tape = detail::tape_of<T>(op, y, inputs);
   if (tape == nullptr) return Var<T>(std::move(y));
-  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), std::forward<F>(backward));
+  const SavedTensors* read = std::is_empty_v<std::remove_cvref_t<F>> ? nullptr : &saved;
+  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), read, std::forward<F>(backward));
 }
-
+template <class T, class F>
+[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs,
+                            const SavedTensors& saved, F&& backward) {
+  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
+                std::forward<F>(backward));
+}
+template <class T, class F>
+[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs,
+                            const SavedTensors& saved, F&& backward) {
+  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
+                std::forward<F>(backward));
+}
+/// The same for a backward that may read every input and the output.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
-  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)),
-                std::forward<F>(backward));
+  return record(op, std::move(y), inputs, SavedTensors::inputs_and_output(), std::forward<F>(backward));
 }
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
-  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)),
-                std::forward<F>(backward));
+  return record(op, std::move(y), inputs, SavedTensors::inputs_and_output(), std::forward<F>(backward));
 }
 
 EIGENFORMER_INSTANCES(class Tape)

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,41 @@ struct PoolStatistics {
   std::size_t peak_bytes = 0;          ///< highest bytes_in_use + bytes_cached
 };
 
+/// What tensors that share a piece of memory know about it beside its address.
+struct StorageState {
+  std::atomic<std::uint32_t> version{0};  ///< how often the values were changed in place
+  bool borrowed = false;                  ///< the memory belongs to someone else
+};
+
+/// Notices that the values in a piece of memory were changed since the watch was taken. It keeps no memory
+/// alive.
+class StorageWatch {
+ public:
+  StorageWatch() = default;
+  StorageWatch(std::weak_ptr<const void> storage, const StorageState* state) noexcept
+      : storage_(std::move(storage)),
+        state_(state),
+        seen_(state == nullptr ? 0 : state->version.load(relaxed)) {}
+
+  /// False also when the memory is gone: nobody can read the changed values then.
+  bool changed() const noexcept {
+    return state_ != nullptr && !storage_.expired() && state_->version.load(relaxed) != seen_;
+  }
+  /// The memory, held by the result; null when it is gone.
+  std::shared_ptr<const void> storage() const noexcept { return storage_.lock(); }
+  /// Whether both watch the same memory.
+  bool same_storage(const StorageWatch& other) const noexcept {
+    return state_ != nullptr && state_ == other.state_ && !storage_.expired();
+  }
+
+ private:
+  static constexpr std::memory_order relaxed = std::memory_order_relaxed;
+
+  std::weak_ptr<const void> storage_;
+  const StorageState* state_ = nullptr;
+  std::uint32_t seen_ = 0;
+};
+
 /// Recycles tensor storage: 64-byte aligned blocks, thread-safe, with a limit on what is kept.
 ///
 /// Sizes below `large` are rounded up to eight classes per power of two, and a request may take a block of up
@@ -41,11 +78,19 @@ class MemoryPool {
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  /// A block of at least `bytes` bytes, returned to the pool with its last owner. Throws Error when memory
-  /// runs out.
-  std::shared_ptr<void> allocate(std::size_t bytes) {
+  /// A block of at least `bytes` bytes, returned to the pool with its last owner; `state`, where it is given,
+  /// becomes the address of the block's state, which lives as long. Throws Error when memory runs out.
+  std::shared_ptr<void> allocate(std::size_t bytes, StorageState** state = nullptr) {
     if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
-    return bytes < large ? allocate_small(bytes) : allocate_large(bytes);
+    auto block = std::make_shared<Block>(*this);  // first, so that a failure leaves nothing to give back
+    if (bytes < large) {
+      allocate_small(bytes, *block);
+    } else {
+      allocate_large(bytes, *block);
+    }
+    if (state != nullptr) *state = &block->state;
+    void* const memory = block->memory;
+    return std::shared_ptr<void>(std::move(block), memory);
   }
 
   /// Most bytes kept for reuse; more is returned to the operating system. Default: no limit.
@@ -88,6 +133,30 @@ class MemoryPool {
     FreeBlock* next;
   };
 
+  // What the owners of a block share: it gives the memory back when the last of them goes.
+  struct Block {
+    explicit Block(MemoryPool& from) noexcept : pool(from) {}
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block() {
+      if (memory != nullptr) pool.give_back(*this);
+    }
+
+    MemoryPool& pool;
+    void* memory = nullptr;
+    std::size_t size = 0;  // the class of a small block, the bytes of a large one
+    bool is_large = false;
+    StorageState state;
+  };
+
+  void give_back(const Block& block) noexcept {
+    if (block.is_large) {
+      give_back_large(static_cast<char*>(block.memory), block.size);
+    } else {
+      give_back_small(block.memory, block.size);
+    }
+  }
+
   // Class c holds 64 * 2^(c / 8) * (1 + (c % 8) / 8) bytes, rounded to the alignment.
   static constexpr std::size_t class_bytes(std::size_t cls) {
     const std::size_t base = alignment << (cls / steps);
@@ -103,7 +172,7 @@ class MemoryPool {
     return cls;
   }
 
-  std::shared_ptr<void> allocate_small(std::size_t bytes) {
+  void allocate_small(std::size_t bytes, Block& result) {
     const std::size_t wanted = class_of(bytes);
     std::size_t cls = wanted;
     void* block = nullptr;
@@ -129,10 +198,11 @@ class MemoryPool {
       small_.peak_bytes = std::max(small_.peak_bytes, held());
     }
     detail::forbid(static_cast<char*>(block) + bytes, class_bytes(cls) - bytes);
-    return std::shared_ptr<void>(block, [this, cls](void* p) { give_back_small(p, cls); });
+    result.memory = block;
+    result.size = cls;
   }
 
-  std::shared_ptr<void> allocate_large(std::size_t wanted) {
+  void allocate_large(std::size_t wanted, Block& result) {
     const std::size_t bytes = detail::Segments::rounded(wanted);
     char* block = nullptr;
     {
@@ -151,8 +221,9 @@ class MemoryPool {
       small_.peak_bytes = std::max(small_.peak_bytes, held());
     }
     detail::forbid(block + wanted, bytes - wanted);
-    return std::shared_ptr<void>(block,
-                                 [this, bytes](void* p) { give_back_large(static_cast<char*>(p), bytes); });
+    result.memory = block;
+    result.size = bytes;
+    result.is_large = true;
   }
 
   [[noreturn]] void out_of_memory(std::size_t bytes) const {

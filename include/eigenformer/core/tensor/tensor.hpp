@@ -61,7 +61,7 @@ class Tensor {
   /// An uninitialised tensor of the given shape. Throws Error when memory runs out.
   EIGENFORMER_NOINLINE explicit Tensor(const Shape& shape) : shape_(shape) {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * sizeof(T);
-    std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes);
+    std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes, &state_);
     T* data = static_cast<T*>(storage.get());
     storage_ = std::shared_ptr<T>(std::move(storage), data);
   }
@@ -119,7 +119,11 @@ class Tensor {
     if (data == nullptr && shape.numel() > 0) throw ValueError("tensor", "cannot borrow a null pointer");
     Tensor t;
     t.shape_ = shape;
-    t.storage_ = std::shared_ptr<T>(std::move(keep_alive), data);
+    auto owner = std::make_shared<Borrowed>();
+    owner->keep_alive = std::move(keep_alive);
+    owner->state.borrowed = true;
+    t.state_ = &owner->state;
+    t.storage_ = std::shared_ptr<T>(std::move(owner), data);
     return t;
   }
 
@@ -177,7 +181,10 @@ class Tensor {
     return t;
   }
 
-  void fill(T value) noexcept { std::fill_n(data(), numel(), value); }
+  void fill(T value) noexcept {
+    std::fill_n(data(), numel(), value);
+    mark_changed();
+  }
 
   /// Copies the values of another tensor of the same shape. Throws ShapeError for another shape, ValueError
   /// when the memory of either was given back.
@@ -190,7 +197,17 @@ class Tensor {
     other.require_memory();
     if (numel() > 0)
       std::memcpy(static_cast<void*>(data()), other.data(), static_cast<std::size_t>(numel()) * sizeof(T));
+    mark_changed();
   }
+
+  /// Counts a change of the values. fill(), copy_from() and optimizers do so; what was written through
+  /// data(), span(), at() or Eigen is not seen unless this is called. A tape whose backward would read the
+  /// old values then throws instead.
+  void mark_changed() noexcept {
+    if (defined()) state_->version.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Notices changes that are counted from now on, by any tensor that shares the storage.
+  StorageWatch watch() const noexcept { return defined() ? StorageWatch(storage_, state_) : StorageWatch(); }
 
   /// The value of a tensor with one element. Throws ShapeError otherwise.
   T item() const {
@@ -213,8 +230,15 @@ class Tensor {
 
   /// Number of tensors that share this storage.
   long use_count() const noexcept { return storage_.use_count(); }
+  /// Whether the memory is the pool's and no other tensor shares it.
+  bool unique() const noexcept { return defined() && storage_.use_count() == 1 && !state_->borrowed; }
 
  private:
+  struct Borrowed {
+    std::shared_ptr<void> keep_alive;
+    StorageState state;
+  };
+
   void require_memory() const {
     if (!defined() && numel() > 0) {
       throw ValueError(
@@ -249,6 +273,7 @@ class Tensor {
 
   Shape shape_;
   std::shared_ptr<T> storage_;
+  StorageState* state_ = nullptr;  // beside the memory; valid while that is defined
 };
 
 }  // namespace eigenformer

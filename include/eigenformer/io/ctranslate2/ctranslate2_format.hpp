@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -89,12 +90,12 @@ class Ct2File {
         break;
       case Ct2Type::float16:
         each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(float16::from_bits(x)));
+          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<float16>(x)));
         });
         break;
       case Ct2Type::bfloat16:
         each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
-          out.data()[i] = static_cast<T>(static_cast<float>(bfloat16::from_bits(x)));
+          out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<bfloat16>(x)));
         });
         break;
       case Ct2Type::int8:
@@ -122,10 +123,10 @@ class Ct2File {
         each<float>(v, take);
         break;
       case Ct2Type::float16:
-        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = float16::from_bits(x); });
+        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
         break;
       case Ct2Type::bfloat16:
-        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = bfloat16::from_bits(x); });
+        each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
         break;
       case Ct2Type::int8:
         each<std::int8_t>(v, take);

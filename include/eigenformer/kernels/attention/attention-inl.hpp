@@ -126,10 +126,8 @@ template <class T>
 AttentionDistanceWeights<T> checked_distance_weights(const AttentionProblem<T>& p,
                                                      AttentionDistanceWeights<T> given) {
   if (p.distances.bias != nullptr) given.reach = p.distances.reach;
-  if ((given.sums != nullptr || given.gradient != nullptr) && given.reach < 1) {
-    throw ValueError("attention", "reach of the weights by distance is " + std::to_string(given.reach) +
-                                      ", must be at least 1");
-  }
+  if (given.sums != nullptr || given.gradient != nullptr)
+    check_attention_size("reach of the weights by distance", given.reach);
   return given;
 }
 

@@ -38,13 +38,19 @@ index_t attention_keys_of(const AttentionProblem<T>& p, index_t b) {
   return p.key_sequence != nullptr ? p.key_sequence[b] : b;
 }
 
+/// Throws ValueError where a size is less than 1.
+EIGENFORMER_NOINLINE inline void check_attention_size(const char* what, index_t value) {
+  if (value >= 1) return;
+  throw ValueError("attention", std::string(what) + " is " + std::to_string(value) + ", must be at least 1");
+}
+
 template <class T>
-void check_attention(const AttentionProblem<T>& p) {
+EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
   const auto refuse = [](const std::string& message) { throw ValueError("attention", message); };
   if (p.queries == nullptr || p.keys == nullptr) refuse("the layouts of queries and keys must be given");
-  if (p.heads < 1) refuse("heads is " + std::to_string(p.heads) + ", must be at least 1");
-  if (p.head_dim < 1) refuse("head_dim is " + std::to_string(p.head_dim) + ", must be at least 1");
-  if (p.value_dim < 1) refuse("value_dim is " + std::to_string(p.value_dim) + ", must be at least 1");
+  check_attention_size("heads", p.heads);
+  check_attention_size("head_dim", p.head_dim);
+  check_attention_size("value_dim", p.value_dim);
   if (!(p.dropout_rate >= 0 && p.dropout_rate < 1)) {
     refuse("dropout rate is " + std::to_string(p.dropout_rate) + ", must be in [0, 1)");
   }
@@ -52,9 +58,7 @@ void check_attention(const AttentionProblem<T>& p) {
     refuse("heads is " + std::to_string(p.heads) + ", must be divisible by key_value_heads, which is " +
            std::to_string(p.key_value_heads));
   }
-  if (p.distances.bias != nullptr && p.distances.reach < 1) {
-    refuse("reach of the bias is " + std::to_string(p.distances.reach) + ", must be at least 1");
-  }
+  if (p.distances.bias != nullptr) check_attention_size("reach of the bias", p.distances.reach);
   if (p.has_rule() && !p.rule->template takes<T>()) {
     refuse(std::string("the rule of scores has no operator()(ScoreTile<") +
            (sizeof(T) == 4 ? "float" : "double") + ">&) const, which this attention calls");

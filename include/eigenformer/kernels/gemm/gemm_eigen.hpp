@@ -2,10 +2,12 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/gemm/gemm_micro.hpp"
 
 // Products by Eigen: the portable backend.
 
@@ -26,12 +28,12 @@ auto eigen_rows(T* data, index_t rows, index_t columns, index_t stride) {
 /// for small matrices. Rows that are no whole group are multiplied in one, beside zeros, so that a row's
 /// result does not depend on how many there are.
 template <class T>
-__attribute__((noinline)) void eigen_product(index_t m, index_t n, index_t k, T alpha, const T* a,
-                                             index_t lda, const T* b, index_t ldb, T* c, index_t ldc) {
+EIGENFORMER_NOINLINE void eigen_product(index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
+                                        const T* b, index_t ldb, T* c, index_t ldc) {
   constexpr index_t group = 8;
   const index_t whole = n + k < 32 ? 0 : m / group * group;
   const GemmScratch<3> memory;
-  T* const x = whole < m ? memory->template reserve<T>(group * (k + n)) : nullptr;
+  T* const x = memory->template reserve<T>(group * (k + n));
   T* const y = x + group * k;
   for (index_t i = 0; i < m;) {
     const bool direct = i < whole;
@@ -104,7 +106,7 @@ void eigen_gemm(const GemmProblem<T>& g, bool rounded, const EigenColumns<T>& pa
     const GemmScratch<0> memory_a;
     const GemmScratch<1> memory_b;
     const T* a = g.a + i0 * g.lda;
-    const T* b = g.b + j0;
+    const T* b = packed.write == nullptr ? g.b + j0 : nullptr;
     index_t lda = g.lda, ldb = g.ldb;
     if (g.transpose_a || rounded) {
       T* const copy = memory_a->template reserve<T>(rows * g.k);

@@ -69,13 +69,23 @@ struct SumOf {
 };
 
 struct MaxOf {
+  // NaN wins, wherever it stands.
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
-    a = b > a ? b : a;
+    a = ((b <= a) | (a != a)) ? a : b;
   }
   template <class T, int Bytes>
   EIGENFORMER_ALWAYS_INLINE static T across(const typename Simd<T, Bytes>::V& v) {
-    return Simd<T, Bytes>::max(v);
+    using W = Simd<T, Bytes>;
+    T values[W::lanes];
+    W::at(values).v = v;
+    for (index_t l = 1; l < W::lanes; ++l) combine(values[0], values[l]);
+    return values[0];
+  }
+  /// Whether x is an entry that the maximum stands for.
+  template <class T>
+  EIGENFORMER_ALWAYS_INLINE static bool is(T x, T maximum) {
+    return x == maximum || (x != x && maximum != maximum);
   }
   template <class T>
   static constexpr T identity = -std::numeric_limits<T>::infinity();
@@ -222,15 +232,16 @@ struct ArgmaxRows {
         W::set(largest, lowest);
         for (index_t i = first; i < last; i += W::lanes) {
           W::load(v, x + i, last - i, lowest);
-          largest = v > largest ? v : largest;
+          MaxOf::combine(largest, v);
         }
-        const T found = W::max(largest);
-        if (found > best) {
+        const T found = MaxOf::across<T, Bytes>(largest);
+        if (!(found <= best)) {
           best = found;
           where = first;
         }
+        if (best != best) break;
       }
-      while (where < n && x[where] != best) ++where;
+      while (where < n && !MaxOf::is(x[where], best)) ++where;
       out[r] = static_cast<std::int32_t>(where < n ? where : 0);
     }
   }
@@ -275,14 +286,14 @@ void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t
       index_t count = 0;
       for (index_t round = 0; round < rounds; ++round) {
         const index_t row = base + plan.reduced.offsets(round)[0];
-        for (index_t i = 0; i < n; ++i) count += x[row + i * step] == y[o] ? 1 : 0;
+        for (index_t i = 0; i < n; ++i) count += detail::MaxOf::is(x[row + i * step], y[o]) ? 1 : 0;
       }
       const T share = count > 0 ? dy[o] / static_cast<T>(count) : T(0);
       for (index_t round = 0; round < rounds; ++round) {
         const index_t row = base + plan.reduced.offsets(round)[0];
         for (index_t i = 0; i < n; ++i) {
           const index_t at = row + i * step;
-          const T g = x[at] == y[o] ? share : T(0);
+          const T g = detail::MaxOf::is(x[at], y[o]) ? share : T(0);
           dx[at] = beta == T(0) ? g : beta * dx[at] + g;
         }
       }

@@ -18,13 +18,13 @@ Shape reduced_shape(const Shape& shape, std::span<const index_t> axes, bool keep
 template <class T>
 void reduce_sum(const T* x, const Shape& shape, std::span<const index_t> axes, T* y, T scale, T beta);
 
-/// y = largest of x over `axes` (none means all); -inf over nothing. NaN is passed over unless it comes
-/// first.
+/// y = largest of x over `axes` (none means all); -inf over nothing. NaN where one of them is NaN, as in
+/// PyTorch.
 template <class T>
 void reduce_max(const T* x, const Shape& shape, std::span<const index_t> axes, T* y);
 
 /// Gradient of reduce_max: dx = beta * dx + dy / (number of entries equal to y) where x equals y, 0
-/// elsewhere.
+/// elsewhere; NaN equals NaN here.
 template <class T>
 void reduce_max_backward(const T* x, const Shape& shape, std::span<const index_t> axes, const T* y,
                          const T* dy, T* dx, T beta);
@@ -38,7 +38,8 @@ void reduce_to_shape(const T* g, const Shape& from, T* out, const Shape& to, T s
 template <class T>
 void sum_rows(const T* x, T* out, T beta, index_t rows, index_t n);
 
-/// out[r] = index of the largest entry of row r, the first of equals; x: (rows, n), n at least 1.
+/// out[r] = index of the largest entry of row r, the first of equals, or of the first NaN, as in PyTorch.
+/// x: (rows, n), n at least 1.
 template <class T>
 void argmax(const T* x, std::int32_t* out, index_t rows, index_t n);
 

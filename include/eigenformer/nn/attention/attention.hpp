@@ -119,8 +119,8 @@ struct MultiHeadAttention {
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
                                   const Var<T>& bias = {}) const {
-    return attend(ctx, project_three(ctx, query, queries, key, value, keys, key_sequence), queries, keys,
-                  mask, std::move(key_sequence), bias, nullptr);
+    const ProjectedHeads<T> heads = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    return attend(ctx, heads, queries, keys, mask, std::move(key_sequence), bias, nullptr);
   }
 
   /// PyTorch's call with the weights, both differentiable. Holds a matrix of Lq x Lk for each head, which the
@@ -140,8 +140,9 @@ struct MultiHeadAttention {
                                                 std::vector<std::int32_t> key_sequence = {},
                                                 const Var<T>& bias = {}) const {
     AttentionResult<T> result;
-    result.output = attend(ctx, project_three(ctx, query, queries, key, value, keys, key_sequence), queries,
-                           keys, mask, std::move(key_sequence), bias, &result.weights);
+    const ProjectedHeads<T> projected = project_three(ctx, query, queries, key, value, keys, key_sequence);
+    result.output =
+        attend(ctx, projected, queries, keys, mask, std::move(key_sequence), bias, &result.weights);
     if (heads == HeadWeights::averaged) result.weights = mean(result.weights, {1});
     return result;
   }

@@ -56,37 +56,12 @@ struct Seq2SeqTransformer {
   Seq2SeqOptions options;
 
   /// Throws ValueError that names an impossible field.
-  Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng)
-      : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
-        own_target_embedding(make_target_embedding(given, rng)),
-        source_positions(make_positions(given, rng)),
-        target_positions(make_positions(given, rng)),
-        source_embedding_norm(make_embedding_norm(given)),
-        target_embedding_norm(make_embedding_norm(given)),
-        transformer(given.transformer(), rng),
-        options(given) {
-    finish(rng);
-  }
+  Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng);
 
   /// From a given encoder and decoder, for layers whose options are not LayerOptions. The sizes of `given`
   /// must be theirs. Throws ValueError that names an impossible field.
   Seq2SeqTransformer(const Seq2SeqOptions& given, Stack<EncoderLayerType> encoder,
-                     Stack<DecoderLayerType> decoder, RandomGenerator& rng)
-      : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
-        own_target_embedding(make_target_embedding(given, rng)),
-        source_positions(make_positions(given, rng)),
-        target_positions(make_positions(given, rng)),
-        source_embedding_norm(make_embedding_norm(given)),
-        target_embedding_norm(make_embedding_norm(given)),
-        transformer(std::move(encoder), std::move(decoder)),
-        options(given) {
-    if (transformer.d_model() != options.layer.d_model) {
-      throw ValueError(name, "the stacks have d_model " + std::to_string(transformer.d_model()) +
-                                 ", must be layer.d_model, which is " +
-                                 std::to_string(options.layer.d_model));
-    }
-    finish(rng);
-  }
+                     Stack<DecoderLayerType> decoder, RandomGenerator& rng);
 
   virtual ~Seq2SeqTransformer() = default;
   Seq2SeqTransformer(const Seq2SeqTransformer&) = default;
@@ -117,9 +92,7 @@ struct Seq2SeqTransformer {
   /// H, S, S).
   [[nodiscard]] virtual Var<T> encode(const Context<T>& ctx, const Tokens& source,
                                       const SequenceLayout& layout, const AttentionMask& mask = {},
-                                      std::vector<Var<T>>* maps = nullptr) const {
-    return transformer.encoder(ctx, embed_source(ctx, source, layout), layout, mask, maps);
-  }
+                                      std::vector<Var<T>>* maps = nullptr) const;
 
   /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options
   /// say otherwise; masks are joined with that, but a target mask with an AttentionMask::prefix stands in its
@@ -139,9 +112,7 @@ struct Seq2SeqTransformer {
   /// The decoder on a pass, over whole sentences or against a cache: target ids (B, T) or (rows), as
   /// pass.layout() says. Returns (..., D).
   [[nodiscard]] virtual Var<T> run_decoder(const Context<T>& ctx, const Tokens& target,
-                                           LayerPass<T>& pass) const {
-    return transformer.decoder(ctx, embed_target(ctx, target, pass.layout()), pass);
-  }
+                                           LayerPass<T>& pass) const;
 
   /// The state of decoding token by token for an encoded source, one sequence for each sequence of memory or
   /// as memory.key_sequence says. The model must outlive it. Throws ValueError for a context that records.
@@ -178,16 +149,11 @@ struct Seq2SeqTransformer {
     return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
   }
   /// (..., D) of the decoder -> (..., V). Made of readout().
-  [[nodiscard]] virtual Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const final {
-    return linear(ctx, readout(ctx, decoded), projection_weight(), projection_bias);
-  }
+  [[nodiscard]] virtual Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const final;
   /// The cross entropy of targets (rows) given the decoder's output (rows, D), as the options say; the logits
   /// are never stored. Made of readout().
   [[nodiscard]] virtual Var<T> token_loss(const Context<T>& ctx, const Var<T>& decoded, const Tokens& targets,
-                                          const CrossEntropyOptions& loss_options) const {
-    return linear_cross_entropy(ctx, readout(ctx, decoded), projection_weight(), projection_bias, targets,
-                                loss_options);
-  }
+                                          const CrossEntropyOptions& loss_options) const;
 
   /// Ids of the target vocabulary.
   index_t vocabulary_size() const noexcept { return options.target_size(); }
@@ -209,18 +175,7 @@ struct Seq2SeqTransformer {
                                     const SequenceLayout& source_layout, const Tokens& target_in,
                                     const SequenceLayout& target_layout, const Tokens& target_out,
                                     const CrossEntropyOptions& loss_options = {},
-                                    const std::vector<index_t>& target_prefix = {}) const {
-    check_tokens(name, "source", source, source_layout);
-    check_tokens(name, "target", target_in, target_layout);
-    check_tokens(name, "target output", target_out, target_layout);
-    const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
-    const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
-    const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory,
-                                  {.target = prefix_mask(target_prefix)});
-    const Tokens asked =
-        after_prefix(pack_tokens(target_out, target_layout), targets, target_prefix, loss_options);
-    return token_loss(ctx, decoded, asked, loss_options);
-  }
+                                    const std::vector<index_t>& target_prefix = {}) const;
   /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
   /// target_in's layout) and targets equal to it do not count.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const Tokens& target_in,
@@ -274,13 +229,7 @@ struct Seq2SeqTransformer {
 
   Var<T> embed(const Context<T>& ctx, const char* what, const Embedding<T>& table,
                const AddedPositions<T>& positions, const OptionalModule<Norm<T>>& norm, const Tokens& ids,
-               const SequenceLayout& layout) const {
-    check_tokens(name, what, ids, layout);
-    const double scale =
-        options.scale_embedding ? std::sqrt(static_cast<double>(options.layer.d_model)) : 1.0;
-    const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);
-    return dropout(ctx.for_rows(layout), norm ? (*norm)(ctx, placed) : placed, options.embedding_rate());
-  }
+               const SequenceLayout& layout) const;
 
   void finish(RandomGenerator& rng) {
     options.target_vocab_size = options.target_size();
@@ -309,6 +258,100 @@ struct Seq2SeqTransformer {
     return AddedPositions<T>(name, o.added_positions(), o.max_length, o.layer.d_model, rng);
   }
 };
+
+// What is defined in a class is inline, and compiled in every file that uses it, although
+// eigenformer::compiled has it. These are the ways into a model, so that files go no further.
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,
+                                                                              RandomGenerator& rng)
+    : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
+      own_target_embedding(make_target_embedding(given, rng)),
+      source_positions(make_positions(given, rng)),
+      target_positions(make_positions(given, rng)),
+      source_embedding_norm(make_embedding_norm(given)),
+      target_embedding_norm(make_embedding_norm(given)),
+      transformer(given.transformer(), rng),
+      options(given) {
+  finish(rng);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,
+                                                                              Stack<EncoderLayerType> encoder,
+                                                                              Stack<DecoderLayerType> decoder,
+                                                                              RandomGenerator& rng)
+    : source_embedding({validated(given).source_vocab_size, given.layer.d_model, given.padding_index}, rng),
+      own_target_embedding(make_target_embedding(given, rng)),
+      source_positions(make_positions(given, rng)),
+      target_positions(make_positions(given, rng)),
+      source_embedding_norm(make_embedding_norm(given)),
+      target_embedding_norm(make_embedding_norm(given)),
+      transformer(std::move(encoder), std::move(decoder)),
+      options(given) {
+  if (transformer.d_model() != options.layer.d_model) {
+    throw ValueError(name, "the stacks have d_model " + std::to_string(transformer.d_model()) +
+                               ", must be layer.d_model, which is " + std::to_string(options.layer.d_model));
+  }
+  finish(rng);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::encode(const Context<T>& ctx,
+                                                                         const Tokens& source,
+                                                                         const SequenceLayout& layout,
+                                                                         const AttentionMask& mask,
+                                                                         std::vector<Var<T>>* maps) const {
+  return transformer.encoder(ctx, embed_source(ctx, source, layout), layout, mask, maps);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::run_decoder(const Context<T>& ctx,
+                                                                              const Tokens& target,
+                                                                              LayerPass<T>& pass) const {
+  return transformer.decoder(ctx, embed_target(ctx, target, pass.layout()), pass);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::logits(const Context<T>& ctx,
+                                                                         const Var<T>& decoded) const {
+  return linear(ctx, readout(ctx, decoded), projection_weight(), projection_bias);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::token_loss(
+    const Context<T>& ctx, const Var<T>& decoded, const Tokens& targets,
+    const CrossEntropyOptions& loss_options) const {
+  return linear_cross_entropy(ctx, readout(ctx, decoded), projection_weight(), projection_bias, targets,
+                              loss_options);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
+    const Context<T>& ctx, const Tokens& source, const SequenceLayout& source_layout, const Tokens& target_in,
+    const SequenceLayout& target_layout, const Tokens& target_out, const CrossEntropyOptions& loss_options,
+    const std::vector<index_t>& target_prefix) const {
+  check_tokens(name, "source", source, source_layout);
+  check_tokens(name, "target", target_in, target_layout);
+  check_tokens(name, "target output", target_out, target_layout);
+  const SequenceLayout sources = packed_layout(source_layout), targets = packed_layout(target_layout);
+  const Memory<T> memory(encode(ctx, pack_tokens(source, source_layout), sources), sources);
+  const Var<T> decoded = decode(ctx, pack_tokens(target_in, target_layout), targets, memory,
+                                {.target = prefix_mask(target_prefix)});
+  const Tokens asked =
+      after_prefix(pack_tokens(target_out, target_layout), targets, target_prefix, loss_options);
+  return token_loss(ctx, decoded, asked, loss_options);
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
+    const Context<T>& ctx, const char* what, const Embedding<T>& table, const AddedPositions<T>& positions,
+    const OptionalModule<Norm<T>>& norm, const Tokens& ids, const SequenceLayout& layout) const {
+  check_tokens(name, what, ids, layout);
+  const double scale = options.scale_embedding ? std::sqrt(static_cast<double>(options.layer.d_model)) : 1.0;
+  const Var<T> placed = positions(ctx, table(ctx, ids, scale), layout);
+  return dropout(ctx.for_rows(layout), norm ? (*norm)(ctx, placed) : placed, options.embedding_rate());
+}
 
 static_assert(std::is_nothrow_move_constructible_v<Seq2SeqTransformer<float>>);
 

@@ -87,6 +87,18 @@ TEST_CASE("max: negative numbers and infinities") {
   CHECK(values(max(x, {1}).value()) == std::vector<float>{-2, -inf, inf});
 }
 
+TEST_CASE("max: NaN wins and gets the gradient, as in PyTorch") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Tape<double> tape;
+  const Var<double> x = tape.variable(Tensor<double>::from({2, 3}, {5, nan, 7, 2, 3, 1}));
+  const Var<double> y = max(x, {1});
+  CHECK(std::isnan(y.value().at({0})));
+  CHECK(y.value().at({1}) == 3);
+  Gradients<double> none;
+  tape.backward(y, Tensor<double>::from({2}, {1, 2}), none);
+  CHECK(values(tape.gradient(x)) == std::vector<double>{0, 1, 0, 0, 2, 0});
+}
+
 TEST_CASE("sum, mean, max of nothing") {
   const Var<double> x = Tensor<double>(Shape{3, 0});
   CHECK(sum(x).item() == 0);

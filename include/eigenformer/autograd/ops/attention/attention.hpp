@@ -28,9 +28,11 @@ template <class T>
   saved.forward();
   // With P the weights: dV = P^T dO, dS = P * (dO V^T - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
   return record("attention", saved.out, {q, k, v, relative.bias, relative.keys, relative.values},
+                saved.reads(q.recorded(), q.recorded() || k.recorded() || detail::learns_scores(relative),
+                            v.recorded()),
                 [saved](Backward<T>& b) {
-                  const detail::SeparateSlots<T> d{b.grad(0), b.grad(1), b.grad(2)};
-                  saved.backward(b, 3,
+                  const SeparateSlots<T> d(b, 0, 6);
+                  saved.backward(b.dy(), {d[3], d[4], d[5]},
                                  {.dq = d[0].data,
                                   .dq_stride = saved.q.stride(),
                                   .dq_beta = d[0].beta,
@@ -66,22 +68,26 @@ template <class T>
   detail::AttentionSaved<T> saved("self_attention", ctx, {qkv.value(), 0, width}, {qkv.value(), width, side},
                                   {qkv.value(), width + side, side}, layout, layout, mask, op, relative);
   saved.forward();
-  return record("self_attention", saved.out, {qkv, relative.bias, relative.keys, relative.values},
-                [saved, width, side, total](Backward<T>& b) {
-                  // Without a gradient of the projection, one of the positions may still be wanted.
-                  const auto d = b.grad(0);
-                  const auto part = [&](index_t column) { return d ? d.data + column : nullptr; };
-                  saved.backward(b, 1,
-                                 {.dq = part(0),
-                                  .dq_stride = total,
-                                  .dq_beta = d.beta,
-                                  .dk = part(width),
-                                  .dk_stride = total,
-                                  .dk_beta = d.beta,
-                                  .dv = part(width + side),
-                                  .dv_stride = total,
-                                  .dv_beta = d.beta});
-                });
+  return record(
+      "self_attention", saved.out, {qkv, relative.bias, relative.keys, relative.values},
+      saved.reads(qkv.recorded(), qkv.recorded() || detail::learns_scores(relative), qkv.recorded()),
+      [saved, width, side, total](Backward<T>& b) {
+        // Without a gradient of the projection, one of the positions may still be wanted.
+        const SeparateSlots<T> slots(b, 0, 4);
+        const auto& d = slots[0];
+        const auto part = [&](index_t column) { return d ? d.data + column : nullptr; };
+        saved.backward(b.dy(), {slots[1], slots[2], slots[3]},
+                       {.dq = part(0),
+                        .dq_stride = total,
+                        .dq_beta = d.beta,
+                        .dk = part(width),
+                        .dk_stride = total,
+                        .dk_beta = d.beta,
+                        .dv = part(width + side),
+                        .dv_stride = total,
+                        .dv_beta = d.beta});
+        slots.add_up();
+      });
 }
 
 /// attention() with fused keys and values. q: (..., H dk); kv: (..., 2 G dk), keys and values side by side.
@@ -103,10 +109,13 @@ template <class T>
                                   {kv.value(), width, width}, queries, keys, mask, op, relative);
   saved.forward();
   return record("cross_attention", saved.out, {q, kv, relative.bias, relative.keys, relative.values},
+                saved.reads(q.recorded(), q.recorded() || kv.recorded() || detail::learns_scores(relative),
+                            kv.recorded()),
                 [saved, width](Backward<T>& b) {
-                  const auto dq = b.grad(0), d = b.grad(1);
+                  const SeparateSlots<T> slots(b, 0, 5);
+                  const auto &dq = slots[0], &d = slots[1];
                   const index_t stride = 2 * width;
-                  saved.backward(b, 2,
+                  saved.backward(b.dy(), {slots[2], slots[3], slots[4]},
                                  {.dq = dq.data,
                                   .dq_stride = saved.q.stride(),
                                   .dq_beta = dq.beta,
@@ -116,6 +125,7 @@ template <class T>
                                   .dv = d ? d.data + width : nullptr,
                                   .dv_stride = stride,
                                   .dv_beta = d.beta});
+                  slots.add_up();
                 });
 }
 
@@ -137,24 +147,25 @@ template <class T>
   Tensor<T> weights(Shape{queries.batch(), op.heads, queries.max_length(), keys.max_length()});
   kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), weights.data());
   // dS = P * (dP - rowsum(dP * P)), dQ = scale dS K, dK = scale dS^T Q.
-  return record(
-      "attention_weights", weights, {q, k, relative.bias, relative.keys}, [saved, weights](Backward<T>& b) {
-        const detail::SeparateSlots<T> d{b.grad(0), b.grad(1)};
-        const kernels::AttentionGradients<T> gradients{.dq = d[0].data,
-                                                       .dq_stride = saved.q.stride(),
-                                                       .dq_beta = d[0].beta,
-                                                       .dk = d[1].data,
-                                                       .dk_stride = saved.k.stride(),
-                                                       .dk_beta = d[1].beta,
-                                                       .dv = nullptr,
-                                                       .dv_stride = 0,
-                                                       .dv_beta = T(0)};
-        const auto run = [&](const kernels::AttentionGradients<T>& wanted, const auto&) {
-          kernels::attention_weights_backward<T>(saved.problem(), weights.data(), b.dy().data(), wanted);
-        };
-        saved.backward_relative(b, 2, nullptr, gradients, run);
-        d.add_up();
-      });
+  return record("attention_weights", weights, {q, k, relative.bias, relative.keys},
+                saved.reads(q.recorded(), true, false).add(weights), [saved, weights](Backward<T>& b) {
+                  const SeparateSlots<T> d(b, 0, 4);
+                  const kernels::AttentionGradients<T> gradients{.dq = d[0].data,
+                                                                 .dq_stride = saved.q.stride(),
+                                                                 .dq_beta = d[0].beta,
+                                                                 .dk = d[1].data,
+                                                                 .dk_stride = saved.k.stride(),
+                                                                 .dk_beta = d[1].beta,
+                                                                 .dv = nullptr,
+                                                                 .dv_stride = 0,
+                                                                 .dv_beta = T(0)};
+                  const auto run = [&](const kernels::AttentionGradients<T>& wanted, const auto&) {
+                    kernels::attention_weights_backward<T>(saved.problem(), weights.data(), b.dy().data(),
+                                                           wanted);
+                  };
+                  saved.backward_relative({d[2], d[3], {}}, nullptr, gradients, run);
+                  d.add_up();
+                });
 }
 
 /// Attention as a plain function. q: (B, H, Lq, dk) or (B, Lq, dk), k: (..., Lk, dk), v: (..., Lk, dv).

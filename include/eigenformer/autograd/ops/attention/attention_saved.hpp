@@ -59,6 +59,18 @@ struct AttentionInput {
   const T* data() const { return value.data() + column; }
 };
 
+// Whether what is added to scores by distance gets a gradient.
+template <class T>
+bool learns_scores(const RelativePositions<T>& relative) {
+  return relative.bias.recorded() || relative.keys.recorded();
+}
+
+// Where the gradients of RelativePositions go.
+template <class T>
+struct RelativeSlots {
+  GradientSlot<T> bias, keys, values;
+};
+
 // Everything an attention needs again in its backward; small beside the L x L weights, which are never
 // stored.
 template <class T>
@@ -166,24 +178,33 @@ struct AttentionSaved {
     }
   }
 
-  // The gradients of what is learned by distance, which are inputs `first` and on of the op; `run` computes
-  // the others.
+  // What the backward reads again, given whether gradients of queries, of anything that scores depend on, and
+  // of values are wanted. The references are to this.
+  SavedTensors reads(bool of_queries, bool scores, bool values) const {
+    SavedTensors tensors;
+    if (!scores && !values) return tensors;
+    tensors.add(q.value).add(bias).add_if(of_queries, relative_keys);
+    if (k.value.data() != q.value.data()) tensors.add(k.value);
+    if (v.value.data() != k.value.data()) tensors.add_if(scores, v.value);
+    tensors.add_if(scores, out).add_if(scores, relative_values);
+    for (const AttentionMask::Dense& dense : mask.dense_masks()) tensors.add(dense.flags).add(dense.bias);
+    return tensors;
+  }
+
+  // The gradients of what is learned by distance; `run` computes the others.
   //   a^K: scores S_ic = scale <q_i, a_c>, so dq_i += scale sum_c dS_ic a_c and da_c = scale sum_i dS_ic q_i;
   //   a^V: out_i = ... + sum_c W_ic a_c, so dW_ic = <dout_i, a_c> and da_c = sum_i W_ic dout_i.
   template <class Run>
-  void backward_relative(Backward<T>& b, std::size_t first, const Tensor<T>* dout,
+  void backward_relative(const RelativeSlots<T>& slots, const Tensor<T>* dout,
                          kernels::AttentionGradients<T> gradients, Run&& run) const {
     const index_t rows = queries.rows(), h = op.heads, e = entries();
     Tensor<T> dscores, dweights;
     kernels::AttentionDistanceWeights<T> sums;
-    GradientSlot<T> dkeys;
+    const GradientSlot<T>& dkeys = slots.keys;
     if (bias.defined()) {
-      if (const auto slot = b.grad(first)) {
-        gradients.dbias = slot.data;
-        gradients.dbias_beta = slot.beta;
-      }
+      gradients.dbias = slots.bias.data;
+      gradients.dbias_beta = slots.bias.beta;
     } else if (relative_keys.defined()) {
-      dkeys = b.grad(first + 1);
       dscores = Tensor<T>(Shape{rows, h, e});
       gradients.dbias = dscores.data();
     }
@@ -192,7 +213,7 @@ struct AttentionSaved {
       kernels::gemm<T>(false, true, rows * h, e, value_dim, T(1), dout->data(), value_dim,
                        relative_values.data(), value_dim, T(0), dweights.data(), e);
       sums = {nullptr, dweights.data(), reach};
-      if (const auto dvalues = b.grad(first + 2)) {
+      if (const auto& dvalues = slots.values) {
         kernels::gemm<T>(true, false, e, value_dim, rows * h, T(1), relative_weights.data(), e, dout->data(),
                          value_dim, dvalues.beta, dvalues.data, value_dim);
       }
@@ -213,14 +234,14 @@ struct AttentionSaved {
     }
   }
 
-  void backward(Backward<T>& b, std::size_t first_relative,
+  void backward(const Tensor<T>& dout, const RelativeSlots<T>& slots,
                 const kernels::AttentionGradients<T>& gradients) const {
     const auto run = [&](const kernels::AttentionGradients<T>& wanted,
                          const kernels::AttentionDistanceWeights<T>& sums) {
-      kernels::attention_backward<T>(problem(), out.data(), out_width(), b.dy().data(), out_width(),
+      kernels::attention_backward<T>(problem(), out.data(), out_width(), dout.data(), out_width(),
                                      log_sum_exp.data(), wanted, sums);
     };
-    backward_relative(b, first_relative, &b.dy(), gradients, run);
+    backward_relative(slots, &dout, gradients, run);
   }
 
   void score_relative_keys() {
@@ -310,35 +331,6 @@ struct AttentionSaved {
     }
     return clean;
   }
-};
-
-// The kernels write several gradients in one pass, so each needs memory of its own: when one Var is several
-// inputs, the later slots get scratch, which add_up() adds to the place that was meant.
-template <class T>
-class SeparateSlots {
- public:
-  SeparateSlots(std::initializer_list<GradientSlot<T>> slots) : wanted_(slots), slots_(slots) {
-    for (std::size_t i = 1; i < slots_.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        if (!wanted_[i] || wanted_[i].data != wanted_[j].data) continue;
-        scratch_.emplace_back(slots_[i].shape);
-        slots_[i].data = scratch_.back().data();
-        slots_[i].beta = T(0);
-        break;
-      }
-    }
-  }
-  const GradientSlot<T>& operator[](std::size_t i) const { return slots_[i]; }
-  void add_up() const {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].data == wanted_[i].data) continue;
-      kernels::axpby<T>(T(1), slots_[i].data, T(1), wanted_[i].data, slots_[i].shape.numel());
-    }
-  }
-
- private:
-  std::vector<GradientSlot<T>> wanted_, slots_;
-  std::vector<Tensor<T>> scratch_;
 };
 
 template <class T>

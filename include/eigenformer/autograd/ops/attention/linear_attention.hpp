@@ -120,7 +120,7 @@ Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
   kernels::activation_forward<T>(Activation::elu_plus_one, k.value().data(), y.data(), y.numel());
   y = admitted_rows(y, admitted);
   // dk = min(y, 1) dy, as elu_plus_one has it; 0 where y is.
-  return record("admitted_features", y, {k}, [y](Backward<T>& b) {
+  return record("admitted_features", y, {k}, SavedTensors(), [y](Backward<T>& b) {
     if (const auto dk = b.grad(0)) {
       for (index_t i = 0; i < y.numel(); ++i) {
         const T d = std::min(y.data()[i], T(1)) * b.dy().data()[i];
@@ -204,22 +204,24 @@ template <class T>
     kernels::linear_attention_accumulate<T>(p, state.data());
     kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
   }
-  return record("linear_attention", saved.out, {query_features, key_features, values},
-                [saved](Backward<T>& b) {
-                  const kernels::AttentionProblem<T> problem = saved.problem();
-                  const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
-                  kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(),
-                                                        b.dy().data(), saved.v.dim(-1),
-                                                        {.dq = dq.data,
-                                                         .dq_stride = problem.q_stride,
-                                                         .dq_beta = dq.beta,
-                                                         .dk = dk.data,
-                                                         .dk_stride = problem.k_stride,
-                                                         .dk_beta = dk.beta,
-                                                         .dv = dv.data,
-                                                         .dv_stride = problem.v_stride,
-                                                         .dv_beta = dv.beta});
-                });
+  return record(
+      "linear_attention", saved.out, {query_features, key_features, values},
+      SavedTensors().add_if(q.recorded() || k.recorded(), v).add_if(q.recorded() || k.recorded(), saved.out),
+      [saved](Backward<T>& b) {
+        const kernels::AttentionProblem<T> problem = saved.problem();
+        const auto dq = b.grad(0), dk = b.grad(1), dv = b.grad(2);
+        kernels::linear_attention_backward<T>(problem, saved.op.causal, saved.out.data(), b.dy().data(),
+                                              saved.v.dim(-1),
+                                              {.dq = dq.data,
+                                               .dq_stride = problem.q_stride,
+                                               .dq_beta = dq.beta,
+                                               .dk = dk.data,
+                                               .dk_stride = problem.k_stride,
+                                               .dk_beta = dk.beta,
+                                               .dv = dv.data,
+                                               .dv_stride = problem.v_stride,
+                                               .dv_beta = dv.beta});
+      });
 }
 
 }  // namespace eigenformer

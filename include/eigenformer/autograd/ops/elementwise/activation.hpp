@@ -18,7 +18,7 @@ Var<T> activation(const char* op, Activation f, const Var<T>& x) {
   Tensor<T> y(x.shape());
   kernels::activation_forward<T>(f, x.value().data(), y.data(), x.numel());
   const Tensor<T> saved = kernels::activation_backward_takes_output(f) ? y : x.value();
-  return record(op, std::move(y), {x}, [f, saved](Backward<T>& back) {
+  return record(op, std::move(y), {x}, SavedTensors(saved), [f, saved](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::activation_backward<T>(f, saved.data(), back.dy().data(), dx.data, dx.beta, saved.numel());
     }

@@ -100,7 +100,7 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
     from = y.data();
   }
   if (factor == T(1) || shift != T(0)) kernels::add_scalar<T>(from, shift, y.data(), x.numel());
-  return record(op, std::move(y), {x}, [factor](Backward<T>& back) {
+  return record(op, std::move(y), {x}, SavedTensors(), [factor](Backward<T>& back) {
     if (factor == T(1)) {
       back.pass(0, back.dy());
     } else if (const auto dx = back.grad(0)) {
@@ -115,7 +115,7 @@ Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, 
   const OpScope scope(Runtime::instance().profiler(), op);
   Tensor<T> y(x.shape());
   kernels::unary<T>(f, x.value().data(), y.data(), x.numel());
-  return record(op, y, {x},
+  return record(op, y, {x}, SavedTensors().add_if(reads_x, x).add_if(reads_y, y),
                 [f, x = reads_x ? x.value() : Tensor<T>(), y = reads_y ? y : Tensor<T>()](Backward<T>& back) {
                   if (const auto dx = back.grad(0)) {
                     kernels::unary_backward<T>(f, x.data(), y.data(), back.dy().data(), dx.data, dx.beta,
@@ -132,10 +132,11 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "add");
   Tensor<T> y = detail::binary("add", kernels::BinaryOp::add, a.value(), b.value());
   // da = dy, db = dy, each summed over the dimensions in which it was broadcast (so below, too).
-  return record("add", std::move(y), {a, b}, [sa = a.shape(), sb = b.shape()](Backward<T>& back) {
-    detail::pass_summed(back, 0, sa);
-    detail::pass_summed(back, 1, sb);
-  });
+  return record("add", std::move(y), {a, b}, SavedTensors(),
+                [sa = a.shape(), sb = b.shape()](Backward<T>& back) {
+                  detail::pass_summed(back, 0, sa);
+                  detail::pass_summed(back, 1, sb);
+                });
 }
 
 /// a - b with broadcasting.
@@ -144,7 +145,7 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "subtract");
   Tensor<T> y = detail::binary("subtract", kernels::BinaryOp::subtract, a.value(), b.value());
   // da = dy, db = -dy.
-  return record("subtract", std::move(y), {a, b}, [sa = a.shape()](Backward<T>& back) {
+  return record("subtract", std::move(y), {a, b}, SavedTensors(), [sa = a.shape()](Backward<T>& back) {
     if (const auto db = back.grad(1)) detail::sum_into(db, back.dy(), T(-1));
     detail::pass_summed(back, 0, sa);
   });
@@ -157,6 +158,7 @@ template <class T>
   Tensor<T> y = detail::binary("multiply", kernels::BinaryOp::multiply, a.value(), b.value());
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
   return record("multiply", std::move(y), {a, b},
+                SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
                 [a = b.recorded() ? a.value() : Tensor<T>(),
                  b = a.recorded() ? b.value() : Tensor<T>()](Backward<T>& back) {
                   if (const auto da = back.grad(0)) detail::product_into(da, back.dy(), b);
@@ -170,15 +172,16 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "divide");
   Tensor<T> y = detail::binary("divide", kernels::BinaryOp::divide, a.value(), b.value());
   // da = dy / b, db = -dy * y / b.
-  return record("divide", y, {a, b}, [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
-    const Tensor<T> g = detail::binary("divide", kernels::BinaryOp::divide, back.dy(), b);
-    if (const auto da = back.grad(0)) detail::sum_into(da, g);
-    if (const auto db = back.grad(1)) {
-      Tensor<T> product(g.shape());
-      kernels::multiply_add<T>(g.data(), y.data(), product.data(), T(0), g.numel());
-      detail::sum_into(db, product, T(-1));
-    }
-  });
+  return record("divide", y, {a, b}, SavedTensors(b).add_if(b.recorded(), y),
+                [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {
+                  const Tensor<T> g = detail::binary("divide", kernels::BinaryOp::divide, back.dy(), b);
+                  if (const auto da = back.grad(0)) detail::sum_into(da, g);
+                  if (const auto db = back.grad(1)) {
+                    Tensor<T> product(g.shape());
+                    kernels::multiply_add<T>(g.data(), y.data(), product.data(), T(0), g.numel());
+                    detail::sum_into(db, product, T(-1));
+                  }
+                });
 }
 
 /// x + c.

@@ -97,7 +97,7 @@ template <class T>
   kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(), b.shape(),
                     y.data());
   // da = mask ? dy : 0, db = mask ? 0 : dy, each summed over the dimensions in which it was broadcast.
-  return record("where", std::move(y), {a, b}, [mask](Backward<T>& back) {
+  return record("where", std::move(y), {a, b}, SavedTensors(mask), [mask](Backward<T>& back) {
     if (const auto da = back.grad(0)) detail::chosen_into(da, mask, back.dy(), true);
     if (const auto db = back.grad(1)) detail::chosen_into(db, mask, back.dy(), false);
   });

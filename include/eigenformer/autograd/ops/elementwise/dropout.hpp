@@ -20,7 +20,7 @@ template <class T>
   Tensor<T> y(x.shape());
   kernels::dropout_rows<T>(x.value().data(), y.data(), site.keys(), rows, n, n, rate, site.key);
   // dx = dy * mask / (1 - rate), the mask drawn again.
-  return record("dropout", std::move(y), {x}, [site, rows, n](Backward<T>& b) {
+  return record("dropout", std::move(y), {x}, SavedTensors(), [site, rows, n](Backward<T>& b) {
     if (auto dx = b.grad(0)) {
       kernels::dropout_backward<T>(b.dy().data(), dx.data, dx.beta, site.keys(), rows, n, n, site.rate,
                                    site.key);
@@ -48,7 +48,7 @@ template <class T>
     kernels::dropout_add<T>(x.value().data(), r.value().data(), y.data(), site.keys(), rows, n, n, rate,
                             site.key);
   }
-  return record("add_dropout", std::move(y), {x, r}, [site, rows, n](Backward<T>& b) {
+  return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site, rows, n](Backward<T>& b) {
     if (site.rate == 0) {
       b.pass(1, b.dy());
     } else if (auto dr = b.grad(1)) {

@@ -83,6 +83,10 @@ template <class T>
 
   // dW2 = dy^T h, dz = (dy W2) * mask * f'(z), dW1 = dz^T x, dx = dz W1; each bias gets its columns' sums.
   return record("feed_forward", std::move(y), {x, v1, c1, v2, c2},
+                SavedTensors()
+                    .add_if(v1.recorded(), x)
+                    .add_if(x.recorded(), v1)
+                    .add_if(x.recorded() || v1.recorded() || c1.recorded(), v2),
                 [saved = std::move(saved), rows, d, ff, out, precision = ctx.precision()](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(3)) {

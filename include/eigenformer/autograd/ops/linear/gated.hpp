@@ -100,16 +100,18 @@ template <class T>
                            end - begin, n);
   });
   // da = f(b) dy, db = f'(b) a dy.
-  return record("glu", std::move(y), {x}, [gate, rows, n, grain, x = x.value()](Backward<T>& b) {
-    const auto dx = b.grad(0);
-    if (!dx) return;
-    const T* dy = b.dy().data();
-    parallel_for(rows, grain, [&](index_t begin, index_t end) {
-      const index_t at = begin * 2 * n;
-      kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n, dy + begin * n, n,
-                                      dx.beta, dx.data + at + n, 2 * n, dx.data + at, 2 * n, end - begin, n);
-    });
-  });
+  return record("glu", std::move(y), {x}, SavedTensors(x),
+                [gate, rows, n, grain, x = x.value()](Backward<T>& b) {
+                  const auto dx = b.grad(0);
+                  if (!dx) return;
+                  const T* dy = b.dy().data();
+                  parallel_for(rows, grain, [&](index_t begin, index_t end) {
+                    const index_t at = begin * 2 * n;
+                    kernels::gated_backward_tile<T>(gate, x.data() + at + n, x.data() + at, 2 * n,
+                                                    dy + begin * n, n, dx.beta, dx.data + at + n, 2 * n,
+                                                    dx.data + at, 2 * n, end - begin, n);
+                  });
+                });
 }
 
 /// linear2(dropout(activation(gate(x)) * up(x))) as one op: the halves meet, and in backward part, inside the
@@ -152,8 +154,15 @@ template <class T>
 
   // dW2 = dy^T h; with dh = (dy W2) * mask: dg = dh * up * f'(gate), du = dh * f(gate); then for each half dW
   // = d^T x and dx = dg Wg + du Wu; each bias gets its columns' sums.
-  return record("gated_feed_forward", std::move(y),
-                {x, ctx.use(w_gate), ctx.use(b_gate), ctx.use(w_up), ctx.use(b_up), ctx.use(w2), ctx.use(b2)},
+  const Var<T> v_gate = ctx.use(w_gate), v_up = ctx.use(w_up), v2 = ctx.use(w2);
+  const Var<T> c_gate = ctx.use(b_gate), c_up = ctx.use(b_up);
+  const bool halves = v_gate.recorded() || v_up.recorded() || c_gate.recorded() || c_up.recorded();
+  return record("gated_feed_forward", std::move(y), {x, v_gate, c_gate, v_up, c_up, v2, ctx.use(b2)},
+                SavedTensors()
+                    .add_if(x.recorded() || halves, v2)
+                    .add_if(v_gate.recorded() || v_up.recorded(), x)
+                    .add_if(x.recorded(), v_gate)
+                    .add_if(x.recorded(), v_up),
                 [saved = std::move(saved), rows, d, ff, out, precision = ctx.precision()](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(5)) {

@@ -151,7 +151,7 @@ template <class T>
 
   // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz.
   return record(
-      op, y, {x, w, b},
+      op, y, {x, w, b}, SavedTensors().add_if(w.recorded(), x).add_if(x.recorded(), w).add_if(relu, y),
       [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
        dropout = tail.dropout, rows, in, out, first_row, precision = ctx.precision()](Backward<T>& back) {
         const T* dz = back.dy().data();

@@ -82,7 +82,7 @@ template <class T>
 
   // With y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; a broadcast operand sums over its
   // products.
-  return record("matmul", y, {a, Var<T>(b)},
+  return record("matmul", y, {a, Var<T>(b)}, SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
                 [a = a.value(), b = b.value(), index_a, index_b, transpose_a, transpose_b, m, n, k, lda, ldb,
                  count, size_a, size_b, size_y](Backward<T>& back) {
                   const T* dy = back.dy().data();

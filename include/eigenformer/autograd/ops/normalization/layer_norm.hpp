@@ -84,11 +84,13 @@ template <class T>
                                  beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps),
                                  op.formula, op.scalar_gain, y.data(), saved.mean.data(), saved.rstd.data(),
                                  saved.rows, saved.n);
-  return record("layer_norm", std::move(y), {x, gamma, beta}, [saved](Backward<T>& b) {
-    const auto dx = b.grad(0);
-    const auto dgamma = b.grad(1), dbeta = b.grad(2);
-    saved.backward(b.dy(), dx.data, dx.beta, dgamma, dbeta);
-  });
+  return record("layer_norm", std::move(y), {x, gamma, beta},
+                SavedTensors().add_if(x.recorded() || gamma.recorded(), x).add_if(x.recorded(), gamma),
+                [saved](Backward<T>& b) {
+                  const SeparateSlots<T> d(b, 0, 3);
+                  saved.backward(b.dy(), d[0].data, d[0].beta, d[1], d[2]);
+                  d.add_up();
+                });
 }
 
 /// layer_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer (Vaswani et al.
@@ -112,18 +114,21 @@ template <class T>
       x.value().data(), r.value().data(), site.view(), gamma.defined() ? gamma.value().data() : nullptr,
       beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps), op.formula, op.scalar_gain,
       saved.x.data(), y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
-  return record("add_layer_norm", std::move(y), {x, r, gamma, beta}, [saved, site](Backward<T>& b) {
-    Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
-    const auto dgamma = b.grad(2), dbeta = b.grad(3);
-    saved.backward(b.dy(), ds.data(), T(0), dgamma, dbeta);
-    if (site.rate == 0) {
-      b.pass(1, ds);
-    } else if (auto dr = b.grad(1)) {
-      kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
-                                   site.rate, site.key);
-    }
-    b.pass(0, ds);
-  });
+  return record(
+      "add_layer_norm", std::move(y), {x, r, gamma, beta},
+      SavedTensors().add_if(x.recorded() || r.recorded(), gamma), [saved, site](Backward<T>& b) {
+        Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
+        const SeparateSlots<T> d(b, 2, 2);
+        saved.backward(b.dy(), ds.data(), T(0), d[0], d[1]);
+        d.add_up();
+        if (site.rate == 0) {
+          b.pass(1, ds);
+        } else if (auto dr = b.grad(1)) {
+          kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
+                                       site.rate, site.key);
+        }
+        b.pass(0, ds);
+      });
 }
 
 }  // namespace eigenformer

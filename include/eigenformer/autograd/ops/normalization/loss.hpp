@@ -72,6 +72,7 @@ template <class T>
                                                        kernel, nullptr, log_sum_exp.data());
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
   return record("cross_entropy", Tensor<T>::scalar(static_cast<T>(sum * scale)), {logits},
+                SavedTensors(logits, targets),
                 [x = logits.value(), targets, log_sum_exp, kernel, rows, classes, scale](Backward<T>& b) {
                   if (auto dx = b.grad(0)) {
                     kernels::cross_entropy_backward<T>(x.data(), targets.data(), log_sum_exp.data(), rows,
@@ -152,6 +153,7 @@ template <class T>
   }
   // The gradients stand for dy = 1; any other arrives as a factor.
   return record("linear_cross_entropy", Tensor<T>::scalar(static_cast<T>(sum * scale)), {x, w, b},
+                SavedTensors(),
                 [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
                   const T dy = back.dy().item();
                   Tensor<T>* ready[] = {&dx, &dw, &db};

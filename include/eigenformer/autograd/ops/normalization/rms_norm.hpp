@@ -55,10 +55,12 @@ template <class T>
   Tensor<T> y(x.shape());
   kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
                                saved.rstd.data(), saved.rows, saved.n);
-  return record("rms_norm", std::move(y), {x, gamma}, [saved](Backward<T>& b) {
-    const auto dx = b.grad(0);
-    saved.backward(b.dy(), dx.data, dx.beta, b.grad(1));
-  });
+  return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
+                [saved](Backward<T>& b) {
+                  const SeparateSlots<T> d(b, 0, 2);
+                  saved.backward(b.dy(), d[0].data, d[0].beta, d[1]);
+                  d.add_up();
+                });
 }
 
 /// rms_norm(x + dropout(r)), in one pass: the "add and norm" of a post-norm sub-layer. x, r: (..., n). Throws
@@ -80,17 +82,19 @@ template <class T>
   kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(), saved.gain(),
                                    static_cast<T>(eps), saved.x.data(), y.data(), saved.rstd.data(),
                                    saved.rows, saved.n);
-  return record("add_rms_norm", std::move(y), {x, r, gamma}, [saved, site](Backward<T>& b) {
-    Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
-    saved.backward(b.dy(), ds.data(), T(0), b.grad(2));
-    if (site.rate == 0) {
-      b.pass(1, ds);
-    } else if (auto dr = b.grad(1)) {
-      kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
-                                   site.rate, site.key);
-    }
-    b.pass(0, ds);
-  });
+  return record(
+      "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
+      [saved, site](Backward<T>& b) {
+        Tensor<T> ds(b.dy().shape());  // the sum's gradient goes to x as it is, and through the mask to r
+        saved.backward(b.dy(), ds.data(), T(0), b.grad(2));
+        if (site.rate == 0) {
+          b.pass(1, ds);
+        } else if (auto dr = b.grad(1)) {
+          kernels::dropout_backward<T>(ds.data(), dr.data, dr.beta, site.keys(), saved.rows, saved.n, saved.n,
+                                       site.rate, site.key);
+        }
+        b.pass(0, ds);
+      });
 }
 
 }  // namespace eigenformer

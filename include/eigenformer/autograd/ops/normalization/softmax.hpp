@@ -17,7 +17,7 @@ template <class T>
   Tensor<T> y(x.shape());
   kernels::softmax<T>(x.value().data(), y.data(), rows, n);
   // dx = y * (dy - <dy, y>), row by row.
-  return record("softmax", y, {x}, [y, rows, n](Backward<T>& back) {
+  return record("softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
     }
@@ -35,7 +35,7 @@ template <class T>
   Tensor<T> y(x.shape());
   kernels::log_softmax<T>(x.value().data(), y.data(), rows, n);
   // dx = dy - exp(y) * sum(dy), row by row.
-  return record("log_softmax", y, {x}, [y, rows, n](Backward<T>& back) {
+  return record("log_softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::log_softmax_backward<T>(y.data(), back.dy().data(), dx.data, dx.beta, rows, n);
     }

@@ -26,7 +26,7 @@ template <class T>
   // Of the table only these rows are read, and none of them again in backward.
   detail::count_bytes<T>((rows - vocab) * d);
   // dtable[id] += scale dy over the rows with that id.
-  return record("embedding", std::move(y), {table},
+  return record("embedding", std::move(y), {table}, SavedTensors(ids),
                 [ids, rows, vocab, d, scale, padding_index](Backward<T>& b) {
                   if (auto dtable = b.grad(0)) {
                     detail::count_bytes<T>(-vocab * d);

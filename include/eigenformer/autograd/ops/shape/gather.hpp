@@ -87,7 +87,7 @@ template <class T>
   T* to = y.data();
   detail::visit_gathered(x.shape(), index, a, [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; });
   // dx = sum of dy over the places that an element was taken to.
-  return record("gather", std::move(y), {x}, [index, a](Backward<T>& back) {
+  return record("gather", std::move(y), {x}, SavedTensors(index), [index, a](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
       const T* dy = back.dy().data();
@@ -115,7 +115,7 @@ template <class T>
   Tensor<T> y(x.shape().with(0, rows.numel()));
   kernels::embedding_forward<T>(x.value().data(), n, width, rows.data(), rows.numel(), T(1), y.data());
   // dx[r] = sum of dy over the places that row r was taken to.
-  return record("index_select", std::move(y), {x}, [rows, n, width](Backward<T>& back) {
+  return record("index_select", std::move(y), {x}, SavedTensors(rows), [rows, n, width](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::embedding_backward<T>(back.dy().data(), rows.data(), rows.numel(), -1, T(1), dx.data, dx.beta,
                                      n, width);

@@ -43,7 +43,7 @@ template <class T>
     for (index_t i = 0; i < d && n > 1; ++i) out[i] /= static_cast<T>(n);
   }
   // Each row that went into the mean of n gets dy / n, every other one nothing.
-  return record("pool", std::move(y), {x}, [layout, rows_of, d](Backward<T>& back) {
+  return record("pool", std::move(y), {x}, SavedTensors(), [layout, rows_of, d](Backward<T>& back) {
     const auto dx = back.grad(0);
     if (!dx) return;
     if (dx.beta == T(0)) std::fill_n(dx.data, layout.rows() * d, T(0));

@@ -20,7 +20,7 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
   const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, y.data(), factor, T(0));
-  return record(op, std::move(y), {x}, [kept, factor](Backward<T>& back) {
+  return record(op, std::move(y), {x}, SavedTensors(), [kept, factor](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::broadcast_to<T>(back.dy().data(), kept, dx.data, dx.shape, factor, dx.beta);
     }
@@ -42,8 +42,8 @@ template <class T>
   return detail::scaled_sum("mean", x, axes, keepdims, true);
 }
 
-/// Largest entry over the given axes (none means all). Entries that tie for it share its gradient evenly, as
-/// in PyTorch's amax. Throws ValueError when there is nothing to choose from.
+/// Largest entry over the given axes (none means all), NaN where one of them is NaN. Entries that tie for it
+/// share its gradient evenly, as in PyTorch's amax. Throws ValueError when there is nothing to choose from.
 template <class T>
 [[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   const OpScope scope(Runtime::instance().profiler(), "max");
@@ -53,8 +53,8 @@ template <class T>
                      "input of shape " + x.shape().str() + " has no entries to choose the largest from");
   }
   kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
-  // dx = dy / (number of entries equal to y) where x = y, 0 elsewhere.
-  return record("max", y, {x}, [x = x.value(), y, axes](Backward<T>& back) {
+  // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere.
+  return record("max", y, {x}, SavedTensors(x, y), [x = x.value(), y, axes](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::reduce_max_backward<T>(x.data(), x.shape(), axes, y.data(), back.dy().data(), dx.data,
                                       dx.beta);

@@ -96,7 +96,7 @@ template <class T>
     inverse[static_cast<std::size_t>(order[i] < 0 ? order[i] + x.rank() : order[i])] =
         static_cast<index_t>(i);
   }
-  return record("permute", std::move(y), {x}, [inverse](Backward<T>& back) {
+  return record("permute", std::move(y), {x}, SavedTensors(), [inverse](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::permute<T>(back.dy().data(), back.dy().shape(), inverse, dx.data, dx.beta);
     }
@@ -141,7 +141,7 @@ template <class T>
                          count * view.inner, view.outer, count * view.inner, T(0));
   }
   // dx = dy inside the range, 0 outside.
-  return record("slice", std::move(y), {x}, [view, first, count](Backward<T>& back) {
+  return record("slice", std::move(y), {x}, SavedTensors(), [view, first, count](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       if (dx.beta == T(0)) std::fill_n(dx.data, dx.shape.numel(), T(0));
       detail::copy_rows<T>(back.dy().data(), count * view.inner, dx.data + first * view.inner,
@@ -180,7 +180,7 @@ template <class T>
     offset += n;
   }
   // The gradient of each part is its slice of dy.
-  return record("concat", std::move(y), parts, [view, offsets](Backward<T>& back) {
+  return record("concat", std::move(y), parts, SavedTensors(), [view, offsets](Backward<T>& back) {
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       if (const auto dx = back.grad(i)) {
         const index_t n = view.outer == 0 ? 0 : dx.shape.numel() / view.outer;
