@@ -49,9 +49,7 @@ int run(const example::Arguments& arguments) {
   ef::AdamW<float> optimizer(ef::parameters(model), {.groups = {{.pattern = "output.*", .rate = 0.5}}});
   Losses losses;
   const auto loss = [&](const ef::Context<float>& ctx, const Batch& batch) { return model.loss(ctx, batch); };
-  const auto rate = [](auto step, ef::ExpectedSteps n) {
-    return ef::schedule::cosine(step, .02, 0, n.count);
-  };
+  const auto rate = [](ef::index_t step) { return ef::schedule::cosine(step, 0.02, 0, 300); };
   ef::train(
       ef::parameters(model), loss, [](ef::index_t step) { return Batch(step); }, optimizer, rate,
       {.max_steps = arguments.whole(0, 300), .report_every = 1}, losses);

@@ -79,8 +79,6 @@ Corpora read_corpora(const TrainSettings& s, TerminalProgress& progress) {
 
 fs::path state_file(const fs::path& folder) { return folder / "training" / "last.safetensors"; }
 
-using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
-
 /// Keeps a model folder up to date while its model is trained, and tells the terminal.
 class Sink final : public ef::TrainingSink {
  public:

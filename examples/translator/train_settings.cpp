@@ -136,17 +136,6 @@ TrainSettings resumed_settings(const CLI::App& command, const TrainSettings& giv
     }
     merged[name] = now.at(name);
   });
-  if (merged.contains("schedule") && merged.at("schedule") == "noam") {
-    // Of version 0.1.0, where the learning rate was the schedule's factor.
-    auto of_noam = merged;
-    of_noam["schedule"] = "inverse-sqrt";
-    TrainSettings s = ef::options_from_json<TrainSettings>(of_noam);
-    if (command.count(flag("learning_rate")) == 0) {
-      s.training.learning_rate =
-          ef::schedule::noam_peak(s.d_model, s.training.warmup, s.training.learning_rate);
-    }
-    return s;
-  }
   return ef::options_from_json<TrainSettings>(merged);
 }
 
