@@ -65,6 +65,39 @@ TEST_CASE("own_training: a model of one's own learns, and both losses are printe
   CHECK(last < first / 3);
 }
 
+TEST_CASE("own_layer: a layer that is written once trains, and decodes with a cache") {
+  const Ended ended = run("own_layer", {});
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "14 13 12 11 \n");
+}
+
+TEST_CASE("own_scores: a score rule of one's own acts, and its gradients are right") {
+  const Ended ended = run("own_scores", {});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "gradients right"));
+  CHECK_FALSE(contains(ended.out, "difference 0.000"));
+}
+
+TEST_CASE("own_model: a model without attention learns, and is searched with a cache") {
+  const Ended ended = run("own_model", {});
+  CHECK(ended.code == 0);
+  CHECK(ended.out == "8 9 10 11 \n");
+}
+
+TEST_CASE("own_search: logits processors of one's own change what is found") {
+  const Ended ended = run("own_search", {});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.out, "with: 12"));
+}
+
+TEST_CASE("eigen: a network learns from Eigen's data") {
+  const Ended ended = run("eigen", {});
+  CHECK(ended.code == 0);
+  double error = 1;
+  REQUIRE(std::sscanf(ended.out.c_str(), "mean squared error %lf", &error) == 1);
+  CHECK(error < 0.05);
+}
+
 TEST_CASE("custom_op: the gradients of the op and the module are right") {
   const Ended ended = run("custom_op", {});
   CHECK(ended.code == 0);

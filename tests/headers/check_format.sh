@@ -4,7 +4,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mapfile -t files < <(find include tests examples bench cmake -name '*.hpp' -o -name '*.cpp' | sort)
 if ! "$1" --dry-run --Werror "${files[@]}"; then
-  echo "Some files have another layout: `$1 -i FILE` mends it."
+  echo "Some files have another layout; '$1 -i FILE' rewrites one."
   exit 1
 fi
 echo "${#files[@]} files have clang-format's layout."
