@@ -71,14 +71,14 @@ void add_all(const Flags& flags) {
   const auto options = flags.model.layer(flags.dropout);
   add("multi_head_attention", flags,
       ef::MultiHeadAttention<float>(
-          {.d_model = options.d_model, .num_heads = options.num_heads, .dropout = options.dropout}, rng),
+          {.d_model = options.d_model, .num_heads = options.num_heads, .dropout = options.dropout.rate}, rng),
       [](const auto& layer, const Context& ctx, const Layout& layout, const Var& x, const Var&) {
-        return layer(ctx, x, layout, x, x, layout, {});
+        return layer.self(ctx, x, layout, {});
       });
   add("feed_forward", flags,
       ef::FeedForward<float>({.d_model = options.d_model,
                               .dim_feedforward = options.dim_feedforward,
-                              .dropout = options.dropout},
+                              .dropout = options.dropout.rate},
                              rng),
       [](const auto& layer, const Context& ctx, const Layout&, const Var& x, const Var&) {
         return layer(ctx, x);

@@ -5,7 +5,11 @@
 
 /// The subcommands. Each adds itself to the program and stores what to do in `run` when it was chosen; that
 /// returns the exit code, or throws for main() to say why.
+namespace eigenformer {}
+
 namespace translator {
+
+namespace ef = eigenformer;
 
 using Run = std::function<int()>;
 

@@ -9,6 +9,7 @@
 #include "attention_map.hpp"
 #include "commands.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"

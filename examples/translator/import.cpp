@@ -53,9 +53,9 @@ int import_model(const ImportCommand& command) {
                         model.description.text);
   const ef::Seq2SeqOptions& o = model.description.model;
   std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
-              static_cast<long long>(o.num_encoder_layers), static_cast<long long>(o.num_decoder_layers),
-              static_cast<long long>(o.d_model), static_cast<long long>(ef::count_parameters(model.model)),
-              model.description.tokenizer.c_str());
+              static_cast<long long>(o.encoder.num_layers), static_cast<long long>(o.decoder.num_layers),
+              static_cast<long long>(o.layer.d_model),
+              static_cast<long long>(ef::count_parameters(model.model)), model.description.tokenizer.c_str());
   return 0;
 }
 

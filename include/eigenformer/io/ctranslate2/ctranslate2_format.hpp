@@ -22,7 +22,7 @@
 namespace eigenformer {
 
 /// The element types of a CTranslate2 model.bin, with their numbers in the file.
-enum class Ct2Type : std::uint8_t { float32, int8, int16, int32, float16, bfloat16 };
+enum class Ct2Type : std::uint8_t { float32, int8, int16, int32, f16, bf16 };
 
 /// One variable of a model.bin. The bytes are those of the mapped file.
 struct Ct2Variable {
@@ -88,12 +88,12 @@ class Ct2File {
       case Ct2Type::float32:
         each<float>(v, [&](std::size_t i, float x) { out.data()[i] = static_cast<T>(x); });
         break;
-      case Ct2Type::float16:
+      case Ct2Type::f16:
         each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
           out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<float16>(x)));
         });
         break;
-      case Ct2Type::bfloat16:
+      case Ct2Type::bf16:
         each<std::uint16_t>(v, [&](std::size_t i, std::uint16_t x) {
           out.data()[i] = static_cast<T>(static_cast<float>(std::bit_cast<bfloat16>(x)));
         });
@@ -122,10 +122,10 @@ class Ct2File {
       case Ct2Type::float32:
         each<float>(v, take);
         break;
-      case Ct2Type::float16:
+      case Ct2Type::f16:
         each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<float16>(x); });
         break;
-      case Ct2Type::bfloat16:
+      case Ct2Type::bf16:
         each<std::uint16_t>(v, [&](std::size_t, std::uint16_t x) { value = std::bit_cast<bfloat16>(x); });
         break;
       case Ct2Type::int8:
@@ -184,8 +184,8 @@ class Ct2File {
       case Ct2Type::int8:
         return 1;
       case Ct2Type::int16:
-      case Ct2Type::float16:
-      case Ct2Type::bfloat16:
+      case Ct2Type::f16:
+      case Ct2Type::bf16:
         return 2;
       default:
         return 4;
