@@ -39,7 +39,7 @@ struct CorpusReport {
 struct ParallelCorpus {
   std::vector<std::string> source;
   std::vector<std::string> target;
-  CorpusReport report;
+  CorpusReport report{};
 
   index_t size() const noexcept { return static_cast<index_t>(source.size()); }
 };
@@ -140,7 +140,7 @@ class TokenSequences {
 struct EncodedCorpus {
   TokenSequences source;
   TokenSequences target;
-  CorpusReport report;
+  CorpusReport report{};
 
   index_t size() const noexcept { return source.size(); }
 };
