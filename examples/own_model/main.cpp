@@ -54,8 +54,8 @@ int run(const example::Arguments& arguments) {
     adam.step(gradients, 1e-2);
   }
   const std::vector<std::vector<std::int32_t>> prompts = {{5, 6, 7}};
-  for (const auto id : ef::generate(model, ef::Context<float>::inference(), prompts)[0][0].ids)
-    std::printf("%d ", id);
+  const auto found = ef::generate(model, ef::Context<float>::inference(), prompts);
+  for (const auto id : found[0][0].ids) std::printf("%d ", id);
   std::printf("\n");
   return 0;
 }

@@ -104,8 +104,8 @@ TEST_CASE("models of all positions and heads are trained, saved, and translate")
   }
   const TinyCorpus corpus;
   CHECK(contains(run("translator", corpus.train({"--positions", "round"})).err,
-                 "positions is \"round\", expected one of sinusoidal, learned, rotary, alibi, relative_bias, "
-                 "shaw, none"));
+                 "positions is \"round\", expected one of sinusoidal, learned, none, rotary, alibi, "
+                 "relative_bias, shaw"));
   CHECK(contains(run("translator", corpus.train({"--kv-heads", "3"})).err,
                  "must be divisible by num_key_value_heads"));
 }

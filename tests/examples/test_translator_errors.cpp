@@ -148,7 +148,7 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--vocab-size", "-8000", "vocab_size is -8000"},
       {"--max-length", "0", "max_length is 0"},
       {"--batch-tokens", "0", "batch_tokens is 0"},
-      {"--epochs", "0", "epochs is 0"},
+      {"--epochs", "0", "epochs, max_steps and max_minutes are all 0"},
       {"--max-steps", "-1", "max_steps is -1"},
       {"--max-minutes", "-1", "max_minutes is -1"},
       {"--learning-rate", "0", "learning_rate is 0"},

@@ -11,6 +11,7 @@
 #include "eigenformer/autograd/ops/attention/attention.hpp"
 #include "eigenformer/autograd/ops/linear/matmul.hpp"
 #include "eigenformer/core/base/random.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "test_tools.hpp"
 
@@ -143,7 +144,8 @@ TEST_CASE("scratch: a thread's kernels do not share buffers with what an executo
       const bool same = jobs[outer]() == expected[outer];
       CHECK(same);
       CHECK(right);
-      CHECK(executor->stolen > 0);
+      // A product that the other backend does in one task leaves nothing to steal.
+      if (kernels::gemm_backend() == kernels::GemmBackend::own) CHECK(executor->stolen > 0);
     }
   }
 }

@@ -178,7 +178,7 @@ TEST_CASE("what a tokenizer.json holds beyond its family is refused by name") {
   refuse("t5", "/post_processor/single/1/SpecialToken/id", "<s>", {"template"});
   refuse("t5", "/truncation", {{"max_length", 3}}, {"truncation"});
   refuse("nllb", "/model/dropout", 0.1, {"dropout", "0.1"});
-  refuse("nllb", "/model/merges/0", nlohmann::json::array({"q", "r"}), {"'q'", "no token"});
+  refuse("nllb", "/model/merges/0", nlohmann::json::array({"q", "r"}), {"'q'", "not in the vocabulary"});
   refuse("nllb", "/model/merges/0", 7, {"merge 7"});
   refuse("nllb", "/model/unk_token", "[unknown]", {"[unknown]"});
   refuse("nllb", "/model/vocab/<pad>", 0, {"id 0", "twice"});
