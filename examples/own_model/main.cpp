@@ -14,7 +14,6 @@ struct ConvolutionModel {
   ef::Embedding<float> embedding;
   ef::Parameter<float> filter;  // (3, D)
   ef::Linear<float> projection;
-
   ConvolutionModel(ef::index_t ids, ef::index_t d, ef::RandomGenerator& rng)
       : embedding({ids, d}, rng),
         filter(ef::init::normal<float>({3, d}, rng, 0, 1)),
@@ -37,7 +36,6 @@ struct ConvolutionModel {
     visit("embedding", self.embedding), visit("filter", self.filter), visit("projection", self.projection);
   }
 };
-
 int run(const example::Arguments& arguments) {
   ef::RandomGenerator rng(1);
   ConvolutionModel model(20, 32, rng);
@@ -59,5 +57,4 @@ int run(const example::Arguments& arguments) {
   std::printf("\n");
   return 0;
 }
-
 int main(int argc, char** argv) { return example::run(argc, argv, {"STEPS"}, run); }

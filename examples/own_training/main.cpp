@@ -42,7 +42,6 @@ struct Losses : ef::TrainingSink {
   double first = -1, last = 0;
   void on_step(const ef::StepReport& r) override { first < 0 ? first = last = r.loss : last = r.loss; }
 };
-
 int run(const example::Arguments& arguments) {
   ef::RandomGenerator rng(1);
   Classifier model(rng);
@@ -56,5 +55,4 @@ int run(const example::Arguments& arguments) {
   std::printf("first loss %.3f, last loss %.3f\n", losses.first, losses.last);
   return 0;
 }
-
 int main(int argc, char** argv) { return example::run(argc, argv, {"STEPS"}, run); }
