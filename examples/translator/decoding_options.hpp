@@ -82,12 +82,12 @@ struct DecodingCommand {
                    "tokens of a translation at most; else 256, or as an imported model says");
     app.add_option(
         "--no-repeat-ngram", decoding.no_repeat_ngram,
-        "so many tokens in a row come only once in a translation; 0: as often as they may; else 0, or as an "
-        "imported model says");
-    app.add_option("--length-penalty", decoding.length_penalty,
-                   "scores are divided by ((5 + length) / 6) to this power, of imported models by length; "
-                   "higher: longer "
-                   "sentences; else 1, or as the imported model says");
+        "forbid repeated n-grams of this size in a translation; 0: off; default: 0, or as an imported model "
+        "says");
+    app.add_option(
+        "--length-penalty", decoding.length_penalty,
+        "divide scores by ((5 + length) / 6) to this power (imported models: by length); higher: longer "
+        "sentences; default: 1, or as an imported model says");
     app.add_option("--batch-size", decoding.batch_size, "sentences that are translated together")
         ->capture_default_str();
     app.add_option("--threads", threads, "threads; 0: as many as there are cores")->capture_default_str();

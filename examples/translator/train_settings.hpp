@@ -15,8 +15,8 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// What `translator train` is told, except for the model folder and how to treat what is in it. The list in
-/// visit_train_options() is the only one: the command line, options.json and --resume follow from it.
+/// The settings of `translator train` besides the model folder. visit_train_options() lists them once; flags,
+/// options.json and --resume follow from that list.
 struct TrainSettings {
   std::string source, target, tsv;
   std::string valid_source, valid_target;

@@ -38,7 +38,7 @@ struct TextConventions {
   index_t min_length = 0;  ///< tokens before the end symbol may come
   index_t beam_size = 0;   ///< 0: the caller's
   index_t max_length = 0;  ///< target tokens at most, end included and the forced ones not; 0: the caller's
-  index_t no_repeat_ngram_size = 0;  ///< so many tokens in a row come once; 0: as often as they may
+  index_t no_repeat_ngram_size = 0;  ///< forbids repeated n-grams of this size; 0: off
   bool early_stopping = false;       ///< end as soon as a beam's worth has ended
   bool force_end = false;            ///< what max_length would cut off ends there, at no cost
 

@@ -23,8 +23,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "char", "word", "subword" or one of load_tokenizer()'s other kinds: what it is told to make such a
-  /// tokenizer again.
+  /// "char", "word", "subword" or another kind that load_tokenizer() accepts, which makes such a tokenizer
+  /// again.
   virtual std::string kind() const = 0;
 
   /// Number of ids, the special ones included.

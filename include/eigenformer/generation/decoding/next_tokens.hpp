@@ -23,8 +23,8 @@ template <class T>
 class NextTokens {
  public:
   virtual ~NextTokens() = default;
-  /// Logits (prompts, V) after the prompts. prefix_length: so many tokens of each, at most all of them, see
-  /// one another in both directions. Called once, first.
+  /// Reads the prompts and returns logits (prompts, V) of the tokens after them. The first prefix_length
+  /// tokens of each prompt (all, where it is shorter) see one another in both directions. Called once, first.
   virtual Tensor<T> begin(const Prompts& prompts, index_t prefix_length) = 0;
   /// Sequence i goes on from what was sequence parents[i], with ids[i]: logits (parents, V).
   virtual Tensor<T> step(std::span<const std::int32_t> parents, const std::vector<std::int32_t>& ids) = 0;

@@ -63,7 +63,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
         }
       }
       std::vector<Hypothesis>& result = results[search->input()];
-      if (continuations.empty()) {  // all is forbidden: what there is, is all
+      if (continuations.empty()) {  // every next token is forbidden: the sentence ends with what it has
         result = std::move(*search).result(std::max<index_t>(1, t));
         search.reset();
         continue;

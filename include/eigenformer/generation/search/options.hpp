@@ -26,8 +26,8 @@ struct GenerationOptions {
   SearchRule rule = SearchRule::gnmt;
   bool early_stopping = false;  ///< end a sentence's search as soon as beam_size hypotheses have ended
   bool force_end = false;       ///< at max_length take the end symbol, at no cost
-  /// So many tokens in a row come once in a sentence, begin_id and prefix_ids (or the prompt) counted; 0: as
-  /// often as they may (Paulus et al. 2018, section 2.5).
+  /// Forbids repeated n-grams of this size, begin_id and prefix_ids (or the prompt) counted; 0: off (Paulus
+  /// et al. 2018, section 2.5).
   index_t no_repeat_ngram_size = 0;
   /// What a token's score is divided by (where it is positive) or multiplied by (where it is negative) once
   /// the token has come, the prompt counted; 1: none (Keskar et al. 2019).

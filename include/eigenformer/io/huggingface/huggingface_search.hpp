@@ -137,8 +137,8 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   if (file.has("forced_eos_token_id") && !text.force_end)
     warn("forced_eos_token_id", "it is not the end symbol, and not forced");
 
-  // What is done, told of above, or without effect; the rest is told of too, where it is no setting of the
-  // model.
+  // Settings that are supported, warned of above, or without effect. Any other that is no setting of the
+  // model is listed in a warning.
   static constexpr std::array<std::string_view, 62> known = {
       "max_length", "max_new_tokens", "min_length", "min_new_tokens", "early_stopping", "num_beams",
       "length_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "forced_bos_token_id",
