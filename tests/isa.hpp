@@ -4,14 +4,12 @@
 
 #include <string>
 
-#include "eigenformer/kernels/simd/simd.hpp"
+#include "eigenformer/kernels/simd/isa.hpp"
 
 namespace eigenformer::testing {
 
-inline constexpr kernels::Isa all_isas[] = {kernels::Isa::baseline, kernels::Isa::avx2, kernels::Isa::avx512};
-
-/// Forces an instruction set (or the next lower one that the CPU has) while it lives; then the one before is
-/// in use again.
+/// Puts a set of features in use (those of it that the CPU has) while it lives; then the one before is in use
+/// again.
 class WithIsa {
  public:
   explicit WithIsa(kernels::Isa isa) : before_(kernels::isa()) { kernels::set_isa_for_testing(isa); }
@@ -23,13 +21,17 @@ class WithIsa {
   kernels::Isa before_;
 };
 
-/// Calls f on every instruction set that the CPU has; ctest's entries "isa/..." say which those are.
+/// Whether all features of a path are here.
+inline bool path_is_here(const kernels::IsaPath& path) { return kernels::available_isa().contains(path.isa); }
+
+/// Calls f on every path (isa_paths) that is here; ctest's entries "isa/..." tell which those are, and skip
+/// the others by name.
 template <class F>
 void for_each_isa(F&& f) {
-  for (const kernels::Isa isa : all_isas) {
-    const WithIsa with(isa);
-    if (kernels::isa() != isa) continue;
-    INFO("instruction set: ", std::string(kernels::isa_name(isa)));
+  for (const kernels::IsaPath& path : kernels::isa_paths) {
+    if (!path_is_here(path)) continue;
+    const WithIsa with(path.isa);
+    INFO("path: ", std::string(path.name));
     f();
   }
 }

@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <string>
 
-#include "eigenformer/kernels/simd/simd.hpp"
+#include "isa.hpp"
 
 int main(int argc, char** argv) {
-  using namespace eigenformer::kernels;
+  using namespace eigenformer;
   const char* wanted = std::getenv("EIGENFORMER_ISA");
-  for (const Isa isa : {Isa::avx2, Isa::avx512}) {
-    if (wanted == nullptr || std::string(wanted) != isa_name(isa) || isa <= detail::best_isa()) continue;
+  for (const kernels::IsaPath& path : kernels::isa_paths) {
+    if (wanted == nullptr || std::string(wanted) != path.name || testing::path_is_here(path)) continue;
     std::printf("Skipped: this CPU has no %s\n", wanted);
     return 77;
   }

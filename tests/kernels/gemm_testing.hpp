@@ -13,17 +13,13 @@
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
-#include "eigenformer/kernels/simd/simd.hpp"
 #include "isa.hpp"
 
 namespace gemm_testing {
 
 using eigenformer::index_t;
 using eigenformer::kernels::GemmEpilogue;
-using eigenformer::kernels::Isa;
-
-using eigenformer::testing::all_isas;
-using eigenformer::testing::WithIsa;
+using eigenformer::testing::for_each_isa;
 
 inline std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
 

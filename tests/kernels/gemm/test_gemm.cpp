@@ -32,9 +32,7 @@ const index_t depth_sizes[] = {1, 3, 15, 16, 17, 35, 257};
 }  // namespace
 
 TEST_CASE_TEMPLATE("gemm equals plain loops for every size around its tiles", T, float, double) {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const index_t m : row_sizes) {
       for (const index_t n : column_sizes) {
         for (const index_t k : {index_t{1}, index_t{17}, index_t{35}}) {
@@ -50,13 +48,11 @@ TEST_CASE_TEMPLATE("gemm equals plain loops for every size around its tiles", T,
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE_TEMPLATE("gemm takes every layout, depth, alpha, beta and bias", T, float, double) {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
         for (const index_t k : depth_sizes) {
@@ -73,13 +69,11 @@ TEST_CASE_TEMPLATE("gemm takes every layout, depth, alpha, beta and bias", T, fl
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE_TEMPLATE("gemm cuts long sums and wide products into blocks", T, float, double) {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const index_t k : {255, 256, 511, 512, 513, 1027}) {
       CAPTURE(k);
       REQUIRE(gemm_error<T>(Product<T>(false, true, 3, 41, k), T(1), T(1), true) < 16.0);
@@ -87,12 +81,11 @@ TEST_CASE_TEMPLATE("gemm cuts long sums and wide products into blocks", T, float
     }
     REQUIRE(gemm_error<T>(Product<T>(false, false, 5, 2083, 23), T(1), T(0.5), true) < 8.0);
     REQUIRE(gemm_error<T>(Product<T>(true, true, 259, 70, 23), T(1), T(1), true) < 8.0);
-  }
+  });
 }
 
 TEST_CASE_TEMPLATE("gemm with beta 0 does not read C", T, float, double) {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     for (const index_t k : {0, 5, 600}) {
       Product<T> p(false, true, 15, 34, k);
       std::fill(p.c.begin(), p.c.end(), std::numeric_limits<T>::quiet_NaN());
@@ -106,7 +99,7 @@ TEST_CASE_TEMPLATE("gemm with beta 0 does not read C", T, float, double) {
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE("gemm with an empty dimension") {
@@ -122,8 +115,7 @@ TEST_CASE("gemm with an empty dimension") {
 }
 
 TEST_CASE("gemm lets NaN and infinity through") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     Product<float> p(false, false, 15, 33, 17, 0);
     p.a[size(14 * p.lda + 16)] = std::numeric_limits<float>::quiet_NaN();
     p.b[size(2 * p.ldb + 32)] = std::numeric_limits<float>::infinity();
@@ -140,14 +132,12 @@ TEST_CASE("gemm lets NaN and infinity through") {
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE_TEMPLATE("a row of gemm has the same bits alone, in any batch and with any number of threads", T,
                    float, double) {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const bool tb : {false, true}) {
       const Product<T> p(false, tb, 150, 300, 530, 1);
       const auto rows = [&](index_t first, index_t count, int threads) {
@@ -172,12 +162,11 @@ TEST_CASE_TEMPLATE("a row of gemm has the same bits alone, in any batch and with
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE("a column of gemm does not depend on the width or the layout") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     const index_t m = 17, n = 75, k = 40;
     const auto a = random_vector<float>(m * k, 5), b = random_vector<float>(k * n, 6);
     std::vector<float> at(a.size()), bt(b.size()), all(size(m * n));
@@ -201,7 +190,7 @@ TEST_CASE("a column of gemm does not depend on the width or the layout") {
       gemm<float>(false, true, m, 1, k, 1.0f, a.data(), k, bt.data() + j * k, k, 0.0f, c.data(), 1);
       for (index_t i = 0; i < m; ++i) REQUIRE(same_product(c[size(i)], all[size(i * n + j)]));
     }
-  }
+  });
 }
 
 TEST_CASE("the epilogue sees every finished element of C once") {
@@ -210,8 +199,7 @@ TEST_CASE("the epilogue sees every finished element of C once") {
     std::vector<std::atomic<int>> seen;
     index_t ldc;
   };
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     for (const int threads : {1, 2}) {
       const ThreadScope thread_scope(threads);
       for (const index_t k : {0, 20, 1030}) {
@@ -246,7 +234,7 @@ TEST_CASE("the epilogue sees every finished element of C once") {
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE_TEMPLATE("gemm_batched multiplies each pair and shares an operand with stride 0", T, float,

@@ -49,8 +49,7 @@ TEST_CASE("Eigen multiplies packed weights of every format, whatever instruction
              bias = random_vector<float>(n, 3), old = random_vector<float>(m * n, 4);
   GemmEpilogue<float> epilogue;
   epilogue.bias = bias.data();
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     for (const auto format :
          {PackedMatrix::Format::float32, PackedMatrix::Format::bf16, PackedMatrix::Format::int8}) {
       const PackedMatrix packed = PackedMatrix::pack(w.data(), n, k, false, format);
@@ -70,7 +69,7 @@ TEST_CASE("Eigen multiplies packed weights of every format, whatever instruction
         worst = std::max(worst, std::abs(static_cast<double>(got[i]) - static_cast<double>(own[i])));
       CHECK(worst < 1e-4);
     }
-  }
+  });
 }
 
 TEST_CASE("Eigen's products do not depend on the number of threads") {

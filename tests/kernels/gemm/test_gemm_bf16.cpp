@@ -23,9 +23,7 @@ std::vector<float> bf16_product(const Product<float>& p, float beta, bool with_b
 }  // namespace
 
 TEST_CASE("bf16 products equal the sum of products of rounded inputs") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
         for (const index_t m : {1, 3, 14, 15, 31}) {
@@ -48,20 +46,19 @@ TEST_CASE("bf16 products equal the sum of products of rounded inputs") {
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE("bf16 rounds its inputs") {
   // 1 + 2^-9 is not a bfloat16; full precision would keep it.
   const float x = 1.0f + 0x1p-9f, one = 1.0f;
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     float c = 0.0f;
     gemm<float>(false, false, 1, 1, 1, 1.0f, &x, 1, &one, 1, 0.0f, &c, 1, {}, GemmPrecision::bf16);
     CHECK(c == 1.0f);
     gemm<float>(false, false, 1, 1, 1, 1.0f, &x, 1, &one, 1, 0.0f, &c, 1);
     CHECK(c == x);
-  }
+  });
   const double y = 1.0 + 0x1p-9, unit = 1.0;
   double d = 0.0;
   gemm<double>(false, false, 1, 1, 1, 1.0, &y, 1, &unit, 1, 0.0, &d, 1, {}, GemmPrecision::bf16);
@@ -69,8 +66,7 @@ TEST_CASE("bf16 rounds its inputs") {
 }
 
 TEST_CASE("bf16 lets NaN and infinity through") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     for (const bool tb : {false, true}) {
       Product<float> p(false, tb, 3, 20, 21, 0);
       p.a[size(1 * p.lda + 20)] = std::numeric_limits<float>::quiet_NaN();
@@ -82,13 +78,11 @@ TEST_CASE("bf16 lets NaN and infinity through") {
         CHECK(std::isinf(c[size(2 * p.ldc + j)]));
       }
     }
-  }
+  });
 }
 
 TEST_CASE("a row of a bf16 product has the same bits alone, in any batch and with any number of threads") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     const Product<float> p(false, true, 140, 290, 1100, 1);
     const auto rows = [&](index_t first, index_t count, int threads) {
       const ThreadScope thread_scope(threads);
@@ -103,5 +97,5 @@ TEST_CASE("a row of a bf16 product has the same bits alone, in any batch and wit
       const auto from = all.begin() + 5 * p.n;
       REQUIRE(same_bits(rows(5, count, 2), std::vector<float>(from, from + count * p.n)));
     }
-  }
+  });
 }

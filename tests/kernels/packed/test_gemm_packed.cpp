@@ -41,9 +41,7 @@ void quantize_row(const float* x, index_t k, std::vector<int>& q, float& scale) 
 }  // namespace
 
 TEST_CASE("packed float32 and bf16 weights give the bits of gemm") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const auto& shape : {std::pair<index_t, index_t>{1, 1}, {31, 40}, {33, 17}, {67, 515}, {2100, 33}}) {
       const index_t n = shape.first, k = shape.second;
       const Weights weights(n, k);
@@ -75,13 +73,11 @@ TEST_CASE("packed float32 and bf16 weights give the bits of gemm") {
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE("int8 weights give exact integer sums") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     for (const auto& shape :
          {std::pair<index_t, index_t>{1, 1}, {31, 3}, {32, 4}, {33, 5}, {67, 66}, {300, 131}}) {
       const index_t n = shape.first, k = shape.second;
@@ -132,7 +128,7 @@ TEST_CASE("int8 weights give exact integer sums") {
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE("int8 weights approximate the float product") {
@@ -153,9 +149,7 @@ TEST_CASE("int8 weights approximate the float product") {
 }
 
 TEST_CASE("a row of a packed product does not depend on its batch or the threads") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
-    CAPTURE(std::string(isa_name(isa)));
+  for_each_isa([&] {
     const Weights weights(700, 530);
     const index_t m = 150;
     const auto x = random_vector<float>(m * 530, 9), old = random_vector<float>(m * 700, 10);
@@ -177,7 +171,7 @@ TEST_CASE("a row of a packed product does not depend on its batch or the threads
         REQUIRE(same_bits(rows(11, count, 2), std::vector<float>(from, from + count * 700)));
       }
     }
-  }
+  });
 }
 
 TEST_CASE("packed products call the epilogue on every element once") {
@@ -201,8 +195,7 @@ TEST_CASE("packed products call the epilogue on every element once") {
 }
 
 TEST_CASE("packed weights and inputs with zeros, NaN and infinity") {
-  for (const Isa isa : all_isas) {
-    const WithIsa with(isa);
+  for_each_isa([&] {
     Weights weights(33, 9);
     std::fill(weights.w.begin() + 9, weights.w.begin() + 18, 0.0f);
     auto x = random_vector<float>(4 * 9, 9);
@@ -219,7 +212,7 @@ TEST_CASE("packed weights and inputs with zeros, NaN and infinity") {
       CHECK(std::isfinite(c[size(99 + j)]));
     }
     CHECK(c[99 + 1] == 0.0f);
-  }
+  });
 }
 
 TEST_CASE("packed matrices of empty sizes and wrong values") {

@@ -44,6 +44,12 @@
 #define EIGENFORMER_X86 0
 #endif
 
+#if defined(__aarch64__) && !defined(__AARCH64EB__)
+#define EIGENFORMER_ARM64 1
+#else
+#define EIGENFORMER_ARM64 0
+#endif
+
 namespace eigenformer {
 
 /// Sizes, strides and row numbers.

@@ -22,15 +22,6 @@ namespace eigenformer::kernels::detail {
 /// of these bits. (The attribute lets both see the same memory.)
 using Bf16Pair = std::uint32_t __attribute__((may_alias));
 
-/// Whether the CPU multiplies bfloat16.
-inline bool cpu_has_bf16() {
-  static const bool has = [] {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512bf16") != 0;
-  }();
-  return has;
-}
-
 // Bodies below are compiled for AVX-512 with bfloat16 only, so their helpers carry that target themselves.
 template <int Rows>
 struct GemmMicroBf16 {

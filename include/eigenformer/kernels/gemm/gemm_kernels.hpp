@@ -8,6 +8,7 @@
 #include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/gemm/gemm_bf16.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
+#include "eigenformer/kernels/gemm/gemm_neon.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
@@ -15,12 +16,11 @@ namespace eigenformer::kernels::detail {
 
 inline constexpr index_t gemm_max_rows = 14;
 
-/// The compiled pieces of a product of T for one instruction set.
+/// The compiled pieces of a product of T for one set of features.
 ///
-/// They are body_for(), as dispatch() calls them, held in a table: the instruction set decides the tile's
-/// rows and columns, which the packing and the loops around the tiles need, and packed weights keep the set
-/// that they were packed for, whatever isa() says later. Tiles of avx512_bf16 and avx512_vnni, which are no
-/// Isa, are in such tables, too.
+/// They are body_for(), as dispatch() calls them, held in a table: the features decide the tile's rows and
+/// columns, which the packing and the loops around the tiles need, and packed weights keep the set that they
+/// were packed for, whatever isa() says later.
 template <class T>
 struct GemmKernels {
   index_t rows;     ///< of the largest register tile
@@ -43,43 +43,53 @@ struct GemmKernels {
   }
 };
 
+/// The pieces with vectors of Bytes and tiles of Rows; with `rounded`, inputs become bfloat16 while packing.
 template <class T, int Bytes, int... Rows>
-GemmKernels<T> make_gemm_kernels(bool rounded) {
-  GemmKernels<T> result{};
-  result.columns = 2 * VectorOf<T, Bytes>::lanes;
-  result.step = 1;
-  result.rounded = rounded;
-  (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes, MicroFunction<T>>()), ...);
-  result.pack_transposed = body_for<PackTransposed<T, Bytes>, Bytes, PackFunction<T>>();
-  result.pack_adjacent = body_for<PackAdjacent<T, Bytes>, Bytes, PackFunction<T>>();
-  return result;
+const GemmKernels<T>& gemm_tiles(bool rounded) {
+  constexpr auto make = [](bool with_rounding) {
+    GemmKernels<T> result{};
+    result.columns = 2 * VectorOf<T, Bytes>::lanes;
+    result.step = 1;
+    result.rounded = with_rounding;
+    (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes, MicroFunction<T>>()), ...);
+    result.pack_transposed = body_for<PackTransposed<T, Bytes>, Bytes, PackFunction<T>>();
+    result.pack_adjacent = body_for<PackAdjacent<T, Bytes>, Bytes, PackFunction<T>>();
+    return result;
+  };
+  static const GemmKernels<T> as_they_are = make(false), to_bf16 = make(true);
+  return rounded ? to_bf16 : as_they_are;
 }
 
-/// The tiles for an instruction set: 14 x 32 floats fill the 32 registers of AVX-512, 6 x 16 the 16 of AVX2.
+#if EIGENFORMER_ARM64
+/// The tiles of neon: 12 x 8 floats.
+inline const GemmKernels<float>& gemm_tiles_neon(bool rounded) {
+  constexpr auto make = [](bool with_rounding) {
+    GemmKernels<float> result = gemm_tiles<float, 16, 1, 2>(with_rounding);
+    result.add(4, &GemmMicroNeon<4>::run);
+    result.add(8, &GemmMicroNeon<8>::run);
+    result.add(12, &GemmMicroNeon<12>::run);
+    return result;
+  };
+  static const GemmKernels<float> as_they_are = make(false), to_bf16 = make(true);
+  return rounded ? to_bf16 : as_they_are;
+}
+#endif
+
+/// The pieces for a set of features: 14 x 32 floats fill the 32 registers of AVX-512, 6 x 16 the 16 of AVX2.
 /// double has the baseline's alone, as in dispatch().
 template <class T>
-GemmKernels<T> make_gemm_kernels([[maybe_unused]] Isa isa, bool rounded) {
+const GemmKernels<T>& gemm_kernels([[maybe_unused]] Isa isa, bool rounded = false) {
 #if EIGENFORMER_X86
   if constexpr (std::is_same_v<T, float>) {
-    if (isa == Isa::avx512) return make_gemm_kernels<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
-    if (isa == Isa::avx2) return make_gemm_kernels<T, 32, 1, 2, 4, 6>(rounded);
+    if (isa.has(IsaFeature::avx512)) return gemm_tiles<T, 64, 1, 2, 4, 6, 8, 10, 12, 14>(rounded);
+    if (isa.has(IsaFeature::avx2)) return gemm_tiles<T, 32, 1, 2, 4, 6>(rounded);
+  }
+#elif EIGENFORMER_ARM64
+  if constexpr (std::is_same_v<T, float>) {
+    if (isa.has(IsaFeature::neon)) return gemm_tiles_neon(rounded);
   }
 #endif
-  return make_gemm_kernels<T, 16, 1, 2, 4, 6>(rounded);
-}
-
-/// The pieces of products of T; with `rounded`, inputs become bfloat16 while packing.
-template <class T>
-const GemmKernels<T>& gemm_kernels(Isa isa, bool rounded = false) {
-  static const std::array<GemmKernels<T>, 6> all = [] {
-    std::array<GemmKernels<T>, 6> result{};
-    for (const bool r : {false, true}) {
-      for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512})
-        result[static_cast<std::size_t>(i) + (r ? 3 : 0)] = make_gemm_kernels<T>(i, r);
-    }
-    return result;
-  }();
-  return all[static_cast<std::size_t>(isa) + (rounded ? 3 : 0)];
+  return gemm_tiles<T, 16, 1, 2, 4, 6>(rounded);
 }
 
 #if EIGENFORMER_X86
@@ -105,23 +115,13 @@ inline const GemmKernels<float>& gemm_kernels_bf16() {
 }
 #endif
 
-/// Whether bfloat16 products use the CPU's instruction for them.
-inline bool bf16_in_hardware(Isa isa) {
-#if EIGENFORMER_X86
-  return isa == Isa::avx512 && cpu_has_bf16();
-#else
-  (void)isa;
-  return false;
-#endif
-}
-
-/// The pieces for a precision (of float products; double ignores it) and instruction set.
+/// The pieces for a precision (of float products; double ignores it) and a set of features.
 template <class T>
 const GemmKernels<T>& gemm_kernels_for(GemmPrecision precision, Isa isa) {
   if constexpr (std::is_same_v<T, float>) {
     if (precision == GemmPrecision::bf16) {
 #if EIGENFORMER_X86
-      if (bf16_in_hardware(isa)) return gemm_kernels_bf16();
+      if (isa.has(IsaFeature::avx512_bf16)) return gemm_kernels_bf16();
 #endif
       return gemm_kernels<float>(isa, true);
     }

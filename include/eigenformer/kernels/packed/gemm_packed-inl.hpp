@@ -14,7 +14,7 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
 #include "eigenformer/kernels/gemm/gemm_eigen.hpp"
-#include "eigenformer/kernels/gemm/gemm_int8.hpp"
+#include "eigenformer/kernels/packed/gemm_int8.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
 
 namespace eigenformer::kernels {

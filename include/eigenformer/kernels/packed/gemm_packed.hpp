@@ -6,12 +6,12 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
-#include "eigenformer/kernels/simd/simd.hpp"
+#include "eigenformer/kernels/simd/isa.hpp"
 
 namespace eigenformer::kernels {
 
 /// A weight matrix W (n, k), n outputs of k inputs, packed once for many products x W^T. Immutable; copies
-/// share the memory. It belongs to the instruction set in use when it was packed.
+/// share the memory. It belongs to the features in use (isa()) when it was packed.
 class PackedMatrix {
  public:
   /// What the packed weights are held in.
@@ -67,7 +67,7 @@ class PackedMatrix {
   index_t steps_ = 0;  // of a panel: elements, pairs or fours of k
   std::size_t bytes_ = 0;
   Format format_ = Format::float32;
-  Isa isa_ = Isa::baseline;
+  Isa isa_;
 };
 
 /// C (m, n) = x (m, k) W^T + beta * C + bias. beta = 0 does not read C. A row's result does not depend on the

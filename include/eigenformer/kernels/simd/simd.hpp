@@ -1,12 +1,9 @@
 #pragma once
 
-#include <atomic>
-#include <cstdlib>
-#include <string>
 #include <type_traits>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/kernels/simd/isa.hpp"
 
 // GCC warns that passing vector types between functions of different targets changes the ABI; nothing here
 // does.
@@ -15,68 +12,6 @@
   __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
 
 namespace eigenformer::kernels {
-
-/// The instruction sets a hot loop is compiled for, in rising order.
-enum class Isa { baseline = 0, avx2 = 1, avx512 = 2 };
-
-/// The name of an instruction set as EIGENFORMER_ISA spells it.
-inline const char* isa_name(Isa isa) {
-  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "baseline";
-}
-
-namespace detail {
-
-inline Isa best_isa() {
-#if EIGENFORMER_X86
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return Isa::avx512;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
-#endif
-  return Isa::baseline;
-}
-
-/// What the environment's EIGENFORMER_ISA says; empty: nothing.
-inline std::string forced_isa_name() {
-  const char* forced = std::getenv("EIGENFORMER_ISA");
-  return forced == nullptr ? "" : forced;
-}
-
-/// The value of EIGENFORMER_ISA that has Eigen multiply (gemm_backend.hpp); other loops are baseline's.
-inline constexpr const char* eigen_isa_name = "eigen";
-
-inline Isa initial_isa() {
-  const Isa best = best_isa();
-  const std::string name = forced_isa_name();
-  if (name.empty()) return best;
-  if (name == eigen_isa_name) return Isa::baseline;
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
-    if (name == isa_name(isa)) return isa < best ? isa : best;
-  }
-  throw ValueError("isa", "EIGENFORMER_ISA is '" + name + "', expected eigen, baseline, avx2 or avx512");
-}
-
-inline std::atomic<int>& isa_slot() {
-  static std::atomic<int> slot{static_cast<int>(initial_isa())};
-  return slot;
-}
-
-}  // namespace detail
-
-/// The instruction set in use: the CPU's best, or what the environment's EIGENFORMER_ISA
-/// (baseline, avx2, avx512; eigen: baseline with Eigen's products) lowers it to. Throws ValueError for
-/// another value of it.
-inline Isa isa() { return static_cast<Isa>(detail::isa_slot().load(std::memory_order_relaxed)); }
-
-/// Switches the instruction set of the whole process (never above the CPU's); for tests of one path against
-/// another.
-inline void set_isa_for_testing(Isa isa) {
-  const Isa best = detail::best_isa();
-  detail::isa_slot().store(static_cast<int>(isa < best ? isa : best), std::memory_order_relaxed);
-}
 
 namespace detail {
 
@@ -139,24 +74,17 @@ inline constexpr bool works_in_double =
 
 }  // namespace detail
 
-/// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors of the instruction set in use (16, 32
-/// or 64), or Body::run(args...) where that is no template, compiled for that set. `run` is a static member
+/// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors that the features in use have (16, 32
+/// or 64), or Body::run(args...) where that is no template, compiled for them. `run` is a static member
 /// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
 /// numbers. Body::flatten, if there and true, has what `run` calls inlined, too.
 template <class Body, class... Args>
 EIGENFORMER_NOINLINE void dispatch(Args... args) {
 #if EIGENFORMER_X86
   if constexpr (!detail::works_in_double<Args...>) {
-    switch (isa()) {
-      case Isa::avx512:
-        detail::run_avx512<Body>(args...);
-        return;
-      case Isa::avx2:
-        detail::run_avx2<Body>(args...);
-        return;
-      case Isa::baseline:
-        break;
-    }
+    const Isa features = isa();
+    if (features.has(IsaFeature::avx512)) return detail::run_avx512<Body>(args...);
+    if (features.has(IsaFeature::avx2)) return detail::run_avx2<Body>(args...);
   }
 #endif
   detail::run_baseline<Body>(args...);

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/gemm/gemm_micro.hpp"
+
+#if EIGENFORMER_ARM64
+#include <arm_neon.h>
+
+// The tiles of float products for ARM with 64 bits. They are tested under an emulator; how fast they are on a
+// CPU was not measured.
+
+namespace eigenformer::kernels::detail {
+
+/// A tile of Rows x 8 floats: the elements of A, four to a register, multiply by element (fmla). 12 rows take
+/// 24 of the 32 registers for sums, 3 for A and 2 for B. The tile's tails and end, and the order of every
+/// sum, are those of gemm_micro.hpp.
+template <int Rows>
+struct GemmMicroNeon {
+  static_assert(Rows % 4 == 0);
+  using Float = GemmMicro<float, 16, Rows>;
+  using V = typename Float::V;
+  using RowSequence = typename Float::RowSequence;
+
+  template <int... R>
+  static EIGENFORMER_ALWAYS_INLINE void step(V (&x)[Rows], V (&y)[Rows], const float* a, const float* b,
+                                             std::integer_sequence<int, R...>) {
+    float32x4_t four[Rows / 4];
+    for (int i = 0; i < Rows / 4; ++i) four[i] = vld1q_f32(a + 4 * i);
+    const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
+    ((x[R] = (V)vfmaq_laneq_f32((float32x4_t)x[R], b0, four[R / 4], R % 4),
+      y[R] = (V)vfmaq_laneq_f32((float32x4_t)y[R], b1, four[R / 4], R % 4)),
+     ...);
+  }
+
+  static void run(index_t steps, const float* a, const float* b, const float* next, float* c, index_t ldc,
+                  float alpha, bool accumulate, const float* bias, index_t rows, index_t cols) {
+    typename Float::Output out;
+    out.begin(c, ldc, accumulate, bias, rows, cols);
+    V x[Rows], y[Rows];
+    Float::clear(x, y, RowSequence{});
+    for (index_t p = 0; p < steps; ++p) {
+      step(x, y, a, b, RowSequence{});
+      __builtin_prefetch(next, 0, 2);
+      a += Rows;
+      b += Float::columns;
+      next += Float::lanes;
+    }
+    out.end(x, y, alpha, accumulate);
+  }
+};
+
+}  // namespace eigenformer::kernels::detail
+#endif

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+#if EIGENFORMER_X86
+#include <cpuid.h>
+#elif EIGENFORMER_ARM64 && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+namespace eigenformer::kernels {
+
+/// What kernels choose their code by: features of CPUs, and Eigen.
+enum class IsaFeature : std::uint32_t {
+  eigen = 1u << 0,         ///< Eigen multiplies (gemm_backend.hpp); no feature of a CPU
+  avx2 = 1u << 1,          ///< AVX2 and FMA: vectors of 32 bytes
+  avx_vnni = 1u << 2,      ///< vpdpbusd on 32 bytes, VEX encoded; has avx2
+  avx512 = 1u << 3,        ///< AVX-512 F, BW, VL and DQ: vectors of 64 bytes; has avx2
+  avx512_vnni = 1u << 4,   ///< vpdpbusd on 64 bytes; has avx512
+  avx512_bf16 = 1u << 5,   ///< vdpbf16ps on 64 bytes; has avx512
+  neon = 1u << 6,          ///< Advanced SIMD of ARM with 64 bits: vectors of 16 bytes
+  neon_dotprod = 1u << 7,  ///< sdot; has neon
+};
+
+/// A set of features. The empty set is the baseline: what the compiler may use without being asked.
+class Isa {
+ public:
+  constexpr Isa() = default;
+  constexpr Isa(std::initializer_list<IsaFeature> features) {
+    for (const IsaFeature f : features) bits_ |= static_cast<std::uint32_t>(f);
+  }
+
+  constexpr bool has(IsaFeature f) const noexcept { return (bits_ & static_cast<std::uint32_t>(f)) != 0; }
+  /// Whether all features of `other` are here.
+  constexpr bool contains(Isa other) const noexcept { return (other.bits_ & ~bits_) == 0; }
+  constexpr Isa with(IsaFeature f) const noexcept { return Isa(bits_ | static_cast<std::uint32_t>(f)); }
+  constexpr Isa without(IsaFeature f) const noexcept { return Isa(bits_ & ~static_cast<std::uint32_t>(f)); }
+  /// The features that both have.
+  friend constexpr Isa operator&(Isa a, Isa b) noexcept { return Isa(a.bits_ & b.bits_); }
+  friend constexpr bool operator==(Isa, Isa) = default;
+
+ private:
+  constexpr explicit Isa(std::uint32_t bits) : bits_(bits) {}
+
+  std::uint32_t bits_ = 0;
+};
+
+/// A set of features that EIGENFORMER_ISA can name.
+struct IsaPath {
+  const char* name;
+  Isa isa;
+};
+
+/// All paths. Among those that a set contains, the last gives the set its name. (The build reads the names.)
+inline constexpr IsaPath isa_paths[] = {
+    {"baseline", {}},
+    {"eigen", {IsaFeature::eigen}},
+    {"avx2", {IsaFeature::avx2}},
+    {"avx2_vnni", {IsaFeature::avx2, IsaFeature::avx_vnni}},
+    {"avx512", {IsaFeature::avx2, IsaFeature::avx512}},
+    {"avx512_vnni", {IsaFeature::avx2, IsaFeature::avx512, IsaFeature::avx512_vnni}},
+    {"avx512_bf16", {IsaFeature::avx2, IsaFeature::avx512, IsaFeature::avx512_vnni, IsaFeature::avx512_bf16}},
+    {"neon", {IsaFeature::neon}},
+    {"neon_dotprod", {IsaFeature::neon, IsaFeature::neon_dotprod}},
+};
+
+/// The name of the last of isa_paths that the set contains.
+inline const char* isa_name(Isa isa) {
+  const char* name = "";
+  for (const IsaPath& path : isa_paths) {
+    if (isa.contains(path.isa)) name = path.name;
+  }
+  return name;
+}
+
+namespace detail {
+
+/// The features of this CPU. A feature is here only if those are on which it builds.
+inline Isa detect_cpu() {
+  Isa isa;
+#if EIGENFORMER_X86
+  // These ask whether the operating system saves the registers, too.
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return isa;
+  isa = isa.with(IsaFeature::avx2);
+  // clang 14 has no name for AVX-VNNI: leaf 7, subleaf 1, bit 4 of EAX.
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && a >= 1 &&
+      __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1u) != 0) {
+    isa = isa.with(IsaFeature::avx_vnni);
+  }
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
+    return isa;
+  }
+  isa = isa.with(IsaFeature::avx512);
+  if (__builtin_cpu_supports("avx512vnni")) isa = isa.with(IsaFeature::avx512_vnni);
+  if (__builtin_cpu_supports("avx512bf16")) isa = isa.with(IsaFeature::avx512_bf16);
+#elif EIGENFORMER_ARM64
+  isa = isa.with(IsaFeature::neon);
+#if defined(__linux__)
+  constexpr unsigned long asimddp = 1ul << 20;  // HWCAP_ASIMDDP
+  if ((getauxval(AT_HWCAP) & asimddp) != 0) isa = isa.with(IsaFeature::neon_dotprod);
+#elif defined(__ARM_FEATURE_DOTPROD)
+  isa = isa.with(IsaFeature::neon_dotprod);
+#endif
+#endif
+  return isa;
+}
+
+}  // namespace detail
+
+/// All features that can be chosen here: this CPU's, and Eigen.
+inline Isa available_isa() {
+  static const Isa available = detail::detect_cpu().with(IsaFeature::eigen);
+  return available;
+}
+
+namespace detail {
+
+/// What is in use if nothing is asked for: all of the CPU's features; Eigen's products where the library has
+/// no register tiles of its own.
+inline Isa default_isa() {
+  return EIGENFORMER_X86 || EIGENFORMER_ARM64 ? available_isa().without(IsaFeature::eigen) : available_isa();
+}
+
+/// The set that a value of EIGENFORMER_ISA (null or empty: not set) puts in use on a CPU with `available`.
+inline Isa isa_from_name(const char* name, Isa available, Isa otherwise) {
+  if (name == nullptr || *name == '\0') return otherwise;
+  std::string names;
+  for (const IsaPath& path : isa_paths) {
+    if (name == std::string(path.name)) return path.isa & available;
+    names += (names.empty() ? "" : ", ") + std::string(path.name);
+  }
+  throw ValueError("isa", "EIGENFORMER_ISA is '" + std::string(name) + "', expected one of " + names);
+}
+
+inline std::atomic<Isa>& isa_slot() {
+  static std::atomic<Isa> slot{isa_from_name(std::getenv("EIGENFORMER_ISA"), available_isa(), default_isa())};
+  return slot;
+}
+
+}  // namespace detail
+
+/// The features in use: all of the CPU's, or those of the path that the environment's EIGENFORMER_ISA names
+/// (isa_paths), without the ones that the CPU lacks. Throws ValueError for another value of it.
+inline Isa isa() { return detail::isa_slot().load(std::memory_order_relaxed); }
+
+/// Switches the features of the whole process, to those of the set that are available; for tests of one path
+/// against another.
+inline void set_isa_for_testing(Isa isa) {
+  detail::isa_slot().store(isa & available_isa(), std::memory_order_relaxed);
+}
+
+}  // namespace eigenformer::kernels
