@@ -69,7 +69,8 @@ std::string build_folder() { return programs_folder().parent_path().string(); }
 
 TEST_CASE("bench_loading: time and memory of both ways of loading") {
   if (!built("bench_loading")) return;
-  const Ended ended = run_json("bench_loading", with_tiny({"--parts", "map,copy", "--repeats", "2"}));
+  const Ended ended =
+      run_json("bench_loading", with_tiny({"--parts", "map,copy,int8,bf16", "--repeats", "2"}));
   for (const char* part : {"\"map/", "\"copy/"}) {
     for (const char* counter : {"ms", "read ms", "file MiB"}) {
       INFO(part << counter);
@@ -77,6 +78,12 @@ TEST_CASE("bench_loading: time and memory of both ways of loading") {
     }
     // So small a file may even leave the process smaller.
     CHECK(std::abs(value(ended.out, "grown MiB", part)) < 64);
+  }
+  for (const char* part : {"\"int8/", "\"bf16/"}) {
+    for (const char* counter : {"ms", "first ms", "file MiB"}) {
+      INFO(part << counter);
+      CHECK(value(ended.out, counter, part) > 0);
+    }
   }
 }
 
