@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -10,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "eigenformer/nn/options/layer.hpp"
 
@@ -70,6 +74,14 @@ void option_from_json(const std::string& name, const nlohmann::json& json, X& x)
   } else if constexpr (std::floating_point<X>) {
     if (!json.is_number()) throw refused_option(name, json, "a number");
     x = json.get<X>();
+  } else if constexpr (std::same_as<X, std::vector<std::int32_t>>) {
+    const auto is_id = [](const nlohmann::json& id) {
+      return id.is_number_integer() && id >= std::numeric_limits<std::int32_t>::min() &&
+             id <= std::numeric_limits<std::int32_t>::max();
+    };
+    if (!json.is_array() || !std::all_of(json.begin(), json.end(), is_id))
+      throw refused_option(name, json, "a list of ids");
+    x = json.get<X>();
   } else {
     if (!json.is_string()) throw refused_option(name, json, "a string");
     x = json.get<X>();
@@ -129,9 +141,8 @@ struct OptionsReader {
   void operator()(const OptionField& field, std::optional<E>& x) const {
     const std::string kind = kind_name(field.name);
     known.insert(kind);
-    if (!has(field.name)) return;
-    bool there = false;
-    option_from_json(field.name, json.at(field.name), there);
+    bool there = x.has_value();  // a stack's own options may have the kind alone
+    if (has(field.name)) option_from_json(field.name, json.at(field.name), there);
     if (!there) {
       x.reset();
     } else if (E e = x.value_or(E{}); true) {
@@ -277,7 +288,6 @@ inline void refuse_unknown(const nlohmann::json& json, const std::set<std::strin
 
 template <class Options, class Group>
 void group_from_json(const char* name, const nlohmann::json& json, const Options& options, Group& group) {
-  if (!json.is_object()) throw refused_option(name, json, "an object of options");
   std::set<std::string> of_group, of_layer;
   Group::fields(group, OptionsReader{json, of_group});
   if constexpr (requires {
@@ -286,6 +296,7 @@ void group_from_json(const char* name, const nlohmann::json& json, const Options
                 }) {
     auto layer = options.layer;
     decltype(layer)::fields(layer, OptionsReader{json, of_layer});
+    group.layer.reset();
     if (!(layer == options.layer)) group.layer = layer;
   }
   of_group.merge(of_layer);
@@ -308,20 +319,29 @@ nlohmann::json options_to_json(const Options& options) {
   return json;
 }
 
-/// Options from what options_to_json() gave; a field that is left out keeps its default, in a stack's own
-/// object the model's. Throws ValueError for an unknown name and a value of the wrong kind.
+/// Options from what options_to_json() gave; a field that is left out keeps its value in `options`, in a
+/// stack's own object the model's. Throws ValueError for an unknown name and a value of the wrong kind.
 template <OptionsStruct Options>
-Options options_from_json(const nlohmann::json& given) {
+Options options_from_json(const nlohmann::json& given, Options options = {}) {
   if (!given.is_object()) throw ValueError("options", "expected an object of options");
   const nlohmann::json json = detail::split_positions<Options>(given);
-  Options options;
+  nlohmann::json groups = nlohmann::json::object();
+  Options::fields(options, [&](const auto& field, const auto& member) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>)
+      groups[field.name] = detail::group_to_json(options, member);
+  });
   std::set<std::string> known;
   Options::fields(options, detail::OptionsReader{json, known});
   detail::refuse_unknown(json, known);
   Options::fields(options, [&](const auto& field, auto& member) {
     if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
-      if (json.contains(field.name))
-        detail::group_from_json(field.name, json.at(field.name), options, member);
+      nlohmann::json& group = groups[field.name];
+      if (json.contains(field.name)) {
+        const nlohmann::json& own = json.at(field.name);
+        if (!own.is_object()) throw detail::refused_option(field.name, own, "an object of options");
+        group.update(own);
+      }
+      detail::group_from_json(field.name, group, options, member);
     }
   });
   return options;
