@@ -77,15 +77,21 @@ class OptionFlags : public RowFlags {
     nlohmann::json effective = ef::detail::fields_to_json(options);
     O::fields(options, [&](const auto& field, const auto& member) {
       if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, ef::OptionGroup>) {
-        nlohmann::json own = ef::detail::fields_to_json(member.layer.value_or(options.layer));
-        own.update(ef::detail::fields_to_json(member));
-        effective[field.name] = own;
+        effective[field.name] = fields_of_group(options, member);
       }
     });
     require_effect(op, effective);
     return options;
   }
   O applied(const char* op, O options = {}) const { return applied(op, std::move(options), given()); }
+
+ private:
+  template <class Options, class Group>
+  static nlohmann::json fields_of_group(const Options& options, const Group& group) {
+    nlohmann::json fields = ef::detail::fields_to_json(group.layer.value_or(options.layer));
+    fields.update(ef::detail::fields_to_json(group));
+    return fields;
+  }
 };
 
 /// Lets a flag take another word for one of its own.

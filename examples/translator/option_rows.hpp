@@ -151,18 +151,22 @@ struct RowWriter {
   void operator()(const ef::OptionGroup&, const Group&) const {}  // option_rows() adds them
 };
 
+/// The fields that a stack may have of its own: those of the model's layer and of the group.
+template <class O, class Group>
+void add_group_rows(std::vector<OptionRow>& rows, const char* name, const O& options, const Group& group) {
+  const RowWriter writer{rows, name, {}, {}};
+  decltype(options.layer)::fields(options.layer, writer);
+  Group::fields(group, writer);
+}
+
 /// The fields of an options struct, in their order, and after them those that a stack may have of its own.
 template <ef::OptionsStruct O>
 std::vector<OptionRow> option_rows(const O& options) {
   std::vector<OptionRow> rows;
   O::fields(options, RowWriter{rows, {}, {}, {}});
   O::fields(options, [&](const auto& field, const auto& member) {
-    using Group = std::remove_cvref_t<decltype(member)>;
-    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, ef::OptionGroup>) {
-      const RowWriter writer{rows, field.name, {}, {}};
-      decltype(options.layer)::fields(options.layer, writer);
-      Group::fields(member, writer);
-    }
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, ef::OptionGroup>)
+      add_group_rows(rows, field.name, options, member);
   });
   return rows;
 }

@@ -69,7 +69,9 @@ TrainFlags::TrainFlags(CLI::App& command)
   bf16_->group("Training");
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
   // The curve of Vaswani et al. 2017 is the same, whatever its peak.
-  add_word(command.get_option("--schedule"), "noam", "inverse-sqrt");
+  CLI::Option* const schedule = command.get_option("--schedule");
+  schedule->description(schedule->get_description() + "; noam is another name of inverse-sqrt");
+  add_word(schedule, "noam", "inverse-sqrt");
   tying_->description(tying_->get_description() + "; auto: all, with --separate-vocab target");
   tying_->default_str("auto");
   tying_->transform(CLI::Validator(

@@ -15,6 +15,7 @@
 #include "../../examples/translator/default_model.hpp"
 #include "../../examples/translator/option_names.hpp"
 #include "../../examples/translator/option_rows.hpp"
+#include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
 #include "eigenformer/nn/attention/attention_options.hpp"
@@ -62,10 +63,13 @@ void write_table(std::string& page, const char* name, const char* text, const Ro
   for (const OptionRow& row : rows) {
     if (!row.group.empty()) continue;  // a stack's own values of what the table has already
     std::string flag, fallback = code(row.fallback);
+    if (row.fallback == "0" && row.allowed == ef::allowed_text(ef::Allowed::positive))
+      fallback = "to be given";
     if (has_flag && has_flag(row)) {
-      flag = code(translator::flag_of_name(row.name));
+      // What is true by default has use for the flag that turns it off.
+      flag = code(translator::flag_of_name((row.fallback == "true" ? "no_" : "") + row.name));
       const std::string shorter = translator::flag_of_field(row.name);
-      if (code(shorter) != flag) flag = code(shorter) + ", " + flag;
+      if (!translator::short_name(row.name).empty()) flag = code(shorter) + ", " + flag;
     }
     const auto other = std::find_if(
         tool.begin(), tool.end(), [&](const OptionRow& o) { return o.group.empty() && o.name == row.name; });
@@ -126,6 +130,9 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
       "`--layers` sets both "
       "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with `--separate-vocab`.",
       without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
+  write_table(page, "EncoderOptions, DecoderOptions",
+              "N layers alone (`StackOptions`), and the fields of LayerOptions.",
+              without(option_rows(ef::EncoderOptions{}), layer));
   write_table(page, "LanguageModelOptions", "And the fields of LayerOptions.",
               without(option_rows(ef::LanguageModelOptions{}), layer));
   write_table(page, "TextEncoderOptions", "And the fields of LayerOptions.",
@@ -149,6 +156,9 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
               option_rows(ef::SamplingOptions{}), decodes);
   write_table(page, "BatchGenerationOptions", "Flags of `translator translate`, `evaluate` and `compare`.",
               option_rows(ef::BatchGenerationOptions{}), every);
+  write_table(page, "BatchingOptions",
+              "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",
+              option_rows(ef::BatchingOptions{}));
   translator::CorpusOptions corpus;
   corpus.tokenizer = "subword";  // word in a build without SentencePiece
   write_table(page, "Data of translator train", "What a training reads.", option_rows(corpus), every);

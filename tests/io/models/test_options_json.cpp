@@ -304,22 +304,3 @@ TEST_CASE("JSON changes what it names in given options, stacks of their own incl
   CHECK(o.decoder.layer->dim_feedforward == 64);
   CHECK(o.decoder.layer->d_model == 32);
 }
-
-TEST_CASE("search options are written and read, ids included") {
-  GenerationOptions search;
-  search.beam_size = 3;
-  search.rule = SearchRule::ctranslate2;
-  search.prefix_ids = {7, 9};
-  search.forbidden_ids = {};
-  const auto back = options_from_json<GenerationOptions>(options_to_json(search));
-  CHECK(back.beam_size == 3);
-  CHECK(back.rule == SearchRule::ctranslate2);
-  CHECK(back.prefix_ids == search.prefix_ids);
-  CHECK(back.forbidden_ids.empty());
-  const auto refusal = [](const nlohmann::json& wrong) {
-    return message_of<ValueError>([&] { (void)options_from_json<SamplingOptions>({{"prefix_ids", wrong}}); });
-  };
-  CHECK(contains(refusal({1.5}), "prefix_ids is [1.5], expected a list of ids"));
-  CHECK(contains(refusal(3), "prefix_ids is 3, expected a list of ids"));
-  CHECK(contains(refusal(nlohmann::json::array({std::int64_t{1} << 40})), "expected a list of ids"));
-}

@@ -41,10 +41,9 @@ void visit_inputs(auto& o, auto&& visit) {
   visit(OptionField{"embedding_dropout", "dropout of input + position; left out: dropout", Allowed::rate},
         o.embedding_dropout);
   visit(
-      OptionField{
-          "positions",
-          "positions added to the inputs, in files and flags also the word of attention_positions; left "
-          "out: sinusoidal, unless attention has its own"},
+      OptionField{"positions",
+                  "positions added to the inputs; in files and flags also a word of attention_positions, for "
+                  "those alone; left out: sinusoidal, unless attention has its own"},
       o.positions);
   visit(OptionField{"max_length", "tokens of a sequence at most; the size of learned positions' table",
                     Allowed::positive},

@@ -238,8 +238,16 @@ struct StackOptions {
   bool final_norm = false;
   Layer layer{};
 
+  /// Those of a layer of one's own, too, where it lists them.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    if constexpr (OptionsStruct<Layer>) Layer::fields(self.layer, visit);
+  }
+
+  /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
-    detail::require_positive(op, "num_layers", num_layers);
+    validate_fields(op, *this);
     if constexpr (requires { layer.validate(op); }) layer.validate(op);
   }
 };
