@@ -271,6 +271,13 @@ TEST_CASE("any struct that lists its fields has options in JSON") {
   const auto back = options_from_json<OwnOptions>(json);
   CHECK(back.filters == 5);
   CHECK(back.layer == own.layer);
+
+  EncoderOptions stack{.num_layers = 3, .final_norm = true};
+  stack.layer.num_heads = 2;
+  const auto stack_back = options_from_json<EncoderOptions>(options_to_json(stack));
+  CHECK(stack_back.num_layers == 3);
+  CHECK(stack_back.final_norm);
+  CHECK(stack_back.layer == stack.layer);
 }
 
 TEST_CASE("a stack's own kind of query and key norm is written and read where the model has another") {
