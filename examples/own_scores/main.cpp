@@ -10,7 +10,7 @@
 
 namespace ef = eigenformer;
 
-// Called for each tile of scores; backward multiplies by the derivative, from the scores after the rule.
+// Called for each tile; backward multiplies by the derivative. A rule that only adds has `additive = true`.
 struct CappedDistance {
   double slope = 0.5, cap = 3;
 

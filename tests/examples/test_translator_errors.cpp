@@ -117,7 +117,7 @@ TEST_CASE("bad training data: each is named, and no model folder appears") {
   refuse("--source", file("nul.en", std::string("a\0b\n", 4)), {"NUL byte", "line 1"});
   const std::string empty = file("empty", "");
   std::vector<std::string> both = replaced(replaced(corpus.train(), "--source", empty), "--target", empty);
-  refused(both, {"is empty", "expected at least one sentence pair"});
+  refused(both, {"empty' and '", "empty' are empty, expected at least one sentence pair"});
   const std::string blank = file("blank", "\n  \n\n");
   both = replaced(replaced(corpus.train(), "--source", blank), "--target", blank);
   refused(both, {"are empty on one side"});

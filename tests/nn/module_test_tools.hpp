@@ -10,6 +10,7 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/nn/options/layer.hpp"
 #include "fixtures.hpp"
 #include "test_tools.hpp"
 
@@ -17,6 +18,12 @@ namespace eigenformer::testing {
 
 /// Sizes that all differ, so that a transposed or swapped tensor cannot stay unseen.
 inline constexpr index_t B = 2, L = 5, S = 7, H = 3, D = 12, F = 20, V = 23;
+
+/// A layer of these sizes.
+inline LayerOptions small_layer(bool norm_first = false, Activation activation = Activation::relu) {
+  return {
+      .d_model = D, .num_heads = H, .dim_feedforward = F, .activation = activation, .norm_first = norm_first};
+}
 
 template <class T>
 Tensor<T> random_tensor(const Shape& shape, std::uint64_t seed, double deviation = 1) {

@@ -63,11 +63,17 @@ TEST_CASE("corpus: unequal, missing, empty and undecodable files are refused") {
   CHECK(contains(message(two, three), "two' has 2 lines"));
   CHECK(contains(message(two, three), "three' has 3,"));
   CHECK(contains(message(two, folder.path() / "missing"), "missing': No such file"));
-  CHECK(contains(message(none, none), "is empty"));
-  CHECK(contains(message(none, two), "has 0 lines"));
+  const std::string none_name = "'" + none.string() + "'", two_name = "'" + two.string() + "'";
+  CHECK(message(none, none) ==
+        "[corpus] " + none_name + " and " + none_name + " are empty, expected at least one sentence pair");
+  CHECK(message(none, two) ==
+        "[corpus] " + none_name + " is empty, expected 2 lines, as many as " + two_name + " has");
+  CHECK(message(two, none) ==
+        "[corpus] " + none_name + " is empty, expected 2 lines, as many as " + two_name + " has");
   CHECK(contains(message(two, blank), "all 2 pairs"));
   CHECK(contains(message(two, latin1), "latin1', line 2, byte offset 4"));
-  CHECK(contains(message_of<IoError>([&] { read_parallel_tsv(none); }), "is empty"));
+  CHECK(message_of<IoError>([&] { read_parallel_tsv(none); }) ==
+        "[corpus] " + none_name + " is empty, expected at least one sentence pair");
   CHECK(contains(message_of<IoError>([&] { read_parallel_tsv(blank); }), "all 2 pairs"));
 }
 

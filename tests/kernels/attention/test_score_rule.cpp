@@ -25,6 +25,7 @@ constexpr double lowest = -std::numeric_limits<double>::infinity();
 
 /// The score falls by slope / (head + 1) * sqrt(|distance|).
 struct RootSlope {
+  static constexpr bool additive = true;
   double slope;
 
   template <class T>
@@ -60,6 +61,35 @@ struct SoftCap {
       }
     }
   }
+};
+
+/// ALiBi's slopes.
+struct Linear {
+  static constexpr bool additive = true;
+  const float* slopes;
+  void operator()(ScoreTile<float>& tile) const {
+    const float slope = slopes[tile.head];
+    for (index_t i = 0; i < tile.rows; ++i) {
+      const auto first = static_cast<std::int32_t>(tile.key - tile.query - i);
+      float* row = tile.row(i);
+      for (std::int32_t j = 0; j < static_cast<std::int32_t>(tile.columns); ++j)
+        row[j] -= slope * static_cast<float>(std::abs(first + j));
+    }
+  }
+};
+
+/// Notes each tile.
+struct Seen {
+  static constexpr bool additive = true;
+  std::vector<std::array<index_t, 8>>* tiles;
+  void operator()(ScoreTile<float>& t) const {
+    tiles->push_back({t.head, t.sequence, t.key_sequence, t.query, t.key, t.rows, t.columns, t.stride});
+  }
+};
+
+struct FloatsOnly {
+  static constexpr bool additive = true;
+  void operator()(ScoreTile<float>&) const {}
 };
 
 AttentionCase with_root_slope(AttentionCase c) {
@@ -135,18 +165,6 @@ TEST_CASE("score rule: linear slopes written as a rule give the numbers of the b
     for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
       worst = std::max(worst, static_cast<double>(std::abs(a[i] - b[i])));
     return worst < 1e-5;
-  };
-  struct Linear {
-    const float* slopes;
-    void operator()(ScoreTile<float>& tile) const {
-      const float slope = slopes[tile.head];
-      for (index_t i = 0; i < tile.rows; ++i) {
-        const auto first = static_cast<std::int32_t>(tile.key - tile.query - i);
-        float* row = tile.row(i);
-        for (std::int32_t j = 0; j < static_cast<std::int32_t>(tile.columns); ++j)
-          row[j] -= slope * static_cast<float>(std::abs(first + j));
-      }
-    }
   };
   for_each_isa([&] {
     AttentionCase c = long_case();
@@ -242,12 +260,6 @@ TEST_CASE("score rule: what masks forbid has no gradient, whatever its score") {
 }
 
 TEST_CASE("score rule: sees each admitted tile with its place") {
-  struct Seen {
-    std::vector<std::array<index_t, 8>>* tiles;
-    void operator()(ScoreTile<float>& t) const {
-      tiles->push_back({t.head, t.sequence, t.key_sequence, t.query, t.key, t.rows, t.columns, t.stride});
-    }
-  };
   const int threads = ef::Runtime::instance().threads();
   ef::Runtime::instance().set_threads(1);
   AttentionCase c;
@@ -269,9 +281,6 @@ TEST_CASE("score rule: sees each admitted tile with its place") {
 }
 
 TEST_CASE("score rule: one that takes no scores of the problem's type is refused") {
-  struct FloatsOnly {
-    void operator()(ScoreTile<float>&) const {}
-  };
   AttentionCase c;
   c.queries = c.keys = SequenceLayout::packed({3});
   c.rule = FloatsOnly{};

@@ -32,7 +32,7 @@ struct Apply {
 template <Function function, class T>
 std::vector<T> apply(const std::vector<T>& x) {
   std::vector<T> y(x.size());
-  dispatch_wide<Apply<function, T>>(x.data(), y.data(), static_cast<index_t>(x.size()));
+  dispatch<Apply<function, T>>(x.data(), y.data(), static_cast<index_t>(x.size()));
   return y;
 }
 
@@ -139,7 +139,7 @@ TEST_CASE_TEMPLATE("sums and maxima over part of a vector", T, float, double) {
     const std::vector<T> x = {T(-3), T(5), T(2)};
     for (index_t n = 1; n <= 2; ++n) {
       T out[2];
-      dispatch_wide<Across<T>>(x.data(), n, static_cast<T*>(out));
+      dispatch<Across<T>>(x.data(), n, static_cast<T*>(out));
       CHECK(out[0] == T(n == 1 ? -3 : 2));
       CHECK(out[1] == T(n == 1 ? -3 : 5));
     }

@@ -6,22 +6,13 @@
 using namespace eigenformer;
 using namespace eigenformer::testing;
 
-namespace {
-
-LayerOptions small(bool norm_first = false, Activation activation = Activation::relu) {
-  return {
-      .d_model = D, .num_heads = H, .dim_feedforward = F, .activation = activation, .norm_first = norm_first};
-}
-
-}  // namespace
-
 TEST_CASE_TEMPLATE("the decoder layer agrees with PyTorch, post- and pre-norm", T, float, double) {
   for (const std::string order : {"post", "pre"}) {
     for (const std::string activation : {"relu", "gelu"}) {
       const Fixture fixture("decoder_layer_" + order + "_" + activation);
       RandomGenerator rng(1);
-      DecoderLayer<T> layer(small(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu),
-                            rng);
+      DecoderLayer<T> layer(
+          small_layer(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu), rng);
       const auto lengths = fixture.lengths("in.tgt_lengths");
       const auto memory_layout = SequenceLayout::padded(fixture.lengths("in.memory_lengths"), S);
       const DecoderMasks masks{AttentionMask::block(fixture.get<bool>("in.tgt_mask")),
@@ -43,7 +34,7 @@ TEST_CASE("the decoder's gradients are right, and its names are PyTorch's") {
   RandomGenerator rng(1);
   for (const bool norm_first : {false, true}) {
     Decoder<double> decoder(
-        {.num_layers = 2, .final_norm = norm_first, .layer = small(norm_first, Activation::silu)}, rng);
+        {.num_layers = 2, .final_norm = norm_first, .layer = small_layer(norm_first, Activation::silu)}, rng);
     CHECK(values(decoder.layers[0].multihead_attn.in_proj.weight.value()) !=
           values(decoder.layers[1].multihead_attn.in_proj.weight.value()));
     randomise(decoder, 3);
@@ -54,7 +45,7 @@ TEST_CASE("the decoder's gradients are right, and its names are PyTorch's") {
                                     {.target = AttentionMask::causal()});
                    });
   }
-  const DecoderLayer<float> layer(small(), rng);
+  const DecoderLayer<float> layer(small_layer(), rng);
   std::vector<std::string> expected;
   for (const std::string attention : {"self_attn.", "multihead_attn."}) {
     for (const char* name :
@@ -101,7 +92,7 @@ class OwnPass final : public LayerPass<float> {
 TEST_CASE("a layer takes any pass") {
   RandomGenerator rng(1);
   for (const bool norm_first : {false, true}) {
-    const DecoderLayer<float> layer(small(norm_first), rng);
+    const DecoderLayer<float> layer(small_layer(norm_first), rng);
     const auto ctx = Context<float>::inference();
     const Var<float> x = random_tensor<float>({B, L, D}, 2), memory = random_tensor<float>({B, S, D}, 3);
     const auto queries = SequenceLayout::padded(B, L), keys = SequenceLayout::padded({7, 4}, S);
@@ -114,7 +105,7 @@ TEST_CASE("a layer takes any pass") {
 
 TEST_CASE("several targets share a memory, as beams do") {
   RandomGenerator rng(1);
-  const Decoder<float> decoder({.num_layers = 2, .layer = small()}, rng);
+  const Decoder<float> decoder({.num_layers = 2, .layer = small_layer()}, rng);
   const auto ctx = Context<float>::inference();
   const auto x = random_tensor<float>({4, L, D}, 2), memory = random_tensor<float>({B, S, D}, 3);
   const auto keys = SequenceLayout::padded({7, 4}, S);
@@ -130,7 +121,7 @@ TEST_CASE("several targets share a memory, as beams do") {
 
 TEST_CASE("attention maps on request and messages about what does not fit") {
   RandomGenerator rng(1);
-  const Decoder<float> decoder({.num_layers = 2, .layer = small()}, rng);
+  const Decoder<float> decoder({.num_layers = 2, .layer = small_layer()}, rng);
   const auto ctx = Context<float>::inference();
   const auto x = random_tensor<float>({B, L, D}, 2), memory = random_tensor<float>({B, S, D}, 3);
   DecoderMaps<float> maps;

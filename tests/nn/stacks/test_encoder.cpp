@@ -8,22 +8,13 @@
 using namespace eigenformer;
 using namespace eigenformer::testing;
 
-namespace {
-
-LayerOptions small(bool norm_first = false, Activation activation = Activation::relu) {
-  return {
-      .d_model = D, .num_heads = H, .dim_feedforward = F, .activation = activation, .norm_first = norm_first};
-}
-
-}  // namespace
-
 TEST_CASE_TEMPLATE("the encoder layer agrees with PyTorch, post- and pre-norm", T, float, double) {
   for (const std::string order : {"post", "pre"}) {
     for (const std::string activation : {"relu", "gelu"}) {
       const Fixture fixture("encoder_layer_" + order + "_" + activation);
       RandomGenerator rng(1);
-      EncoderLayer<T> layer(small(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu),
-                            rng);
+      EncoderLayer<T> layer(
+          small_layer(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu), rng);
       const auto lengths = fixture.lengths("in.src_lengths");
       const auto mask = AttentionMask::block(fixture.get<bool>("in.src_mask"));
       check_parity<T>(fixture, layer, {"src"}, lengths, [&](const Context<T>& ctx, const auto& x) {
@@ -40,9 +31,9 @@ TEST_CASE("the encoder's gradients are right with masks, every activation, norm 
   const auto x = random_tensor<double>({B, S, D}, 2);
   const auto layout = SequenceLayout::padded({7, 4}, S);
   RandomGenerator rng(1);
-  std::vector<LayerOptions> kinds{small(), small(true), small(true, Activation::gelu_tanh),
-                                  small(false, Activation::silu)};
-  kinds.push_back(small());
+  std::vector<LayerOptions> kinds{small_layer(), small_layer(true), small_layer(true, Activation::gelu_tanh),
+                                  small_layer(false, Activation::silu)};
+  kinds.push_back(small_layer());
   kinds.back().norm.formula = LayerNormFormula::teaching;
   kinds.back().norm.scalar_gain = true;
   kinds.back().bias = false;
@@ -57,7 +48,7 @@ TEST_CASE("the encoder's gradients are right with masks, every activation, norm 
 
 TEST_CASE("the encoder has PyTorch's names, and no two of its layers start alike") {
   RandomGenerator rng(1);
-  const Encoder<float> encoder({.num_layers = 2, .final_norm = true, .layer = small()}, rng);
+  const Encoder<float> encoder({.num_layers = 2, .final_norm = true, .layer = small_layer()}, rng);
   std::vector<std::string> expected;
   for (const std::string layer : {"layers.0.", "layers.1."}) {
     for (const char* name :
@@ -79,8 +70,8 @@ TEST_CASE("the encoder has PyTorch's names, and no two of its layers start alike
 TEST_CASE("an encoder of given layers is those layers one after the other, each with its own options") {
   RandomGenerator rng(1);
   std::vector<EncoderLayer<double>> layers;
-  layers.emplace_back(small(true), rng);
-  layers.emplace_back(small(false, Activation::gelu), rng);
+  layers.emplace_back(small_layer(true), rng);
+  layers.emplace_back(small_layer(false, Activation::gelu), rng);
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({B, S, D}, 2);
   const auto expected = layers[1](ctx, layers[0](ctx, x));
@@ -89,7 +80,7 @@ TEST_CASE("an encoder of given layers is those layers one after the other, each 
   CHECK(encoder.layers[1].feed_forward.linear1.weight.name() == "layers.1.linear1.weight");
 
   std::vector<EncoderLayer<double>> uneven;
-  uneven.emplace_back(small(), rng);
+  uneven.emplace_back(small_layer(), rng);
   uneven.emplace_back(LayerOptions{.d_model = 8, .num_heads = 2}, rng);
   CHECK(message_of<ValueError>([&] { (void)Encoder<double>(std::move(uneven)); }) ==
         "[encoder] layer 1 has d_model 8, must be that of layer 0, which is 12");
@@ -99,7 +90,7 @@ TEST_CASE("an encoder of given layers is those layers one after the other, each 
 
 TEST_CASE("attention maps on request: one a layer, rows sum to one, the output unchanged, differentiable") {
   RandomGenerator rng(1);
-  Encoder<double> encoder({.num_layers = 2, .layer = small()}, rng);
+  Encoder<double> encoder({.num_layers = 2, .layer = small_layer()}, rng);
   const auto x = random_tensor<double>({B, S, D}, 2);
   const auto layout = SequenceLayout::padded({7, 4}, S);
   std::vector<Var<double>> maps;
@@ -122,7 +113,7 @@ TEST_CASE("attention maps on request: one a layer, rows sum to one, the output u
 
 TEST_CASE("the encoder says what does not fit") {
   RandomGenerator rng(1);
-  const Encoder<float> encoder({.num_layers = 1, .layer = small()}, rng);
+  const Encoder<float> encoder({.num_layers = 1, .layer = small_layer()}, rng);
   const auto ctx = Context<float>::inference();
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)encoder(ctx, Tensor<float>::zeros({2, 7, 11}));

@@ -59,9 +59,10 @@ inline void add_pair(ParallelCorpus& corpus, std::string_view source, std::strin
   corpus.target.push_back(std::move(t));
 }
 
-inline void require_pairs(const ParallelCorpus& corpus, const std::string& name) {
+/// name: of what was read, as a subject, and the verb that goes with it ("is", "are").
+inline void require_pairs(const ParallelCorpus& corpus, const std::string& name, const char* verb) {
   if (corpus.report.read == 0)
-    throw IoError("corpus", name + " is empty, expected at least one sentence pair");
+    throw IoError("corpus", name + ' ' + verb + " empty, expected at least one sentence pair");
   if (corpus.size() == 0) {
     throw IoError("corpus", "all " + std::to_string(corpus.report.read) + " pairs of " + name +
                                 " are empty on one side, expected at least one sentence pair");
@@ -77,14 +78,20 @@ inline ParallelCorpus read_parallel_files(const std::filesystem::path& source,
                                           const std::filesystem::path& target) {
   const std::vector<std::string> s = read_lines(source);
   const std::vector<std::string> t = read_lines(target);
+  const std::string source_name = "'" + source.string() + "'", target_name = "'" + target.string() + "'";
+  if (s.empty() != t.empty()) {
+    throw IoError("corpus", (s.empty() ? source_name : target_name) + " is empty, expected " +
+                                std::to_string(std::max(s.size(), t.size())) + " lines, as many as " +
+                                (s.empty() ? target_name : source_name) + " has");
+  }
   if (s.size() != t.size()) {
-    throw IoError("corpus", "'" + source.string() + "' has " + std::to_string(s.size()) + " lines and '" +
-                                target.string() + "' has " + std::to_string(t.size()) +
+    throw IoError("corpus", source_name + " has " + std::to_string(s.size()) + " lines and " + target_name +
+                                " has " + std::to_string(t.size()) +
                                 ", expected equal numbers: line n of the one translates line n of the other");
   }
   ParallelCorpus corpus;
   for (std::size_t i = 0; i < s.size(); ++i) detail::add_pair(corpus, s[i], t[i]);
-  detail::require_pairs(corpus, "'" + source.string() + "' and '" + target.string() + "'");
+  detail::require_pairs(corpus, source_name + " and " + target_name, "are");
   return corpus;
 }
 
@@ -104,7 +111,7 @@ inline ParallelCorpus read_parallel_tsv(const std::filesystem::path& path) {
     const std::string_view target = tab == std::string_view::npos ? line : line.substr(tab + 1);
     detail::add_pair(corpus, line.substr(0, tab), target.substr(0, target.find('\t')));
   }
-  detail::require_pairs(corpus, "'" + path.string() + "'");
+  detail::require_pairs(corpus, "'" + path.string() + "'", "is");
   return corpus;
 }
 

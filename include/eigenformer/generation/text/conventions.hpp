@@ -14,22 +14,33 @@
 
 namespace eigenformer {
 
-/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name
-/// none.
-inline GenerationOptions generation_options(const TextConventions& text) {
-  GenerationOptions o;
+namespace detail {
+
+// What search and sampling both have. Options: GenerationOptions or SamplingOptions.
+template <class Options>
+Options options_of_conventions(const TextConventions& text) {
+  Options o;
   o.min_length = text.min_length;
-  o.length_penalty = text.length_penalty;
-  if (text.beam_size > 0) o.beam_size = text.beam_size;
-  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
   o.no_repeat_ngram_size = text.no_repeat_ngram_size;
-  o.rule = text.search_rule;
-  o.early_stopping = text.early_stopping;
-  o.force_end = text.force_end;
   o.begin_id = text.begin_id;
   o.end_id = text.end_id;
   o.prefix_ids = text.target_prefix;
   o.forbidden_ids = text.forbidden_ids;
+  return o;
+}
+
+}  // namespace detail
+
+/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name
+/// none.
+inline GenerationOptions generation_options(const TextConventions& text) {
+  auto o = detail::options_of_conventions<GenerationOptions>(text);
+  o.length_penalty = text.length_penalty;
+  if (text.beam_size > 0) o.beam_size = text.beam_size;
+  if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
+  o.rule = text.search_rule;
+  o.early_stopping = text.early_stopping;
+  o.force_end = text.force_end;
   return o;
 }
 template <class Options>
@@ -40,14 +51,7 @@ GenerationOptions generation_options(const FolderDescription<Options>& descripti
 /// Sampling with what a model's conventions ask for; temperature, top_k, top_p, seed and max_length are the
 /// caller's to set.
 inline SamplingOptions sampling_options(const TextConventions& text) {
-  SamplingOptions o;
-  o.min_length = text.min_length;
-  o.no_repeat_ngram_size = text.no_repeat_ngram_size;
-  o.begin_id = text.begin_id;
-  o.end_id = text.end_id;
-  o.prefix_ids = text.target_prefix;
-  o.forbidden_ids = text.forbidden_ids;
-  return o;
+  return detail::options_of_conventions<SamplingOptions>(text);
 }
 template <class Options>
 SamplingOptions sampling_options(const FolderDescription<Options>& description) {

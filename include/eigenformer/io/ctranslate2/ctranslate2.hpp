@@ -1,19 +1,13 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "eigenformer/io/ctranslate2/ctranslate2_format.hpp"
+#include "eigenformer/io/ctranslate2/ctranslate2_options.hpp"
 #include "eigenformer/io/ctranslate2/import_tools.hpp"
 #include "eigenformer/io/huggingface/foreign_tokenizers.hpp"
 
@@ -21,310 +15,95 @@ namespace eigenformer {
 
 namespace detail {
 
-/// The names and options of a CTranslate2 Transformer.
-class Ct2Transformer {
- public:
-  /// layer_norm_epsilon: what config.json says, if anything.
-  Ct2Transformer(const Ct2File& file, std::optional<double> layer_norm_epsilon) : file_(file) {
-    if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
-      throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
-    }
-    if (!file.contains("encoder/layer_0/ffn/linear_0/weight") ||
-        !file.contains("decoder/layer_0/attention/linear_0/weight")) {
-      throw file.refuse("holds a " + file.spec() +
-                        " without encoder/layer_0 or decoder/layer_0/attention, expected an "
-                        "encoder-decoder TransformerSpec");
-    }
-    source_embedding_ = file.contains("encoder/embeddings_0/weight") ? "encoder/embeddings_0/weight"
-                                                                     : "encoder/embeddings/weight";
-    refuse_what_is_not_done();
-    Seq2SeqOptions& o = options_;
-    const Shape source = matrix(source_embedding_), target = matrix("decoder/embeddings/weight");
-    o.source_vocab_size = source[0];
-    o.target_vocab_size = target[0];
-    o.encoder.num_layers = layers("encoder");
-    o.decoder.num_layers = layers("decoder");
-    o.final_norm = file.contains(final_norm("encoder"));
-    if (file.contains(final_norm("decoder")) != o.final_norm) o.decoder.final_norm = !o.final_norm;
-    o.layer = layer("encoder", source[1], layer_norm_epsilon);
-    o.embedding_norm = file.contains("encoder/layernorm_embedding/gamma");
-    o.projection_bias = file.contains("decoder/projection/bias");
-    o.tying = !file.same("decoder/embeddings/weight", "decoder/projection/weight") ? Tying::none
-              : file.same(source_embedding_, "decoder/embeddings/weight")          ? Tying::all
-                                                                                   : Tying::target;
-    o.scale_embedding = scale_embedding("encoder") && scale_embedding("decoder");
-    if (scale_embedding("encoder") != scale_embedding("decoder")) {
-      throw file.refuse("scales the embeddings of one language and not of the other, which is not supported");
-    }
-    set_scales();
-    set_positions();
-    LayerOptions decoder = layer("decoder", source[1], layer_norm_epsilon);
-    decoder.positions = o.layer.positions;
-    decoder.attention_scale = o.layer.attention_scale;
-    if (!(decoder == o.layer)) o.decoder.layer = decoder;
-    try {
-      o.validate("import");
-    } catch (const ValueError& error) {
-      throw file.refuse(std::string("describes an invalid model: ") + error.what());
-    }
+template <class T>
+void ct2_norm(WeightImport<T, Ct2File>& import, const std::string& ours, const std::string& theirs) {
+  const Shape shape{import.source().shape("encoder/layer_0/ffn/linear_0/weight")[1]};
+  import.take(ours + ".weight", {theirs + "/gamma"}, shape);
+  if (import.source().contains(theirs + "/beta")) {
+    import.take(ours + ".bias", {theirs + "/beta"}, shape);
   }
+}
 
-  const Seq2SeqOptions& options() const noexcept { return options_; }
+// parts: (name, rows), below each other in our weight.
+template <class T>
+void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
+                const std::vector<std::pair<std::string, index_t>>& parts, index_t in) {
+  std::vector<std::string> weights;
+  std::vector<std::pair<std::string, index_t>> biases;
+  index_t rows = 0;
+  for (const auto& [name, n] : parts) {
+    weights.push_back(name + "/weight");
+    biases.emplace_back(name + "/bias", n);
+    rows += n;
+  }
+  import.take(ours + "weight", weights, {rows, in});
+  import.take_or_zero(ours + "bias", biases);
+}
 
-  template <class T>
-  Seq2SeqTransformer<T> model() const {
-    const index_t d = options_.layer.d_model;
-    WeightImport<T, Ct2File> import(file_);
-    import.take("source_embedding.weight", {source_embedding_}, {options_.source_vocab_size, d});
-    import.take("target_embedding.weight", {"decoder/embeddings/weight"}, {options_.target_vocab_size, d});
-    import.take("projection.weight", {"decoder/projection/weight"}, {options_.target_vocab_size, d});
-    if (options_.projection_bias) {
-      import.take("projection.bias", {"decoder/projection/bias"}, {options_.target_vocab_size});
+/// The model with the weights of the file.
+template <class T>
+Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
+  const Ct2File& file = described.file();
+  const Seq2SeqOptions& options = described.options();
+  const index_t d = options.layer.d_model;
+  WeightImport<T, Ct2File> import(file);
+  import.take("source_embedding.weight", {described.source_embedding()}, {options.source_vocab_size, d});
+  import.take("target_embedding.weight", {"decoder/embeddings/weight"}, {options.target_vocab_size, d});
+  import.take("projection.weight", {"decoder/projection/weight"}, {options.target_vocab_size, d});
+  if (options.projection_bias) {
+    import.take("projection.bias", {"decoder/projection/bias"}, {options.target_vocab_size});
+  }
+  for (const std::string stack : {"encoder", "decoder"}) {
+    const bool decoder = stack == "decoder";
+    const StackOptions<LayerOptions> sizes =
+        decoder ? options.transformer().decoder_options() : options.transformer().encoder_options();
+    const index_t ff = sizes.layer.dim_feedforward;
+    if (std::holds_alternative<LearnedPositions>(options.added_positions())) {
+      const Tensor<T> table = file.tensor<T>(Ct2Transformer::encodings(stack));
+      import.used(Ct2Transformer::encodings(stack));
+      import.add(decoder ? "target_positions.weight" : "source_positions.weight",
+                 table.rows(0, options.max_length));
     }
-    for (const std::string stack : {"encoder", "decoder"}) {
-      const bool decoder = stack == "decoder";
-      const StackOptions<LayerOptions> sizes =
-          decoder ? options_.transformer().decoder_options() : options_.transformer().encoder_options();
-      const index_t ff = sizes.layer.dim_feedforward;
-      if (std::holds_alternative<LearnedPositions>(options_.added_positions())) {
-        const Tensor<T> table = file_.tensor<T>(encodings(stack));
-        import.used(encodings(stack));
-        import.add(decoder ? "target_positions.weight" : "source_positions.weight",
-                   table.rows(0, options_.max_length));
+    if (options.embedding_norm) {
+      ct2_norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
+               stack + "/layernorm_embedding");
+    }
+    if (sizes.final_norm) ct2_norm(import, stack + ".norm", stack + "/layer_norm");
+    for (index_t i = 0; i < sizes.num_layers; ++i) {
+      const std::string ours = stack + ".layers." + std::to_string(i) + ".";
+      const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
+      ct2_linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * d}}, d);
+      ct2_linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, d);
+      ct2_norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
+      if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.positions)) {
+        const Shape shape{2 * shaw->max_distance + 1, d / sizes.layer.num_heads};
+        import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
+                    shape);
+        import.take(ours + "self_attn.relative_values", {theirs + "self_attention/relative_position_values"},
+                    shape);
       }
-      if (options_.embedding_norm) {
-        norm(import, decoder ? "target_embedding_norm" : "source_embedding_norm",
-             stack + "/layernorm_embedding");
+      if (decoder) {
+        ct2_linear(import, ours + "multihead_attn.in_proj_",
+                   {{theirs + "attention/linear_0", d}, {theirs + "attention/linear_1", 2 * d}}, d);
+        ct2_linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, d);
+        ct2_norm(import, ours + "norm2", theirs + "attention/layer_norm");
       }
-      if (sizes.final_norm) norm(import, stack + ".norm", stack + "/layer_norm");
-      for (index_t i = 0; i < sizes.num_layers; ++i) {
-        const std::string ours = stack + ".layers." + std::to_string(i) + ".";
-        const std::string theirs = stack + "/layer_" + std::to_string(i) + "/";
-        linear(import, ours + "self_attn.in_proj_", {{theirs + "self_attention/linear_0", 3 * d}}, d);
-        linear(import, ours + "self_attn.out_proj.", {{theirs + "self_attention/linear_1", d}}, d);
-        norm(import, ours + "norm1", theirs + "self_attention/layer_norm");
-        if (const auto* shaw = std::get_if<ShawPositions>(&sizes.layer.positions)) {
-          const Shape shape{2 * shaw->max_distance + 1, d / sizes.layer.num_heads};
-          import.take(ours + "self_attn.relative_keys", {theirs + "self_attention/relative_position_keys"},
-                      shape);
-          import.take(ours + "self_attn.relative_values",
-                      {theirs + "self_attention/relative_position_values"}, shape);
-        }
-        if (decoder) {
-          linear(import, ours + "multihead_attn.in_proj_",
-                 {{theirs + "attention/linear_0", d}, {theirs + "attention/linear_1", 2 * d}}, d);
-          linear(import, ours + "multihead_attn.out_proj.", {{theirs + "attention/linear_2", d}}, d);
-          norm(import, ours + "norm2", theirs + "attention/layer_norm");
-        }
-        linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d);
-        if (sizes.layer.gated) linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d);
-        linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff);
-        norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
-      }
-    }
-    // Scalars and scales were looked at, or say what only other tasks want to know.
-    for (const std::string& name : file_.names()) {
-      if (name.ends_with("_scale") || file_.shape(name).numel() == 1) import.used(name);
-    }
-    import.check();
-    RandomGenerator rng(0);
-    Seq2SeqTransformer<T> model(options_, rng);
-    import.load_into(model);
-    return model;
-  }
-
- private:
-  static std::string encodings(const std::string& stack) { return stack + "/position_encodings/encodings"; }
-
-  static std::string final_norm(const std::string& stack) { return stack + "/layer_norm/gamma"; }
-
-  // What a stack's layers are, but for positions and the scores' scale, which both stacks share.
-  LayerOptions layer(const std::string& stack, index_t d_model, std::optional<double> eps) const {
-    LayerOptions o;
-    const std::string first_layer = stack + "/layer_0/";
-    o.d_model = d_model;
-    o.num_heads =
-        static_cast<index_t>(file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
-    o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
-    o.dropout = {0};
-    o.activation = activation(file_.scalar(stack + "/activation", 0));
-    o.norm_first = file_.scalar(stack + "/pre_norm", 1) != 0;
-    o.norm.kind = file_.contains(first_layer + "self_attention/layer_norm/beta") ? NormKind::layer_norm
-                                                                                 : NormKind::rms_norm;
-    o.norm.eps = eps.value_or(o.norm.kind == NormKind::rms_norm ? 1e-6 : defaults::layer_norm_eps);
-    o.gated = file_.contains(first_layer + "ffn/linear_0_noact/weight");
-    return o;
-  }
-
-  static std::string first(const std::string& stack) { return stack + "/layer_0/self_attention/"; }
-
-  // f(name) for every attention of the model.
-  template <class F>
-  void for_each_attention(F&& f) const {
-    for (const std::string stack : {"encoder", "decoder"}) {
-      for (index_t i = 0; i < layers(stack); ++i) {
-        const std::string layer = stack + "/layer_" + std::to_string(i) + "/";
-        f(layer + "self_attention/");
-        if (stack == "decoder") f(layer + "attention/");
-      }
+      ct2_linear(import, ours + "linear1.", {{theirs + "ffn/linear_0", ff}}, d);
+      if (sizes.layer.gated) ct2_linear(import, ours + "linear3.", {{theirs + "ffn/linear_0_noact", ff}}, d);
+      ct2_linear(import, ours + "linear2.", {{theirs + "ffn/linear_1", d}}, ff);
+      ct2_norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
     }
   }
-
-  void set_scales() {
-    Seq2SeqOptions& o = options_;
-    const std::string given = first("encoder") + "queries_scale";
-    if (file_.contains(given)) o.layer.attention_scale = file_.scalar(given, 0);
-    for_each_attention([&](const std::string& attention) {
-      const std::string name = attention + "queries_scale";
-      if (file_.contains(name) != file_.contains(given) || file_.scalar(name, 0) != file_.scalar(given, 0)) {
-        throw file_.refuse("has a '" + name + "' that differs from '" + given + "', which is not supported");
-      }
-    });
-    o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
+  // Scalars and scales were looked at, or say what only other tasks want to know.
+  for (const std::string& name : file.names()) {
+    if (name.ends_with("_scale") || file.shape(name).numel() == 1) import.used(name);
   }
-
-  // What tells which position is which: the encoder's first layer says, and the decoder has to say the same.
-  void set_positions() {
-    Seq2SeqOptions& o = options_;
-    const std::string encoder = first("encoder"), decoder = first("decoder");
-    for (const char* name : {"relative_position_keys", "rotary_dim"}) {
-      if (file_.contains(encoder + name) != file_.contains(decoder + name)) {
-        throw file_.refuse("has a '" + (file_.contains(encoder + name) ? encoder : decoder) + name +
-                           "' in the encoder or the decoder alone, which is not supported");
-      }
-    }
-    if (file_.contains(encoder + "relative_position_keys")) {
-      const index_t distances = matrix(encoder + "relative_position_keys")[0];
-      if (distances < 3 || distances % 2 == 0) {
-        throw file_.refuse("has 'relative_position_keys' of " + std::to_string(distances) +
-                           " rows, expected an odd number");
-      }
-      o.layer.positions = ShawPositions{distances / 2};
-    } else if (file_.contains(encoder + "rotary_dim")) {
-      o.layer.positions = RotaryPositions{
-          .base = rotary("rotary_base", 10000),
-          .dim = static_cast<index_t>(rotary("rotary_dim", 0)),
-          .pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves};
-    } else if (file_.contains(encodings("encoder"))) {
-      o.positions = LearnedPositions{};
-      o.max_length = std::min(matrix(encodings("encoder"))[0], matrix(encodings("decoder"))[0]);
-    } else {
-      o.positions = SinusoidalPositions{.order = SinusoidOrder::concatenated,
-                                        .exponent = SinusoidExponent::tensor2tensor,
-                                        .first_position = 1};
-    }
-  }
-  double rotary(const std::string& name, double missing) const {
-    const double value = file_.scalar(first("encoder") + name, missing);
-    for_each_attention([&](const std::string& attention) {
-      if (attention.find("self_attention") == std::string::npos) return;
-      if (file_.scalar(attention + name, missing) != value) {
-        throw file_.refuse("has a '" + name + "' in '" + attention +
-                           "' that differs from the first layer's, which is not supported");
-      }
-    });
-    return value;
-  }
-
-  template <class T>
-  static void norm(WeightImport<T, Ct2File>& import, const std::string& ours, const std::string& theirs) {
-    const Shape shape{import.source().shape("encoder/layer_0/ffn/linear_0/weight")[1]};
-    import.take(ours + ".weight", {theirs + "/gamma"}, shape);
-    if (import.source().contains(theirs + "/beta")) {
-      import.take(ours + ".bias", {theirs + "/beta"}, shape);
-    }
-  }
-
-  // parts: (name, rows), below each other in our weight.
-  template <class T>
-  static void linear(WeightImport<T, Ct2File>& import, const std::string& ours,
-                     const std::vector<std::pair<std::string, index_t>>& parts, index_t in) {
-    std::vector<std::string> weights;
-    std::vector<std::pair<std::string, index_t>> biases;
-    index_t rows = 0;
-    for (const auto& [name, n] : parts) {
-      weights.push_back(name + "/weight");
-      biases.emplace_back(name + "/bias", n);
-      rows += n;
-    }
-    import.take(ours + "weight", weights, {rows, in});
-    import.take_or_zero(ours + "bias", biases);
-  }
-
-  Shape matrix(const std::string& name) const {
-    const Shape shape = file_.shape(name);
-    if (shape.rank() != 2)
-      throw file_.refuse("has a '" + name + "' of shape " + shape.str() + ", expected a matrix");
-    return shape;
-  }
-
-  index_t layers(const std::string& stack) const {
-    index_t n = 0;
-    while (file_.contains(stack + "/layer_" + std::to_string(n) + "/ffn/linear_0/weight")) ++n;
-    return n;
-  }
-
-  Activation activation(double number) const {
-    switch (static_cast<int>(number)) {
-      case 0:
-        return Activation::relu;
-      case 1:
-        return Activation::gelu_tanh;
-      case 2:
-        return Activation::silu;
-      case 3:
-        return Activation::gelu;
-      case 5:
-        return Activation::tanh;
-      case 6:
-        return Activation::sigmoid;
-      default:
-        throw file_.refuse(
-            "has the activation " + std::to_string(static_cast<int>(number)) +
-            ", which is not supported; there are 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 and 6");
-    }
-  }
-
-  // Whether embeddings are multiplied by sqrt(d); older models said so beside the embeddings.
-  bool scale_embedding(const std::string& stack) const {
-    const double missing = file_.scalar(stack + "/embeddings/multiply_by_sqrt_depth", 1);
-    const std::string name = stack + "/scale_embeddings";
-    const double scale = file_.scalar(name, missing);
-    if (!file_.contains(name) || file_.variable(name).type == Ct2Type::int8) return scale != 0;
-    if (scale == 1) return false;
-    const double root = std::sqrt(static_cast<double>(matrix(source_embedding_)[1]));
-    if (std::abs(scale - root) <= 1e-3 * root) return true;
-    throw file_.refuse("scales embeddings by " + std::to_string(scale) +
-                       ", expected 1 or the root of d_model");
-  }
-
-  void refuse_what_is_not_done() const {
-    for (const char* name :
-         {"encoder/embeddings_1/weight", "decoder/project_in/weight", "decoder/final_logit_softcapping",
-          "encoder/sliding_window", "decoder/sliding_window"}) {
-      if (file_.contains(name))
-        throw file_.refuse("has a '" + std::string(name) + "', which is not supported");
-    }
-    for (const char* name :
-         {"decoder/start_from_zero_embedding", "encoder/multi_query_attention", "decoder/alibi"}) {
-      if (file_.scalar(name, 0) != 0)
-        throw file_.refuse("sets '" + std::string(name) + "', which is not supported");
-    }
-    for_each_attention([&](const std::string& attention) {
-      for (const char* name :
-           {"relative_attention_bias", "num_heads_kv", "head_dim", "sliding_window", "rotary_scaling_type",
-            "q_norm/gamma", "v_norm/gamma", "relative_left_max_position", "memory_kv/weight",
-            "layer_norm/layer_norm_use_residual"}) {
-        if (file_.contains(attention + name))
-          throw file_.refuse("has a '" + attention + name + "', which is not supported");
-      }
-    });
-  }
-
-  const Ct2File& file_;
-  std::string source_embedding_;
-  Seq2SeqOptions options_;
-};
+  import.check();
+  RandomGenerator rng(0);
+  Seq2SeqTransformer<T> model(options, rng);
+  import.load_into(model);
+  return model;
+}
 
 }  // namespace detail
 
@@ -349,7 +128,7 @@ TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
   ModelDescription description;
   description.model = transformer.options();
   TokenizerPair tokenizers = detail::ctranslate2_tokenizers(folder, config, options, description);
-  Seq2SeqTransformer<T> model = transformer.model<T>();
+  Seq2SeqTransformer<T> model = detail::ct2_model<T>(transformer);
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 

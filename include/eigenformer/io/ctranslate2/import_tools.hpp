@@ -107,6 +107,16 @@ inline void require_size(const JsonFile& config, const char* name, index_t size,
                       std::to_string(most));
 }
 
+/// Throws IoError of the file that the options were read from where they are of no valid model.
+template <class File, class Options>
+void require_valid(const File& file, const Options& options) {
+  try {
+    options.validate("import");
+  } catch (const ValueError& error) {
+    throw file.refuse(std::string("describes an invalid model: ") + error.what());
+  }
+}
+
 /// Gathers a model's state dict from the weights of another library. Source: contains(name), shape(name),
 /// tensor<T>(name), names(), refuse(what). A tensor takes memory only when the file holds as much.
 template <class T, class Source>

@@ -84,11 +84,7 @@ inline TextEncoderOptions bert_options(const JsonFile& config, const HuggingFace
   o.embedding_norm = true;
   o.scale_embedding = false;
   o.padding_index = config.get<index_t>("pad_token_id", 0);
-  try {
-    o.validate("import");
-  } catch (const ValueError& error) {
-    throw config.refuse(std::string("describes an invalid model: ") + error.what());
-  }
+  require_valid(config, o);
   require_layers(config, weights, {o.num_layers});
   return o;
 }

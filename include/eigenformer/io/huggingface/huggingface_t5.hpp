@@ -66,11 +66,7 @@ class HuggingFaceT5 {
     require_size(config, "relative_attention_max_distance", bias.max_distance, index_t{1} << 20);
     o.layer.positions = bias;
     o.padding_index = -1;  // its decoder starts with the padding symbol, and reads it
-    try {
-      o.validate("import");
-    } catch (const ValueError& error) {
-      throw config.refuse(std::string("describes an invalid model: ") + error.what());
-    }
+    require_valid(config, o);
     require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
   }
 

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "eigenformer/data/files/mapped_file.hpp"
+#include "eigenformer/io/numpy/crc32.hpp"
 #include "eigenformer/io/numpy/npy.hpp"
-#include "eigenformer/io/numpy/zip.hpp"
+#include "eigenformer/io/numpy/zip_reader.hpp"
+#include "eigenformer/io/numpy/zip_writer.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 
 namespace eigenformer {

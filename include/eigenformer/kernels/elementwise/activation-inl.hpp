@@ -142,23 +142,23 @@ template <template <Activation, class> class Body, class T, class... Args>
 void dispatch_activation(Activation activation, Args... args) {
   switch (activation) {
     case Activation::none:
-      return dispatch_wide<Body<Activation::none, T>>(args...);
+      return dispatch<Body<Activation::none, T>>(args...);
     case Activation::relu:
-      return dispatch_wide<Body<Activation::relu, T>>(args...);
+      return dispatch<Body<Activation::relu, T>>(args...);
     case Activation::gelu:
-      return dispatch_wide<Body<Activation::gelu, T>>(args...);
+      return dispatch<Body<Activation::gelu, T>>(args...);
     case Activation::gelu_tanh:
-      return dispatch_wide<Body<Activation::gelu_tanh, T>>(args...);
+      return dispatch<Body<Activation::gelu_tanh, T>>(args...);
     case Activation::silu:
-      return dispatch_wide<Body<Activation::silu, T>>(args...);
+      return dispatch<Body<Activation::silu, T>>(args...);
     case Activation::sigmoid:
-      return dispatch_wide<Body<Activation::sigmoid, T>>(args...);
+      return dispatch<Body<Activation::sigmoid, T>>(args...);
     case Activation::tanh:
-      return dispatch_wide<Body<Activation::tanh, T>>(args...);
+      return dispatch<Body<Activation::tanh, T>>(args...);
     case Activation::relu_squared:
-      return dispatch_wide<Body<Activation::relu_squared, T>>(args...);
+      return dispatch<Body<Activation::relu_squared, T>>(args...);
     case Activation::elu_plus_one:
-      return dispatch_wide<Body<Activation::elu_plus_one, T>>(args...);
+      return dispatch<Body<Activation::elu_plus_one, T>>(args...);
   }
 }
 

@@ -124,7 +124,7 @@ void adam_step(T* p, const T* g, T* m, T* v, index_t n, double lr, double beta1,
                                        static_cast<T>(eps),
                                        static_cast<T>(lr / correction1)};
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
-    dispatch_wide<detail::AdamStep<T>>(p + begin, g + begin, m + begin, v + begin, end - begin, numbers);
+    dispatch<detail::AdamStep<T>>(p + begin, g + begin, m + begin, v + begin, end - begin, numbers);
   });
 }
 
@@ -132,9 +132,9 @@ template <class T>
 void sgd_step(T* p, const T* g, T* buffer, index_t n, double lr, double momentum, bool nesterov,
               double weight_decay, bool first, double grad_scale) {
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
-    dispatch_wide<detail::SgdStep<T>>(p + begin, g + begin, buffer == nullptr ? buffer : buffer + begin,
-                                      end - begin, static_cast<T>(lr), static_cast<T>(momentum), nesterov,
-                                      static_cast<T>(weight_decay), first, static_cast<T>(grad_scale));
+    dispatch<detail::SgdStep<T>>(p + begin, g + begin, buffer == nullptr ? buffer : buffer + begin,
+                                 end - begin, static_cast<T>(lr), static_cast<T>(momentum), nesterov,
+                                 static_cast<T>(weight_decay), first, static_cast<T>(grad_scale));
   });
 }
 
@@ -146,7 +146,7 @@ double sum_of_squares(const T* x, index_t n) {
   auto* sums = static_cast<double*>(storage.get());
   parallel_for(chunks, 4, [&](index_t begin, index_t end) {
     for (index_t c = begin; c < end; ++c) {
-      dispatch_wide<detail::SumOfSquares<T>>(x + c * chunk, std::min(chunk, n - c * chunk), sums + c);
+      dispatch<detail::SumOfSquares<T>>(x + c * chunk, std::min(chunk, n - c * chunk), sums + c);
     }
   });
   double total = 0;

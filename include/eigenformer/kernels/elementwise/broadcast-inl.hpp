@@ -80,8 +80,8 @@ void for_rounds(const StridedLoop<Operands>& loop, index_t grain, F&& f) {
 template <BinaryOp op, class T>
 void binary_loop(const StridedLoop<2>& loop, const T* a, const T* b, T* out) {
   for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
-    dispatch_wide<BinaryRows<op, T>>(&loop, a + skip * loop.inner_stride(0), b + skip * loop.inner_stride(1),
-                                     out + skip, begin, end, n);
+    dispatch<BinaryRows<op, T>>(&loop, a + skip * loop.inner_stride(0), b + skip * loop.inner_stride(1),
+                                out + skip, begin, end, n);
   });
 }
 
@@ -200,8 +200,8 @@ void broadcast_to(const T* x, const Shape& from, T* out, const Shape& to, T scal
   if (to.numel() == 0) return;
   const auto loop = broadcast_loop<1>(to, {&from});
   detail::for_rounds(loop, simple_grain, [&](index_t begin, index_t end, index_t skip, index_t n) {
-    dispatch_wide<detail::BroadcastRows<T>>(&loop, x + skip * loop.inner_stride(0), out + skip, begin, end, n,
-                                            scale, beta);
+    dispatch<detail::BroadcastRows<T>>(&loop, x + skip * loop.inner_stride(0), out + skip, begin, end, n,
+                                       scale, beta);
   });
 }
 

@@ -58,8 +58,8 @@ void dropout_tiles(const T* base, const T* in, T* out, const RowKey* keys, index
   const DropoutPlan<T> plan(key, rate);
   parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * ld;
-    dispatch_wide<DropoutTile<T>>(base == nullptr ? base : base + at, in + at, out + at, keys, begin,
-                                  end - begin, index_t{0}, n, ld, plan);
+    dispatch<DropoutTile<T>>(base == nullptr ? base : base + at, in + at, out + at, keys, begin, end - begin,
+                             index_t{0}, n, ld, plan);
   });
 }
 
@@ -98,8 +98,8 @@ void dropout_add(const T* x, const T* r, T* y, const RowKey* keys, index_t rows,
 template <class T>
 void dropout_tile(const T* x, T* y, const RowKey* keys, index_t first_row, index_t rows, index_t first_column,
                   index_t n, index_t ld, double rate, DropoutKey key) {
-  dispatch_wide<detail::DropoutTile<T>>(static_cast<const T*>(nullptr), x, y, keys, first_row, rows,
-                                        first_column, n, ld, DropoutPlan<T>(key, rate));
+  dispatch<detail::DropoutTile<T>>(static_cast<const T*>(nullptr), x, y, keys, first_row, rows, first_column,
+                                   n, ld, DropoutPlan<T>(key, rate));
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

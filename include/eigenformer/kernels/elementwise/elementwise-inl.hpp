@@ -82,21 +82,21 @@ template <template <UnaryOp, class> class Body, class T, class... Args>
 void dispatch_unary(UnaryOp op, Args... args) {
   switch (op) {
     case UnaryOp::negate:
-      return dispatch_wide<Body<UnaryOp::negate, T>>(args...);
+      return dispatch<Body<UnaryOp::negate, T>>(args...);
     case UnaryOp::absolute:
-      return dispatch_wide<Body<UnaryOp::absolute, T>>(args...);
+      return dispatch<Body<UnaryOp::absolute, T>>(args...);
     case UnaryOp::square:
-      return dispatch_wide<Body<UnaryOp::square, T>>(args...);
+      return dispatch<Body<UnaryOp::square, T>>(args...);
     case UnaryOp::reciprocal:
-      return dispatch_wide<Body<UnaryOp::reciprocal, T>>(args...);
+      return dispatch<Body<UnaryOp::reciprocal, T>>(args...);
     case UnaryOp::sqrt:
-      return dispatch_wide<Body<UnaryOp::sqrt, T>>(args...);
+      return dispatch<Body<UnaryOp::sqrt, T>>(args...);
     case UnaryOp::exp:
-      return dispatch_wide<Body<UnaryOp::exp, T>>(args...);
+      return dispatch<Body<UnaryOp::exp, T>>(args...);
     case UnaryOp::log:
-      return dispatch_wide<Body<UnaryOp::log, T>>(args...);
+      return dispatch<Body<UnaryOp::log, T>>(args...);
     case UnaryOp::erf:
-      return dispatch_wide<Body<UnaryOp::erf, T>>(args...);
+      return dispatch<Body<UnaryOp::erf, T>>(args...);
   }
 }
 
@@ -127,8 +127,8 @@ struct LinearCombination {
 template <class T>
 void linear_combination(T alpha, const T* x, const T* m, T beta, T* y, index_t n) {
   parallel_for(n, simple_grain, [&](index_t begin, index_t end) {
-    dispatch_wide<LinearCombination<T>>(alpha, x + begin, m == nullptr ? m : m + begin, beta, y + begin,
-                                        end - begin);
+    dispatch<LinearCombination<T>>(alpha, x + begin, m == nullptr ? m : m + begin, beta, y + begin,
+                                   end - begin);
   });
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "eigenformer/kernels/elementwise/activation-inl.hpp"
 #include "eigenformer/kernels/elementwise/gated.hpp"
 
@@ -7,56 +9,46 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-template <Activation activation, class T>
-struct GatedForward {
+/// Columns of a strip: activations of it are kept on the stack, so that a loop for each activation need not
+/// be compiled once more for gates.
+inline constexpr index_t gated_strip = 256;
+
+/// y = value * up for one row.
+template <class T>
+struct GatedProduct {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* gate, index_t ld_gate, const T* up, index_t ld_up, T* y,
-                                            index_t ld_y, index_t rows, index_t cols) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* value, const T* up, T* y, index_t n) {
     using W = Simd<T, Bytes>;
-    for (index_t r = 0; r < rows; ++r) {
-      for (index_t i = 0; i < cols; i += W::lanes) {
-        typename W::V g, u;
-        W::load(g, gate + r * ld_gate + i, cols - i);
-        W::load(u, up + r * ld_up + i, cols - i);
-        ActivationMath<activation, T, Bytes>::forward(g);
-        g *= u;
-        W::store(y + r * ld_y + i, cols - i, g);
-      }
+    for (index_t i = 0; i < n; i += W::lanes) {
+      typename W::V v, u;
+      W::load(v, value + i, n - i);
+      W::load(u, up + i, n - i);
+      v *= u;
+      W::store(y + i, n - i, v);
     }
   }
 };
 
-template <Activation activation, class T>
-struct GatedBackward {
+/// dup = beta * dup + dy * value and dvalue = dy * up for one row.
+template <class T>
+struct GatedProductBackward {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* gate, const T* up, index_t ld, const T* dy,
-                                            index_t ld_dy, T beta, T* dgate, index_t ld_dgate, T* dup,
-                                            index_t ld_dup, index_t rows, index_t cols) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* value, const T* up, const T* dy, T beta, T* dup,
+                                            T* dvalue, index_t n) {
     using W = Simd<T, Bytes>;
-    for (index_t r = 0; r < rows; ++r) {
-      for (index_t i = 0; i < cols; i += W::lanes) {
-        typename W::V g, u, d, du;
-        W::load(g, gate + r * ld + i, cols - i);
-        W::load(u, up + r * ld + i, cols - i);
-        W::load(d, dy + r * ld_dy + i, cols - i);
-        typename W::V value = g;
-        ActivationMath<activation, T, Bytes>::forward(value);
-        du = d * value;
-        d *= u;
-        if constexpr (activation_backward_takes_output(activation)) {
-          ActivationMath<activation, T, Bytes>::backward(value, d);
-        } else {
-          ActivationMath<activation, T, Bytes>::backward(g, d);
-        }
-        if (beta != T(0)) {
-          W::load(g, dgate + r * ld_dgate + i, cols - i);
-          W::load(u, dup + r * ld_dup + i, cols - i);
-          d += beta * g;
-          du += beta * u;
-        }
-        W::store(dgate + r * ld_dgate + i, cols - i, d);
-        W::store(dup + r * ld_dup + i, cols - i, du);
+    for (index_t i = 0; i < n; i += W::lanes) {
+      typename W::V v, u, d;
+      W::load(v, value + i, n - i);
+      W::load(u, up + i, n - i);
+      W::load(d, dy + i, n - i);
+      v *= d;
+      d *= u;
+      W::store(dvalue + i, n - i, d);
+      if (beta != T(0)) {
+        W::load(u, dup + i, n - i);
+        v += beta * u;
       }
+      W::store(dup + i, n - i, v);
     }
   }
 };
@@ -66,16 +58,35 @@ struct GatedBackward {
 template <class T>
 void gated_tile(Activation activation, const T* gate, index_t ld_gate, const T* up, index_t ld_up, T* y,
                 index_t ld_y, index_t rows, index_t cols) {
-  detail::dispatch_activation<detail::GatedForward, T>(activation, gate, ld_gate, up, ld_up, y, ld_y, rows,
-                                                       cols);
+  alignas(64) T value[detail::gated_strip];
+  for (index_t r = 0; r < rows; ++r) {
+    for (index_t c = 0; c < cols; c += detail::gated_strip) {
+      const index_t n = std::min(detail::gated_strip, cols - c);
+      activation_tile<T>(activation, gate + r * ld_gate + c, 0, nullptr, nullptr, value, 0, 1, n);
+      dispatch<detail::GatedProduct<T>>(static_cast<const T*>(value), up + r * ld_up + c, y + r * ld_y + c,
+                                        n);
+    }
+  }
 }
 
 template <class T>
 void gated_backward_tile(Activation activation, const T* gate, const T* up, index_t ld, const T* dy,
                          index_t ld_dy, T beta, T* dgate, index_t ld_dgate, T* dup, index_t ld_dup,
                          index_t rows, index_t cols) {
-  detail::dispatch_activation<detail::GatedBackward, T>(activation, gate, up, ld, dy, ld_dy, beta, dgate,
-                                                        ld_dgate, dup, ld_dup, rows, cols);
+  alignas(64) T value[detail::gated_strip], dvalue[detail::gated_strip];
+  for (index_t r = 0; r < rows; ++r) {
+    for (index_t c = 0; c < cols; c += detail::gated_strip) {
+      const index_t n = std::min(detail::gated_strip, cols - c);
+      const T* const g = gate + r * ld + c;
+      activation_tile<T>(activation, g, 0, nullptr, nullptr, value, 0, 1, n);
+      dispatch<detail::GatedProductBackward<T>>(static_cast<const T*>(value), up + r * ld + c,
+                                                dy + r * ld_dy + c, beta, dup + r * ld_dup + c,
+                                                static_cast<T*>(dvalue), n);
+      const T* const kept = activation_backward_takes_output(activation) ? value : g;
+      activation_backward_tile<T>(activation, kept, 0, static_cast<const T*>(dvalue),
+                                  dgate + r * ld_dgate + c, 0, beta, 1, n);
+    }
+  }
 }
 
 #ifdef EIGENFORMER_INSTANTIATE

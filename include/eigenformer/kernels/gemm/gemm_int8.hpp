@@ -227,8 +227,7 @@ struct Int8Kernels {
   static const Int8Kernels& get(Isa isa) {
     static const Int8Kernels plain = [] {
       Int8Kernels k;
-      k.add(Int8Plain::tile_rows,
-            &run_baseline<Int8Plain, index_t, const Int8Four*, const Int8Four*, const Int8Output*>);
+      k.add(Int8Plain::tile_rows, body_for<Int8Plain, 16, Int8Function>());
       return k;
     }();
 #if EIGENFORMER_X86

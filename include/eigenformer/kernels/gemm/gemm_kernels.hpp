@@ -16,6 +16,11 @@ namespace eigenformer::kernels::detail {
 inline constexpr index_t gemm_max_rows = 14;
 
 /// The compiled pieces of a product of T for one instruction set.
+///
+/// They are body_for(), as dispatch() calls them, held in a table: the instruction set decides the tile's
+/// rows and columns, which the packing and the loops around the tiles need, and packed weights keep the set
+/// that they were packed for, whatever isa() says later. Tiles of avx512_bf16 and avx512_vnni, which are no
+/// Isa, are in such tables, too.
 template <class T>
 struct GemmKernels {
   index_t rows;     ///< of the largest register tile
@@ -37,16 +42,6 @@ struct GemmKernels {
     rows = tile;
   }
 };
-
-// Instantiates a body for the instruction set that has registers of `Bytes`.
-template <class Body, int Bytes, class Function>
-constexpr Function body_for() {
-#if EIGENFORMER_X86
-  if constexpr (Bytes == 64) return &run_avx512<Body>;
-  if constexpr (Bytes == 32) return &run_avx2<Body>;
-#endif
-  return &run_baseline<Body>;
-}
 
 template <class T, int Bytes, int... Rows>
 GemmKernels<T> make_gemm_kernels(bool rounded) {

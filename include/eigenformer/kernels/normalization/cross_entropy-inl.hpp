@@ -135,10 +135,10 @@ double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targ
   auto* row_losses = static_cast<double*>(storage.get());
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch_wide<CrossEntropyRows<T>>(logits + at, gradient == nullptr ? gradient : gradient + at,
-                                       targets + begin, end - begin, classes, options.label_smoothing,
-                                       options.ignore_index, scale, row_losses + begin,
-                                       log_sum_exp == nullptr ? nullptr : log_sum_exp + begin);
+    dispatch<CrossEntropyRows<T>>(logits + at, gradient == nullptr ? gradient : gradient + at,
+                                  targets + begin, end - begin, classes, options.label_smoothing,
+                                  options.ignore_index, scale, row_losses + begin,
+                                  log_sum_exp == nullptr ? nullptr : log_sum_exp + begin);
   });
   double total = 0;
   for (index_t r = 0; r < rows; ++r) {
@@ -164,10 +164,10 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
   detail::check_cross_entropy(targets, rows, classes, options);
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
-    dispatch_wide<detail::CrossEntropyGradient<T>>(
-        logits + at, targets + begin, log_sum_exp + begin, end - begin, classes, options.label_smoothing,
-        options.ignore_index, scale, row_scales == nullptr ? row_scales : row_scales + begin, dlogits + at,
-        beta);
+    dispatch<detail::CrossEntropyGradient<T>>(logits + at, targets + begin, log_sum_exp + begin, end - begin,
+                                              classes, options.label_smoothing, options.ignore_index, scale,
+                                              row_scales == nullptr ? row_scales : row_scales + begin,
+                                              dlogits + at, beta);
   });
 }
 

@@ -187,9 +187,9 @@ void layer_norm_rows(const LayerNormArguments<T>& a, const T* x, const T* r, con
                      const RowKey* keys, T* s, T* y, T* mean, T* rstd, index_t rows) {
   parallel_for(rows, row_grain(a.n, simple_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * a.n;
-    dispatch_wide<LayerNormForward<T, centred>>(
-        a, x + at, r == nullptr ? r : r + at, plan, keys, begin, s == nullptr ? s : s + at, y + at,
-        mean == nullptr ? mean : mean + begin, rstd + begin, end - begin);
+    dispatch<LayerNormForward<T, centred>>(a, x + at, r == nullptr ? r : r + at, plan, keys, begin,
+                                           s == nullptr ? s : s + at, y + at,
+                                           mean == nullptr ? mean : mean + begin, rstd + begin, end - begin);
   });
 }
 
@@ -224,7 +224,7 @@ void layer_norm_gradients(const LayerNormArguments<T>& a, const T* x, const T* m
       const index_t row = c * chunk, at = row * n;
       T* sums = partial + c * 2 * n;
       if (parameters) std::fill(sums, sums + 2 * n, T(0));
-      dispatch_wide<LayerNormBackward<T, centred>>(
+      dispatch<LayerNormBackward<T, centred>>(
           a, x + at, mean == nullptr ? mean : mean + row, rstd + row, dy + at, dx == nullptr ? dx : dx + at,
           beta_dx, dgamma == nullptr ? dgamma : sums, dbeta == nullptr ? dbeta : sums + n,
           std::min(chunk, rows - row));

@@ -164,7 +164,7 @@ struct LogSoftmaxBackward {
 template <class T>
 void softmax(const T* x, T* y, index_t rows, index_t n) {
   parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::SoftmaxForward<T>>(x + begin * n, y + begin * n, end - begin, n);
+    dispatch<detail::SoftmaxForward<T>>(x + begin * n, y + begin * n, end - begin, n);
   });
 }
 
@@ -172,15 +172,15 @@ template <class T>
 void softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
   parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * n;
-    dispatch_wide<detail::SoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
+    dispatch<detail::SoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
   });
 }
 
 template <class T>
 void log_softmax(const T* x, T* y, index_t rows, index_t n) {
   parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::LogSoftmaxForward<T>>(x + begin * n, y + begin * n, static_cast<T*>(nullptr),
-                                                end - begin, n);
+    dispatch<detail::LogSoftmaxForward<T>>(x + begin * n, y + begin * n, static_cast<T*>(nullptr),
+                                           end - begin, n);
   });
 }
 
@@ -188,15 +188,15 @@ template <class T>
 void log_softmax_backward(const T* y, const T* dy, T* dx, T beta, index_t rows, index_t n) {
   parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * n;
-    dispatch_wide<detail::LogSoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
+    dispatch<detail::LogSoftmaxBackward<T>>(y + at, dy + at, dx + at, beta, end - begin, n);
   });
 }
 
 template <class T>
 void log_sum_exp(const T* x, T* out, index_t rows, index_t n) {
   parallel_for(rows, row_grain(n, math_grain), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::LogSoftmaxForward<T>>(x + begin * n, static_cast<T*>(nullptr), out + begin,
-                                                end - begin, n);
+    dispatch<detail::LogSoftmaxForward<T>>(x + begin * n, static_cast<T*>(nullptr), out + begin, end - begin,
+                                           n);
   });
 }
 

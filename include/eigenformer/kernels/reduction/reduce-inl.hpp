@@ -192,15 +192,15 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
     parallel_for(parts, 2, [&](index_t begin, index_t end) {
       for (index_t p = begin; p < end; ++p) {
         const ReducePlan one(Shape{std::min(part, each - p * part)}, {true});
-        dispatch_wide<ReduceRows<Op, T>>(&one, x + p * part, results + p, index_t{0}, index_t{1}, T(1), T(0));
+        dispatch<ReduceRows<Op, T>>(&one, x + p * part, results + p, index_t{0}, index_t{1}, T(1), T(0));
       }
     });
     const ReducePlan rest(Shape{parts}, {true});
-    dispatch_wide<ReduceRows<Op, T>>(&rest, static_cast<const T*>(results), y, index_t{0}, index_t{1}, scale,
-                                     beta);
+    dispatch<ReduceRows<Op, T>>(&rest, static_cast<const T*>(results), y, index_t{0}, index_t{1}, scale,
+                                beta);
   } else if (plan.rows || plan.kept.inner_stride(0) != 1) {
     parallel_for(outputs, row_grain(each, simple_grain), [&](index_t begin, index_t end) {
-      dispatch_wide<ReduceRows<Op, T>>(&plan, x, y, begin, end, scale, beta);
+      dispatch<ReduceRows<Op, T>>(&plan, x, y, begin, end, scale, beta);
     });
   } else {
     const index_t n = plan.kept.inner_size(), width = 64, blocks = (n + width - 1) / width;
@@ -208,8 +208,8 @@ void reduce(const T* x, const Shape& shape, const std::array<bool, 6>& marks, T*
                  [&](index_t begin, index_t end) {
                    for (index_t task = begin; task < end; ++task) {
                      const index_t first = task % blocks * width;
-                     dispatch_wide<ReduceColumns<Op, T>>(&plan, x, y, task / blocks, first,
-                                                         std::min(n, first + width), scale, beta);
+                     dispatch<ReduceColumns<Op, T>>(&plan, x, y, task / blocks, first,
+                                                    std::min(n, first + width), scale, beta);
                    }
                  });
   }
@@ -324,7 +324,7 @@ template <class T>
 void argmax(const T* x, std::int32_t* out, index_t rows, index_t n) {
   if (n < 1) throw ShapeError("argmax", "rows must have at least one entry", {Shape{rows, n}});
   parallel_for(rows, row_grain(n, simple_grain), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::ArgmaxRows<T>>(x + begin * n, out + begin, end - begin, n);
+    dispatch<detail::ArgmaxRows<T>>(x + begin * n, out + begin, end - begin, n);
   });
 }
 

@@ -146,7 +146,7 @@ struct TopKBody {
 template <class T>
 void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums) {
   parallel_for(rows, std::max<index_t>(1, 16384 / std::max<index_t>(1, n)), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::LogSumExpBody<T>>(logits, ld, begin, end, n, sums);
+    dispatch<detail::LogSumExpBody<T>>(logits, ld, begin, end, n, sums);
   });
 }
 
@@ -156,7 +156,7 @@ void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values
     throw ValueError("top_k", "k is " + std::to_string(k) + ", must be in 1 .. " + std::to_string(n));
   }
   parallel_for(rows, std::max<index_t>(1, 65536 / n), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::TopKBody<T>>(x, ld, begin, end, n, k, values, ids);
+    dispatch<detail::TopKBody<T>>(x, ld, begin, end, n, k, values, ids);
   });
 }
 

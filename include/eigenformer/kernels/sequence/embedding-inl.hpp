@@ -70,7 +70,7 @@ void embedding_forward(const T* table, index_t vocab, index_t d, const std::int3
                        T scale, T* y) {
   detail::check_ids(ids, rows, vocab);
   parallel_for(rows, row_grain(d, simple_grain), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::EmbeddingForward<T>>(table, d, ids + begin, end - begin, scale, y + begin * d);
+    dispatch<detail::EmbeddingForward<T>>(table, d, ids + begin, end - begin, scale, y + begin * d);
   });
 }
 
@@ -86,8 +86,8 @@ void embedding_backward(const T* dy, const std::int32_t* ids, index_t rows, std:
   // one thread.
   const index_t width = 64, blocks = (d + width - 1) / width;
   parallel_for(blocks, row_grain(rows * width, simple_grain), [&](index_t begin, index_t end) {
-    dispatch_wide<detail::EmbeddingBackward<T>>(dy, ids, rows, padding_index, scale, dtable, d, begin * width,
-                                                std::min(d, end * width));
+    dispatch<detail::EmbeddingBackward<T>>(dy, ids, rows, padding_index, scale, dtable, d, begin * width,
+                                           std::min(d, end * width));
   });
 }
 

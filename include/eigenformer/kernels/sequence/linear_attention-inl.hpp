@@ -217,9 +217,9 @@ void linear_attention_accumulate(const AttentionProblem<T>& p, T* state) {
       const index_t b = i / p.heads, h = i % p.heads;
       const auto rows = detail::linear_attention_rows(p, 0, p.keys->offset(b), h);
       const T* const no_weights = nullptr;
-      dispatch_wide<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride,
-                                                          no_weights, p.keys->length(b), state + i * size,
-                                                          p.head_dim, p.value_dim);
+      dispatch<detail::LinearAttentionAccumulate<T>>(rows.k, rows.k_stride, rows.v, rows.v_stride, no_weights,
+                                                     p.keys->length(b), state + i * size, p.head_dim,
+                                                     p.value_dim);
     }
   });
 }
@@ -233,9 +233,9 @@ void linear_attention_apply(const AttentionProblem<T>& p, const T* state, T* out
       const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
       // Read only, as nothing is causal.
       T* const sums = const_cast<T*>(state) + (detail::linear_attention_keys_of(p, b) * p.heads + h) * size;
-      dispatch_wide<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, 0, h), false,
-                                                       sums, out + row * out_stride + h * p.value_dim,
-                                                       out_stride, p.queries->length(b));
+      dispatch<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, 0, h), false, sums,
+                                                  out + row * out_stride + h * p.value_dim, out_stride,
+                                                  p.queries->length(b));
     }
   });
 }
@@ -247,9 +247,9 @@ void linear_attention_causal(const AttentionProblem<T>& p, T* state, T* out, ind
   parallel_for(p.queries->batch() * p.heads, 1, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
-      dispatch_wide<detail::LinearAttentionForward<T>>(
-          detail::linear_attention_rows(p, row, row, h), true, state + i * size,
-          out + row * out_stride + h * p.value_dim, out_stride, p.queries->length(b));
+      dispatch<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, row, h), true,
+                                                  state + i * size, out + row * out_stride + h * p.value_dim,
+                                                  out_stride, p.queries->length(b));
     }
   });
 }
@@ -279,31 +279,31 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
       const auto of_keys = detail::linear_attention_rows(p, 0, key_row, h);
       const T* const no_weights = nullptr;
       if (!causal) {
-        dispatch_wide<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v,
-                                                            of_keys.v_stride, no_weights, keys, sums,
-                                                            p.head_dim, p.value_dim);
+        dispatch<detail::LinearAttentionAccumulate<T>>(of_keys.k, of_keys.k_stride, of_keys.v,
+                                                       of_keys.v_stride, no_weights, keys, sums, p.head_dim,
+                                                       p.value_dim);
       }
       for (index_t b = 0; b < p.queries->batch(); ++b) {
         if (detail::linear_attention_keys_of(p, b) != kb) continue;
         const index_t row = p.queries->offset(b), n = p.queries->length(b),
                       at = row * out_stride + h * p.value_dim;
         const auto of_queries = detail::linear_attention_rows(p, row, key_row, h);
-        dispatch_wide<detail::LinearAttentionQueryGradients<T>>(
+        dispatch<detail::LinearAttentionQueryGradients<T>>(
             of_queries, causal, sums, out + at, dout + at, out_stride, dn + row * p.value_dim, dd + row,
             g.dq == nullptr ? g.dq : g.dq + row * g.dq_stride + h * p.head_dim, g.dq_stride, g.dq_beta, n);
         if (!causal) {
           const T* const weights = dd + row;
           const T* const values = dn + row * p.value_dim;
-          dispatch_wide<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values,
-                                                              p.value_dim, weights, n, query_sums, p.head_dim,
-                                                              p.value_dim);
+          dispatch<detail::LinearAttentionAccumulate<T>>(of_queries.q, of_queries.q_stride, values,
+                                                         p.value_dim, weights, n, query_sums, p.head_dim,
+                                                         p.value_dim);
         }
       }
       if (g.dk == nullptr && g.dv == nullptr) continue;
       const index_t row = causal ? p.queries->offset(kb) : 0;
       const T* const values = dn + row * p.value_dim;
       const T* const weights = dd + row;
-      dispatch_wide<detail::LinearAttentionKeyGradients<T>>(
+      dispatch<detail::LinearAttentionKeyGradients<T>>(
           detail::linear_attention_rows(p, row, key_row, h), causal, values, weights, query_sums,
           g.dk == nullptr ? g.dk : g.dk + key_row * g.dk_stride + h * p.head_dim, g.dk_stride, g.dk_beta,
           g.dv == nullptr ? g.dv : g.dv + key_row * g.dv_stride + h * p.value_dim, g.dv_stride, g.dv_beta,

@@ -118,6 +118,17 @@ EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args)
 }
 #endif
 
+/// What dispatch() calls for the instruction set whose vectors have `Bytes`, as a function pointer: for
+/// tables, whose callers keep the instruction set that they chose.
+template <class Body, int Bytes, class Function>
+constexpr Function body_for() {
+#if EIGENFORMER_X86
+  if constexpr (Bytes == 64) return &run_avx512<Body>;
+  if constexpr (Bytes == 32) return &run_avx2<Body>;
+#endif
+  return &run_baseline<Body>;
+}
+
 /// Whether a loop works on double and not on float, by its pointers. Such loops are compiled for the baseline
 /// alone: double is what gradients are checked in, and two more copies of every loop would double the time
 /// that the kernels take to compile.

@@ -142,12 +142,6 @@ struct Simd {
   }
 };
 
-/// dispatch, for bodies written with Simd.
-template <class Body, class... Args>
-inline void dispatch_wide(Args... args) {
-  dispatch<Body>(args...);
-}
-
 /// Elements with a few operations each that are worth a task of their own.
 inline constexpr index_t simple_grain = 32768;
 

@@ -34,8 +34,10 @@ class CachedMemory {
   std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
 
   /// Hypotheses side by side that look at one sentence are one sequence of queries to it, whose keys are then
-  /// made ready once for all of them; their order does not matter there.
-  void begin(std::span<const index_t> counts) {
+  /// made ready once for all of them; their order does not matter there. first: of the first step, before
+  /// which nothing is made; what there is comes from one that threw.
+  void begin(std::span<const index_t> counts, bool first) {
+    if (first) made_.clear();
     std::vector<index_t> lengths;
     joined_.clear();
     for (std::size_t i = 0; i < sequence_.size(); ++i) {
@@ -52,12 +54,14 @@ class CachedMemory {
   Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const SequenceLayout& queries, Var<T>* weights);
 
-  void reorder(std::span<const std::int32_t> parents) {
+  /// What sequences() is after hypotheses are re-ordered; parents exist.
+  std::vector<std::int32_t> reordered(std::span<const std::int32_t> parents) const {
     std::vector<std::int32_t> sequence(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i)
       sequence[i] = sequence_[static_cast<std::size_t>(parents[i])];
-    sequence_ = std::move(sequence);
+    return sequence;
   }
+  void set_sequences(std::vector<std::int32_t> sequence) noexcept { sequence_ = std::move(sequence); }
 
  private:
   kernels::AttentionProblem<T> linear_problem(const MultiHeadAttention<T>& attention) const;
@@ -90,7 +94,8 @@ class CachedPass final : public LayerPass<T> {
     call_ = 0;
     const SequenceLayout& queries = cache_.begin(counts, prefix);
     layout_ = queries;
-    for (auto& memory : memories_) memory.begin(counts);
+    if (first_) calls_.clear();  // of a first step that threw
+    for (auto& memory : memories_) memory.begin(counts, first_);
     return layout_;
   }
   /// Ends the step. Throws ValueError when the model asked for less than in the first step.
@@ -100,8 +105,11 @@ class CachedPass final : public LayerPass<T> {
     first_ = false;
   }
   void reorder(std::span<const std::int32_t> parents) {
+    cache_.check_parents(parents);
+    std::vector<std::vector<std::int32_t>> sequences;
+    for (const auto& memory : memories_) sequences.push_back(memory.reordered(parents));
     cache_.reorder(parents);
-    for (auto& memory : memories_) memory.reorder(parents);
+    for (std::size_t i = 0; i < memories_.size(); ++i) memories_[i].set_sequences(std::move(sequences[i]));
   }
   const KeyValueCache<T>& cache() const noexcept { return cache_; }
   const std::vector<CachedMemory<T>>& memories() const noexcept { return memories_; }
@@ -178,8 +186,8 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
   if (slot >= made_.size()) made_.resize(slot + 1);
   Tensor<T>& made = made_[slot];
   if (!made.defined()) {
-    made = attention.project_key_value(ctx, memory_.rows).value();
-    if (attention.linear_kind()) made = linear_state(attention, made);
+    const Tensor<T> both = attention.project_key_value(ctx, memory_.rows).value();
+    made = attention.linear_kind() ? linear_state(attention, both) : both;
   }
   const Var<T> q = attention.project_query(ctx, x);
   if (attention.linear_kind()) {

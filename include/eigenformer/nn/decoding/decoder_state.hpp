@@ -19,6 +19,10 @@ namespace eigenformer {
 /// refers to, such as the model, must outlive the state. Keys and values are held as KeyValueCache says, so
 /// that reorder() copies numbers and never a key.
 ///
+/// A step that throws leaves the sequences as they were. Where it cannot, because sums of linear attention or
+/// rows of windows had gone on or memory ran out while keys were moved, every later step() and reorder()
+/// throws ValueError.
+///
 ///     ef::DecoderState<float> state = model.begin(ctx, sources);
 ///     auto logits = model.logits(ctx, state.step(ids));  // ids (sequences) -> (sequences, V)
 template <class T>

@@ -21,6 +21,11 @@ namespace eigenformer {
 /// lengths. Tokens that no later one reaches leave the table, and rows that are in no table the block when it
 /// is full. A step is begin(), attend() and window() with a slot for each place in the model, and commit();
 /// all steps use the same slots.
+///
+/// A step that ends without commit() has not been: the next begin() writes over its keys and values, and
+/// after a first step forgets all. But states go on in place, and keys are moved in place when the block is
+/// full: when an exception leaves a later step after that, begin() and reorder() throw ValueError from then
+/// on.
 template <class T>
 class KeyValueCache {
  public:
@@ -44,7 +49,14 @@ class KeyValueCache {
   /// the new rows, packed. Throws ShapeError for another number of prefixes than sequences, ValueError for a
   /// prefix that does not come in one step.
   const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
+    require_whole();
     check_prefix(counts, prefix);
+    if (!reach_known_) {
+      cache_.clear();
+      states_.clear();
+      unlimited_ = false;
+      widest_ = 1;
+    }
     drop_unreached();
     std::vector<index_t> total(lengths_);
     index_t rows = 0;
@@ -117,6 +129,7 @@ class KeyValueCache {
     for (index_t b = 0; b < queries_.batch(); ++b) {
       const index_t count = queries_.length(b), first = queries_.offset(b);
       T* const held_rows = state.data() + b * kept * d;
+      begin_change();
       known.assign(held_rows, held_rows + kept * d);
       known.insert(known.end(), x.value().data() + first * d, x.value().data() + (first + count) * d);
       for (index_t t = 0; t < count; ++t)
@@ -132,25 +145,33 @@ class KeyValueCache {
     reach_known_ = true;
     for (std::size_t i = 0; i < lengths_.size(); ++i) lengths_[i] += queries_.length(static_cast<index_t>(i));
     rows_ += queries_.rows();
+    whole_ = true;
+  }
+
+  /// Throws IndexError for a parent that does not exist.
+  void check_parents(std::span<const std::int32_t> parents) const {
+    for (const std::int32_t parent : parents) {
+      if (parent >= 0 && parent < sequences()) continue;
+      throw IndexError("key_value_cache", "parent " + std::to_string(parent) + " does not exist, there are " +
+                                              std::to_string(sequences()) + " sequences");
+    }
   }
 
   /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
   /// parent that does not exist.
   void reorder(std::span<const std::int32_t> parents) {
+    require_whole();
+    check_parents(parents);
     std::vector<index_t> table(parents.size() * static_cast<std::size_t>(capacity_));
     std::vector<index_t> lengths(parents.size()), dropped(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i) {
-      if (parents[i] < 0 || parents[i] >= sequences()) {
-        throw IndexError("key_value_cache", "parent " + std::to_string(parents[i]) +
-                                                " does not exist, there are " + std::to_string(sequences()) +
-                                                " sequences");
-      }
       const auto parent = static_cast<std::size_t>(parents[i]);
       lengths[i] = lengths_[parent];
       dropped[i] = dropped_[parent];
       std::copy_n(table_.begin() + static_cast<index_t>(parent) * capacity_, held(parent),
                   table.begin() + static_cast<index_t>(i) * capacity_);
     }
+    begin_change();
     for (Tensor<T>& state : states_) {
       if (!state.defined()) continue;
       Tensor<T> moved(state.shape().with(0, static_cast<index_t>(parents.size())));
@@ -163,11 +184,22 @@ class KeyValueCache {
     table_ = std::move(table);
     lengths_ = std::move(lengths);
     dropped_ = std::move(dropped);
+    whole_ = true;
   }
 
  private:
   // Tokens of sequence i whose keys and values are there.
   index_t held(std::size_t i) const { return lengths_[i] - dropped_[i]; }
+
+  // What follows cannot be taken back. After a first step nothing is kept, so there it can.
+  void begin_change() noexcept { whole_ = !reach_known_; }
+
+  void require_whole() const {
+    if (whole_) return;
+    throw ValueError(
+        "decoder_state",
+        "an earlier step or re-ordering threw after it had changed the sequences; begin a new state");
+  }
 
   static Tensor<T>& at(std::vector<Tensor<T>>& held, std::size_t slot) {
     if (slot >= held.size()) held.resize(slot + 1);
@@ -224,6 +256,7 @@ class KeyValueCache {
     if (rows_ + rows <= block_ && !wasteful) return;
     std::vector<index_t> place(static_cast<std::size_t>(rows_), -1);
     each_entry([&](index_t& row) { place[static_cast<std::size_t>(row)] = 0; });
+    begin_change();
     index_t live = 0;
     for (index_t& p : place) p = p < 0 ? p : live++;
     each_entry([&](index_t& row) { row = place[static_cast<std::size_t>(row)]; });
@@ -241,6 +274,7 @@ class KeyValueCache {
       cache = std::move(to);
     }
     rows_ = live;
+    whole_ = true;
   }
 
   template <class F>
@@ -269,7 +303,7 @@ class KeyValueCache {
 
   // The state goes on by the new rows.
   Var<T> attend_linear(const Context<T>& ctx, Tensor<T>& state, const MultiHeadAttention<T>& attention,
-                       const ProjectedHeads<T>& heads) const {
+                       const ProjectedHeads<T>& heads) {
     if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
     const index_t rows = queries_.rows(), width = attention.options.query_width();
     // Queries, keys and values where they are: side by side, or in matrices of their own.
@@ -296,6 +330,7 @@ class KeyValueCache {
     const index_t size = p.heads * kernels::linear_attention_state_size(p.head_dim, p.value_dim);
     if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), size});
     Tensor<T> out(Shape{rows, width});
+    begin_change();
     kernels::linear_attention_causal<T>(p, state.data(), out.data(), width);
     return attention.out_proj(ctx, Var<T>(std::move(out)));
   }
@@ -320,6 +355,7 @@ class KeyValueCache {
   index_t reach_ = 0;   // the tokens, itself included, that a token's attention reaches back to; 0: all
   index_t widest_ = 1;  // of the windows in the first step
   bool unlimited_ = false, reach_known_ = false;
+  bool whole_ = true;  // false while a step or re-ordering changes what it cannot take back
   index_t capacity_ = 0;
   index_t block_ = 0;
   index_t rows_ = 0;

@@ -17,6 +17,8 @@ const SequenceLayout keys = SequenceLayout::padded(B, Lk);
 
 // score - 0.3 sqrt(|distance|).
 struct RootSlope {
+  static constexpr bool additive = true;
+
   void operator()(ScoreTile<double>& tile) const {
     for (index_t i = 0; i < tile.rows; ++i) {
       for (index_t j = 0; j < tile.columns; ++j)

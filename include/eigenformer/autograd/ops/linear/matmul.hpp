@@ -86,46 +86,41 @@ template <class T>
                 [a = a.value(), b = b.value(), index_a, index_b, transpose_a, transpose_b, m, n, k, lda, ldb,
                  count, size_a, size_b, size_y](Backward<T>& back) {
                   const T* dy = back.dy().data();
-                  const auto beta_of = [](std::vector<bool>& seen, index_t i, T first) {
-                    const auto at = static_cast<std::size_t>(i);
-                    const T beta = seen[at] ? T(1) : first;
-                    seen[at] = true;
-                    return beta;
+                  // Calls product(i, into, beta) for each product i of the batch, where `into` is the part of
+                  // an operand's gradient that it adds to, and beta 0 where it is the first to write there.
+                  const auto each = [&](const auto& slot, index_t numel, index_t size,
+                                        const std::vector<index_t>& index, auto&& product) {
+                    if (count == 0 && slot.beta == T(0))
+                      std::fill_n(slot.data, numel, T(0));  // no product writes it
+                    std::vector<bool> seen(static_cast<std::size_t>(size == 0 ? 0 : numel / size));
+                    for (index_t i = 0; i < count && size > 0; ++i) {
+                      const index_t part = index[static_cast<std::size_t>(i)];
+                      const auto at = static_cast<std::size_t>(part);
+                      product(i, slot.data + part * size, seen[at] ? T(1) : slot.beta);
+                      seen[at] = true;
+                    }
                   };
                   if (auto da = back.grad(0)) {
-                    if (count == 0 && da.beta == T(0))
-                      std::fill_n(da.data, a.numel(), T(0));  // no product writes it
-                    std::vector<bool> seen(static_cast<std::size_t>(size_a == 0 ? 0 : a.numel() / size_a));
-                    for (index_t i = 0; i < count && size_a > 0; ++i) {
-                      const index_t ia = index_a[static_cast<std::size_t>(i)],
-                                    ib = index_b[static_cast<std::size_t>(i)];
-                      const T beta = beta_of(seen, ia, da.beta);
+                    each(da, a.numel(), size_a, index_a, [&](index_t i, T* into, T beta) {
                       const T* g = dy + i * size_y;
-                      const T* bi = b.data() + ib * size_b;
-                      T* out = da.data + ia * size_a;
+                      const T* bi = b.data() + index_b[static_cast<std::size_t>(i)] * size_b;
                       if (transpose_a) {
-                        kernels::gemm<T>(transpose_b, true, k, m, n, T(1), bi, ldb, g, n, beta, out, lda);
+                        kernels::gemm<T>(transpose_b, true, k, m, n, T(1), bi, ldb, g, n, beta, into, lda);
                       } else {
-                        kernels::gemm<T>(false, !transpose_b, m, k, n, T(1), g, n, bi, ldb, beta, out, lda);
+                        kernels::gemm<T>(false, !transpose_b, m, k, n, T(1), g, n, bi, ldb, beta, into, lda);
                       }
-                    }
+                    });
                   }
                   if (auto db = back.grad(1)) {
-                    if (count == 0 && db.beta == T(0)) std::fill_n(db.data, b.numel(), T(0));
-                    std::vector<bool> seen(static_cast<std::size_t>(size_b == 0 ? 0 : b.numel() / size_b));
-                    for (index_t i = 0; i < count && size_b > 0; ++i) {
-                      const index_t ia = index_a[static_cast<std::size_t>(i)],
-                                    ib = index_b[static_cast<std::size_t>(i)];
-                      const T beta = beta_of(seen, ib, db.beta);
+                    each(db, b.numel(), size_b, index_b, [&](index_t i, T* into, T beta) {
                       const T* g = dy + i * size_y;
-                      const T* ai = a.data() + ia * size_a;
-                      T* out = db.data + ib * size_b;
+                      const T* ai = a.data() + index_a[static_cast<std::size_t>(i)] * size_a;
                       if (transpose_b) {
-                        kernels::gemm<T>(true, transpose_a, n, k, m, T(1), g, n, ai, lda, beta, out, ldb);
+                        kernels::gemm<T>(true, transpose_a, n, k, m, T(1), g, n, ai, lda, beta, into, ldb);
                       } else {
-                        kernels::gemm<T>(!transpose_a, false, k, n, m, T(1), ai, lda, g, n, beta, out, ldb);
+                        kernels::gemm<T>(!transpose_a, false, k, n, m, T(1), ai, lda, g, n, beta, into, ldb);
                       }
-                    }
+                    });
                   }
                 });
 }

@@ -32,11 +32,19 @@ concept RuleOfScores = requires(const Rule& rule, ScoreTile<T>& tile) {
   rule(tile);
 };
 
-/// A rule whose derivative by the score is not 1: backward(tile, gradient) multiplies the gradient, with the
-/// tile's rows, columns and stride, by it. The tile holds the scores after the rule.
+/// A rule with a derivative by the score: backward(tile, gradient) multiplies the gradient, with the tile's
+/// rows, columns and stride, by it. The tile holds the scores after the rule.
 template <class Rule, class T>
 concept DifferentiatedRule = requires(const Rule& rule, const ScoreTile<T>& tile, T* gradient) {
   rule.backward(tile, gradient);
+};
+
+/// A rule that declares, by `static constexpr bool additive = true`, that it only adds to the score what does
+/// not depend on it: its derivative by the score is 1, so it needs no backward. (A score of -infinity has
+/// none.)
+template <class Rule>
+concept AdditiveRule = requires {
+  requires static_cast<bool>(Rule::additive);
 };
 
 namespace detail {
@@ -67,6 +75,12 @@ struct RuleFunctions {
 
   template <class Rule>
   static constexpr RuleFunctions of() {
+    static_assert(
+        !RuleOfScores<Rule, T> || DifferentiatedRule<Rule, T> || AdditiveRule<Rule>,
+        "a score rule needs `void backward(const ScoreTile<T>& tile, T* gradient) const` for each T "
+        "that it takes, or `static constexpr bool additive = true` if it only adds to the scores");
+    static_assert(!DifferentiatedRule<Rule, T> || !AdditiveRule<Rule>,
+                  "a score rule has `backward` or `additive = true`, not both");
     RuleFunctions f;
     if constexpr (RuleOfScores<Rule, T>) {
       f.forward = [](const void* rule, const ScoreTile<T>& tile) {
@@ -85,9 +99,10 @@ struct RuleFunctions {
 }  // namespace detail
 
 /// A rule for attention's scores: any struct with `void operator()(ScoreTile<T>& tile) const`, a template or
-/// for one T, which changes the scores in place; several threads call it at once. Where its derivative by the
-/// score is not 1, the struct also has `void backward(const ScoreTile<T>& tile, T* gradient) const`
-/// (DifferentiatedRule). Copies share the struct.
+/// for one T, which changes the scores in place; several threads call it at once. The struct also has
+/// `void backward(const ScoreTile<T>& tile, T* gradient) const` (DifferentiatedRule) or, where it only adds
+/// to the scores, `static constexpr bool additive = true` (AdditiveRule); without either it does not compile.
+/// Copies share the struct.
 ///
 /// It is called once a tile, and compiled for each instruction set, so that its loops become vectors. Tiles
 /// that masks forbid as a whole are left out. A score of -infinity forbids the key, as a mask does.
