@@ -47,7 +47,7 @@ int evaluate(const EvaluateCommand& command) {
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
-  const SentenceTranslator translator(loaded, command.decoding.for_model(model), model.ctx);
+  const SentenceTranslator translator(loaded, command.for_model(model), model.ctx);
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {
