@@ -12,11 +12,11 @@
 #include <new>
 #include <string>
 
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/version.hpp"
-#include "option_flags.hpp"
+#include "options/command_line.hpp"
+#include "options/option_flags.hpp"
 
 namespace {
 

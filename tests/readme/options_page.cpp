@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "../../examples/translator/corpus_options.hpp"
-#include "../../examples/translator/default_model.hpp"
-#include "../../examples/translator/option_names.hpp"
-#include "../../examples/translator/option_rows.hpp"
+#include "../../examples/translator/options/corpus_options.hpp"
+#include "../../examples/translator/options/default_model.hpp"
+#include "../../examples/translator/options/option_names.hpp"
+#include "../../examples/translator/options/option_rows.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"

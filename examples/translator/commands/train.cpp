@@ -11,12 +11,12 @@
 
 #include "commands.hpp"
 #include "eigenformer/train/trainer.hpp"
-#include "interrupt.hpp"
-#include "model_folder.hpp"
-#include "output_checks.hpp"
-#include "terminal_progress.hpp"
-#include "threads.hpp"
-#include "train_settings.hpp"
+#include "model/model_folder.hpp"
+#include "options/train_settings.hpp"
+#include "terminal/interrupt.hpp"
+#include "terminal/output_checks.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "terminal/threads.hpp"
 
 namespace translator {
 

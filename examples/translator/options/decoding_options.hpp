@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "decoding_model.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
+#include "model/decoding_model.hpp"
 #include "option_flags.hpp"
-#include "threads.hpp"
+#include "terminal/threads.hpp"
 
 namespace translator {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "decoding_model.hpp"
-#include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/generation/decoding/forced_decoding.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
+#include "model/decoding_model.hpp"
+#include "options/decoding_options.hpp"
 
 namespace translator {
 

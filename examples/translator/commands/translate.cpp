@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "decoding_model.hpp"
-#include "decoding_options.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
-#include "line_reader.hpp"
-#include "output_checks.hpp"
+#include "model/decoding_model.hpp"
+#include "options/decoding_options.hpp"
+#include "terminal/line_reader.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 
