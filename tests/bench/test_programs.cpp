@@ -131,6 +131,18 @@ TEST_CASE("bench_decoding: every sentence gets exactly the tokens asked for, in 
   }
 }
 
+TEST_CASE("bench_decoding --latency: times of single requests, to the first token and to the last") {
+  if (!built("bench_decoding")) return;
+  const Ended ended =
+      run_json("bench_decoding", with_tiny({"--sentences", "5", "--source", "7", "--target", "6", "--beam",
+                                            "2", "--repeats", "1", "--latency"}));
+  for (const char* which : {"first token ms", "last token ms"}) {
+    const double p50 = value(ended.out, std::string(which) + " p50");
+    CHECK(p50 > 0);
+    CHECK(value(ended.out, std::string(which) + " p95") >= p50);
+  }
+}
+
 TEST_CASE("bench_layers: forward and forward with backward of every layer") {
   if (!built("bench_layers")) return;
   const Ended ended = run_json("bench_layers", {"--d_model", "12", "--heads", "3", "--ff", "20", "--tokens",
