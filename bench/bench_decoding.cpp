@@ -1,8 +1,13 @@
 // Decodes with a random encoder-decoder Transformer, as bench/peers/decode.py: every hypothesis has exactly
-// --target tokens, and the rate is that of the fastest of --repeats passes over all sentences.
+// --target tokens, and the rate is that of the fastest of --repeats passes over all sentences. With --latency
+// each sentence is a request of its own: medians and 95th percentiles of the times to its first token (a
+// request for one token) and to its last.
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "bench_options.hpp"
 
@@ -20,7 +25,15 @@ struct Flags {
   index_t batch = 32;
   index_t repeats = 3;
   ef::WeightFormat format = ef::WeightFormat::float32;
+  bool latency = false;
 };
+
+/// The smallest value that a share of all values does not exceed.
+double percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+  return values[std::max<std::size_t>(rank, 1) - 1];
+}
 
 void decode(benchmark::State& state, const Flags& f) {
   ef::RandomGenerator rng(1);
@@ -28,7 +41,7 @@ void decode(benchmark::State& state, const Flags& f) {
   std::vector<std::vector<std::int32_t>> sources;
   for (index_t i = 0; i < f.sentences; ++i)
     sources.push_back(ef::bench::random_tokens(rng, f.source, f.model.vocab));
-  const ef::GenerationOptions options{
+  ef::GenerationOptions options{
       .beam_size = f.beam, .max_length = f.target, .min_length = f.target, .length_penalty = 0};
   const auto packed = ef::pack_weights_in_place(model, f.format);
   const auto ctx = ef::Context<float>::inference().with_packed_weights(packed);
@@ -42,6 +55,27 @@ void decode(benchmark::State& state, const Flags& f) {
     return static_cast<double>(tokens);
   };
   double tokens = run(), fastest = 0;
+  if (f.latency) {
+    std::vector<double> first, last;
+    for (auto _ : state) {
+      for (const auto& source : sources) {
+        for (const index_t length : {index_t{1}, f.target}) {
+          options.max_length = options.min_length = length;
+          const auto start = std::chrono::steady_clock::now();
+          benchmark::DoNotOptimize(
+              ef::generate(model, ctx, std::span<const std::vector<std::int32_t>>(&source, 1), options));
+          const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+          (length == 1 ? first : last).push_back(elapsed.count());
+        }
+      }
+    }
+    state.counters["first token ms p50"] = percentile(first, 0.5);
+    state.counters["first token ms p95"] = percentile(first, 0.95);
+    state.counters["last token ms p50"] = percentile(last, 0.5);
+    state.counters["last token ms p95"] = percentile(last, 0.95);
+    state.counters["peak MiB"] = ef::bench::peak_mib();
+    return;
+  }
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     tokens = run();
@@ -73,6 +107,7 @@ int main(int argc, char** argv) {
                                                            {"int8", ef::WeightFormat::int8}};
   app.add_option("--format", f.format, "float32, bf16 or int8 weights")
       ->transform(CLI::CheckedTransformer(formats));
+  app.add_flag("--latency", f.latency, "times of single sentences, not the rate of all");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_decoding", [&] {
     ef::bench::use_threads(f.model.threads);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/models/parity.hpp"
+#include "eigenformer/io/parity/parity.hpp"
 #include "folders.hpp"
 #include "temporary_folder.hpp"
 

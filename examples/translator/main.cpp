@@ -8,13 +8,15 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/version.hpp"
+#include "options/command_line.hpp"
+#include "options/option_flags.hpp"
 
 namespace {
 
@@ -50,6 +52,7 @@ int main(int argc, char** argv) {
                          std::string("translator, eigenformer ") + eigenformer::version_string());
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    app.formatter(std::make_shared<translator::HelpFormatter>());
     app.get_formatter()->column_width(36);
     app.footer(
         "Exit code: 0 when all went well, 130 when training was interrupted and saved, 1 for every error.");

@@ -69,7 +69,8 @@ std::string build_folder() { return programs_folder().parent_path().string(); }
 
 TEST_CASE("bench_loading: time and memory of both ways of loading") {
   if (!built("bench_loading")) return;
-  const Ended ended = run_json("bench_loading", with_tiny({"--parts", "map,copy", "--repeats", "2"}));
+  const Ended ended =
+      run_json("bench_loading", with_tiny({"--parts", "map,copy,int8,bf16", "--repeats", "2"}));
   for (const char* part : {"\"map/", "\"copy/"}) {
     for (const char* counter : {"ms", "read ms", "file MiB"}) {
       INFO(part << counter);
@@ -77,6 +78,12 @@ TEST_CASE("bench_loading: time and memory of both ways of loading") {
     }
     // So small a file may even leave the process smaller.
     CHECK(std::abs(value(ended.out, "grown MiB", part)) < 64);
+  }
+  for (const char* part : {"\"int8/", "\"bf16/"}) {
+    for (const char* counter : {"ms", "first ms", "file MiB"}) {
+      INFO(part << counter);
+      CHECK(value(ended.out, counter, part) > 0);
+    }
   }
 }
 
@@ -121,6 +128,18 @@ TEST_CASE("bench_decoding: every sentence gets exactly the tokens asked for, in 
       CHECK(value(ended.out, "target tokens/s") > 0);
       CHECK(value(ended.out, "peak MiB") > 0);
     }
+  }
+}
+
+TEST_CASE("bench_decoding --latency: times of single requests, to the first token and to the last") {
+  if (!built("bench_decoding")) return;
+  const Ended ended =
+      run_json("bench_decoding", with_tiny({"--sentences", "5", "--source", "7", "--target", "6", "--beam",
+                                            "2", "--repeats", "1", "--latency"}));
+  for (const char* which : {"first token ms", "last token ms"}) {
+    const double p50 = value(ended.out, std::string(which) + " p50");
+    CHECK(p50 > 0);
+    CHECK(value(ended.out, std::string(which) + " p95") >= p50);
   }
 }
 

@@ -163,7 +163,7 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
       {"--threads", "1000000", "threads is 1000000, must be from 0 to 1024"},
       {"--tokenizer", "morse", "tokenizer is 'morse'"},
       {"--schedule", "zigzag", "schedule is \"zigzag\""},
-      {"--tie", "some", "tie is \"some\""},
+      {"--tie", "some", "tying is \"some\", expected one of none, target, all (--tie)"},
       {"--seed", "-1", "--seed: must be a whole number, 0 or more"},
       {"--seed", "18446744073709551616", "18446744073709551616 is out of range"},
       {"--max-steps", "9223372036854775808", "9223372036854775808 is out of range"},
@@ -268,7 +268,7 @@ TEST_CASE("bad input to translate and evaluate is refused, and no output file is
   CHECK(contains(ended.err, "the lines before it were translated"));
 
   const std::vector<std::vector<std::string>> cases = {
-      {"--beam", "0", "must be at least 1 (--beam)"},
+      {"--beam", "0", "beam_size is 0, must be positive (--beam)"},
       {"--beam", "100000000", ", the size of the vocabulary (--beam)"},
       {"--no-repeat-ngram", "-1", "(--no-repeat-ngram)"},
       {"--length-penalty", "nan", "length_penalty is nan, must be finite"},

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer::testing {

@@ -16,6 +16,11 @@
 
 namespace eigenformer {
 
+template <>
+struct EnumNames<kernels::GemmPrecision> {
+  static constexpr std::array names = {"full", "bf16"};
+};
+
 /// What validations measure: a loss, BLEU, or any other number.
 ///
 ///     .validation = {.measure = [&] { return bleu_of(model, sentences); }, .better = ef::Better::higher,
@@ -42,7 +47,7 @@ struct LoopOptions {
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
   Validation validation{};
 
-  /// All but precision and validation, which files do not hold.
+  /// All but validation, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
           self.epochs);
@@ -64,6 +69,8 @@ struct LoopOptions {
     visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
           self.report_every);
     visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
+    visit(OptionField{"precision", "numbers in matrix products: float, or bfloat16 with float sums"},
+          self.precision);
   }
 
   /// Throws ValueError that names an impossible field.
@@ -105,14 +112,15 @@ struct TrainingOptions {
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
     visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
-    visit(OptionField{"learning_rate", "learning rate at the end of the warm-up", Allowed::positive},
-          self.learning_rate);
+    visit(
+        OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
+        self.learning_rate);
     visit(OptionField{"warmup", "updates of linear warm-up", Allowed::not_negative}, self.warmup);
-    visit(OptionField{"schedule", "then: constant, inverse-sqrt or cosine"}, self.schedule);
+    visit(OptionField{"schedule", "how the learning rate goes on after the warm-up"}, self.schedule);
     visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
     visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
     visit(OptionField{"adam_eps", "Adam's least denominator", Allowed::not_negative}, self.adam_eps);
-    visit(OptionField{"weight_decay", "decoupled weight decay (AdamW), but of norms and biases",
+    visit(OptionField{"weight_decay", "decoupled weight decay (AdamW); norms and biases do not decay",
                       Allowed::not_negative},
           self.weight_decay);
     visit(OptionField{"label_smoothing", "label smoothing", Allowed::rate}, self.label_smoothing);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "eigenformer/core/base/bfloat16.hpp"
-#include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
+#include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/text_encoder.hpp"
 #include "generation/packed_test_tools.hpp"

@@ -236,8 +236,8 @@ TEST_CASE("impossible options are refused by name") {
     CHECK_THROWS_WITH_AS((void)beam_search(model, Context<double>::inference(), sources, options), message,
                          ValueError);
   };
-  refuse({.beam_size = 0}, "[generation] beam_size is 0, must be at least 1");
-  refuse({.max_length = -1}, "[generation] max_length is -1, must be at least 1");
+  refuse({.beam_size = 0}, "[generation] beam_size is 0, must be positive");
+  refuse({.max_length = -1}, "[generation] max_length is -1, must be positive");
   refuse({.beam_size = 2, .num_hypotheses = 3},
          "[generation] num_hypotheses is 3, must be at most beam_size, which is 2");
   refuse({.max_length = 4, .min_length = 5},

@@ -228,7 +228,7 @@ TEST_CASE("impossible sampling options and prompts are refused by name") {
   CHECK(contains(refusal([](auto& o) { o.top_p = 0; }), "top_p is 0"));
   CHECK(contains(refusal([](auto& o) { o.max_length = 0; }), "max_length is 0"));
   CHECK(contains(refusal([](auto& o) { o.min_length = 300; }),
-                 "min_length is 300, must be from 0 to max_length"));
+                 "min_length is 300, must be at most max_length, which is 256"));
   CHECK(contains(refusal([](auto& o) { o.end_id = 19; }),
                  "end_id is 19, must be below the vocabulary's size 19"));
   CHECK(refusal([](auto&) {}, {{2}, {}}) == "[sampling] prompt 1 is empty, must have at least one token");

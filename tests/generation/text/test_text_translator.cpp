@@ -133,9 +133,9 @@ TEST_CASE("impossible options and missing tokenizers are refused by name") {
     change(options);
     return message_of<ValueError>([&] { const TextTranslator translator(loaded, options); });
   };
-  CHECK(contains(refusal([](auto& o) { o.search.beam_size = 0; }), "beam_size is 0, must be at least 1"));
+  CHECK(contains(refusal([](auto& o) { o.search.beam_size = 0; }), "beam_size is 0, must be positive"));
   CHECK(contains(refusal([](auto& o) { o.search.length_penalty = -1; }), "length_penalty is -1"));
-  CHECK(contains(refusal([](auto& o) { o.batching.batch_size = 0; }), "batch_size is 0, must be at least 1"));
+  CHECK(contains(refusal([](auto& o) { o.batching.batch_size = 0; }), "batch_size is 0, must be positive"));
   CHECK(contains(refusal([](auto& o) { o.sampling = SamplingOptions{.top_p = 2}; }), "top_p is 2"));
   loaded.tokenizers = {};
   CHECK(contains(refusal([](auto&) {}), "[text_translator] the model has no tokenizers"));

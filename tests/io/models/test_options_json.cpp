@@ -271,4 +271,43 @@ TEST_CASE("any struct that lists its fields has options in JSON") {
   const auto back = options_from_json<OwnOptions>(json);
   CHECK(back.filters == 5);
   CHECK(back.layer == own.layer);
+
+  EncoderOptions stack{.num_layers = 3, .final_norm = true};
+  stack.layer.num_heads = 2;
+  const auto stack_back = options_from_json<EncoderOptions>(options_to_json(stack));
+  CHECK(stack_back.num_layers == 3);
+  CHECK(stack_back.final_norm);
+  CHECK(stack_back.layer == stack.layer);
+}
+
+TEST_CASE("a stack's own kind of query and key norm is written and read where the model has another") {
+  Seq2SeqOptions options;
+  options.layer.query_key_norm = NormKind::rms_norm;
+  options.encoder.layer = options.layer;
+  options.encoder.layer->query_key_norm = NormKind::layer_norm;
+  const auto back = options_from_json<Seq2SeqOptions>(options_to_json(options));
+  REQUIRE(back.encoder.layer.has_value());
+  CHECK(back.encoder.layer->query_key_norm == NormKind::layer_norm);
+  CHECK(back.layer.query_key_norm == NormKind::rms_norm);
+  // Without a norm of its own or the model's, a kind means nothing.
+  const auto without = options_from_json<Seq2SeqOptions>({{"query_key_norm_kind", "rms_norm"}});
+  CHECK_FALSE(without.layer.query_key_norm.has_value());
+}
+
+TEST_CASE("JSON changes what it names in given options, stacks of their own included") {
+  Seq2SeqOptions base;
+  base.layer.num_heads = 4;
+  base.decoder.layer = base.layer;
+  base.decoder.layer->dim_feedforward = 64;
+  const auto o = options_from_json(
+      {{"d_model", 32}, {"encoder", {{"num_heads", 2}}}, {"decoder", {{"num_heads", 8}}}}, base);
+  CHECK(o.layer.d_model == 32);
+  CHECK(o.layer.num_heads == 4);
+  REQUIRE(o.encoder.layer.has_value());
+  CHECK(o.encoder.layer->num_heads == 2);
+  CHECK(o.encoder.layer->d_model == 32);
+  REQUIRE(o.decoder.layer.has_value());
+  CHECK(o.decoder.layer->num_heads == 8);
+  CHECK(o.decoder.layer->dim_feedforward == 64);
+  CHECK(o.decoder.layer->d_model == 32);
 }

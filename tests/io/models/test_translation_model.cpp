@@ -7,9 +7,9 @@
 
 #include <doctest/doctest.h>
 
-#include "eigenformer/generation/decoding/packed_model.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/nn/decoding/packed_model.hpp"
 #include "folders.hpp"
 #include "nn/attention_variants.hpp"
 #include "temporary_folder.hpp"

@@ -96,3 +96,33 @@ TEST_CASE_TEMPLATE("the sum of squares is a double's, whatever T and the threads
 }
 
 }  // namespace
+
+TEST_CASE_TEMPLATE("moments without a gradient end at zero, not among the denormal numbers", T, float,
+                   double) {
+  constexpr index_t n = 19;
+  const T least = std::numeric_limits<T>::min();
+  for_each_isa([&] {
+    std::vector<T> p(n, T(1)), g(n, T(0)), m(n), v(n), velocity(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      m[i] = i % 2 == 0 ? 2 * least : -2 * least;
+      v[i] = 2 * least;
+      velocity[i] = m[i];
+    }
+    for (int step = 1; step <= 3000; ++step) {
+      kernels::adam_step<T>(p.data(), g.data(), m.data(), v.data(), n, 1e-3, 0.9, 0.999, 1e-8, 0, false, step,
+                            1);
+      kernels::sgd_step<T>(p.data(), g.data(), velocity.data(), n, 1e-3, 0.9, false, 0, false, 1);
+      for (std::size_t i = 0; i < n; ++i) {
+        REQUIRE((m[i] == 0 || std::abs(m[i]) >= least));
+        REQUIRE((v[i] == 0 || v[i] >= least));
+        REQUIRE((velocity[i] == 0 || std::abs(velocity[i]) >= least));
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) CHECK((m[i] == 0 && v[i] == 0 && velocity[i] == 0));
+    // NaN is no small number.
+    m.assign(n, T(0));
+    g.assign(n, std::numeric_limits<T>::quiet_NaN());
+    kernels::adam_step<T>(p.data(), g.data(), m.data(), v.data(), n, 1e-3, 0.9, 0.999, 1e-8, 0, false, 1, 1);
+    CHECK(std::isnan(m[3]));
+  });
+}

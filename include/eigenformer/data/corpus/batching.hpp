@@ -16,6 +16,7 @@
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/vocabulary.hpp"
+#include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
 
@@ -63,6 +64,27 @@ struct BatchingOptions {
   bool shuffle = true;  ///< false: the order of the corpus, only sorted in buckets (validation)
   std::uint64_t seed = 1;
   TextConventions text{};  ///< what stands around sentences; the limits count one token for it
+
+  /// All but text, which has a place of its own in files.
+  static void fields(auto& self, auto&& visit) {
+    visit(
+        OptionField{"max_target_tokens", "target tokens of a batch, end symbols included", Allowed::positive},
+        self.max_target_tokens);
+    visit(OptionField{"max_source_tokens", "source tokens of a batch; 0: twice max_target_tokens",
+                      Allowed::not_negative},
+          self.max_source_tokens);
+    visit(OptionField{"max_sentences", "sentence pairs of a batch; 0: no limit", Allowed::not_negative},
+          self.max_sentences);
+    visit(OptionField{"bucket_sentences",
+                      "so many consecutive sentences of the shuffled epoch are sorted by length; 1: none",
+                      Allowed::positive},
+          self.bucket_sentences);
+    visit(OptionField{"shuffle", "a new order in each epoch, and not that of the corpus"}, self.shuffle);
+    visit(OptionField{"seed", "seed of the order"}, self.seed);
+  }
+
+  /// Throws ValueError that names an impossible field.
+  void validate() const { validate_fields("batching", *this); }
 };
 
 /// Cuts a corpus into batches, epoch by epoch. What batch k of epoch e holds depends on the corpus, the
@@ -77,17 +99,8 @@ class Batcher {
   /// Throws ValueError for a corpus of no pair, a negative limit and a token budget of 0.
   explicit Batcher(const EncodedCorpus& corpus, const BatchingOptions& options = {})
       : corpus_(&corpus), options_(options) {
-    const auto require = [](const char* name, index_t value, index_t least) {
-      if (value < least) {
-        throw ValueError("batching", std::string(name) + " is " + std::to_string(value) +
-                                         ", must be at least " + std::to_string(least));
-      }
-    };
-    require("number of sentence pairs", corpus.size(), 1);
-    require("max_target_tokens", options.max_target_tokens, 1);
-    require("max_source_tokens", options.max_source_tokens, 0);
-    require("max_sentences", options.max_sentences, 0);
-    require("bucket_sentences", options.bucket_sentences, 1);
+    if (corpus.size() == 0) throw ValueError("batching", "number of sentence pairs is 0, must be positive");
+    options.validate();
     if (options_.max_source_tokens == 0) options_.max_source_tokens = 2 * options_.max_target_tokens;
   }
   /// A corpus that goes out of scope at once cannot be held.

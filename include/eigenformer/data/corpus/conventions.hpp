@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
+#include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
 
@@ -21,6 +23,10 @@ enum class SearchRule {
   ctranslate2,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; ends when a
                 ///< beam's worth has ended, with alpha 0 already when the best of the beam has. Forbidden ids
                 ///< are taken out before probabilities are normalised
+};
+template <>
+struct EnumNames<SearchRule> {
+  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2"};
 };
 
 /// What a trained model expects around a sentence, and which ids mean something to the search. The defaults

@@ -20,6 +20,16 @@ namespace eigenformer {
 struct BatchGenerationOptions {
   index_t batch_size = 32;      ///< inputs of a batch; batches are spread over the threads
   index_t batch_tokens = 4096;  ///< source tokens of a batch
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"batch_size", "sentences that are decoded together at most", Allowed::positive},
+          self.batch_size);
+    visit(OptionField{"batch_tokens", "source tokens that are decoded together at most", Allowed::positive},
+          self.batch_tokens);
+  }
+
+  /// Throws ValueError that names an impossible field.
+  void validate() const { validate_fields("generation", *this); }
 };
 
 namespace detail {
@@ -45,11 +55,7 @@ index_t input_length(const M& model, const typename M::Input& input) {
 inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std::vector<index_t>& lengths,
                                                                        const BatchGenerationOptions& batching,
                                                                        std::vector<std::size_t>& order) {
-  if (batching.batch_size < 1 || batching.batch_tokens < 1) {
-    throw ValueError("generation", "batch_size is " + std::to_string(batching.batch_size) +
-                                       " and batch_tokens " + std::to_string(batching.batch_tokens) +
-                                       ", must be at least 1");
-  }
+  batching.validate();
   order.resize(lengths.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

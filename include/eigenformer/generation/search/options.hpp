@@ -1,17 +1,16 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/generation/processors/logits_processor.hpp"
 #include "eigenformer/generation/search/hypothesis.hpp"
+#include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
 
@@ -46,6 +45,42 @@ struct GenerationOptions {
   bool attention = false;
   LogitsProcessors processors{};  ///< your own, called in this order before those that other fields ask for
   std::shared_ptr<const BeamRule> own_rule{};  ///< in place of `rule`
+
+  /// All but processors and own_rule, which files do not hold.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"beam_size", "hypotheses kept for each sentence; 1: greedy", Allowed::positive},
+          self.beam_size);
+    visit(OptionField{"max_length", "target tokens at most, the end symbol included", Allowed::positive},
+          self.max_length);
+    visit(OptionField{"min_length", "target tokens at least before the end symbol", Allowed::not_negative},
+          self.min_length);
+    visit(OptionField{"length_penalty",
+                      "power of the length that scores are divided by; higher: longer sentences",
+                      Allowed::finite},
+          self.length_penalty);
+    visit(OptionField{"rule", "how hypotheses of different lengths compare, and when a search ends"},
+          self.rule);
+    visit(OptionField{"early_stopping", "end a search as soon as beam_size hypotheses have ended"},
+          self.early_stopping);
+    visit(OptionField{"force_end", "at max_length take the end symbol, at no cost"}, self.force_end);
+    visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
+                      Allowed::not_negative},
+          self.no_repeat_ngram_size);
+    visit(OptionField{"repetition_penalty", "what the scores of tokens that came before lose; 1: nothing",
+                      Allowed::positive},
+          self.repetition_penalty);
+    visit(OptionField{"num_hypotheses", "sentences returned for each input", Allowed::positive},
+          self.num_hypotheses);
+    visit(OptionField{"begin_id", "what comes first, of models without a prompt"}, self.begin_id);
+    visit(OptionField{"end_id", "the end symbol"}, self.end_id);
+    visit(OptionField{"prefix_ids", "forced after begin_id or the prompt"}, self.prefix_ids);
+    visit(OptionField{"prefix_length",
+                      "the first of begin_id and prefix_ids that see one another in both directions",
+                      Allowed::not_negative},
+          self.prefix_length);
+    visit(OptionField{"forbidden_ids", "never produced"}, self.forbidden_ids);
+    visit(OptionField{"attention", "hypotheses come with their attention weights"}, self.attention);
+  }
 
   /// Throws ValueError that names an impossible field.
   void validate() const;

@@ -149,34 +149,9 @@ inline const BeamRule& beam_rule(const GenerationOptions& options) {
 }
 
 inline void GenerationOptions::validate() const {
-  const auto at_least = [](const char* name, index_t value, index_t least) {
-    if (value < least) {
-      throw ValueError("generation", std::string(name) + " is " + std::to_string(value) +
-                                         ", must be at least " + std::to_string(least));
-    }
-  };
-  at_least("beam_size", beam_size, 1);
-  at_least("max_length", max_length, 1);
-  at_least("min_length", min_length, 0);
-  at_least("no_repeat_ngram_size", no_repeat_ngram_size, 0);
-  at_least("num_hypotheses", num_hypotheses, 1);
-  at_least("prefix_length", prefix_length, 0);
-  const auto at_most = [](const char* name, index_t value, const char* other, index_t most) {
-    if (value > most) {
-      throw ValueError("generation", std::string(name) + " is " + std::to_string(value) +
-                                         ", must be at most " + other + ", which is " + std::to_string(most));
-    }
-  };
-  at_most("num_hypotheses", num_hypotheses, "beam_size", beam_size);
-  at_most("min_length", min_length, "max_length", max_length);
-  if (!std::isfinite(length_penalty)) {
-    throw ValueError("generation",
-                     "length_penalty is " + std::to_string(length_penalty) + ", must be finite");
-  }
-  if (!(repetition_penalty > 0) || !std::isfinite(repetition_penalty)) {
-    throw ValueError("generation", "repetition_penalty is " + std::to_string(repetition_penalty) +
-                                       ", must be positive and finite");
-  }
+  validate_fields("generation", *this);
+  detail::require_at_most("generation", "num_hypotheses", num_hypotheses, "beam_size", beam_size);
+  detail::require_at_most("generation", "min_length", min_length, "max_length", max_length);
   beam_rule(*this).validate(*this);
 }
 

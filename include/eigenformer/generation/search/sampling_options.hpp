@@ -1,14 +1,12 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
-#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/generation/processors/logits_processor.hpp"
+#include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
 
@@ -38,23 +36,39 @@ struct SamplingOptions {
   double repetition_penalty = 1;     ///< as in GenerationOptions
   LogitsProcessors processors{};     ///< as in GenerationOptions; they see logits
 
+  /// All but numbers and processors, which files do not hold.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"temperature", "divides the logits; 0: the likeliest token", Allowed::not_negative},
+          self.temperature);
+    visit(OptionField{"top_k", "draw from so many likeliest tokens; 0: from all", Allowed::not_negative},
+          self.top_k);
+    visit(
+        OptionField{"top_p", "draw from the likeliest tokens that together reach this share", Allowed::share},
+        self.top_p);
+    visit(OptionField{"seed", "with the text's number, fixes what is drawn"}, self.seed);
+    visit(OptionField{"max_length", "new tokens at most, the end symbol included", Allowed::positive},
+          self.max_length);
+    visit(OptionField{"min_length", "new tokens at least before the end symbol", Allowed::not_negative},
+          self.min_length);
+    visit(OptionField{"begin_id", "what comes first, of models without a prompt"}, self.begin_id);
+    visit(OptionField{"prefix_ids", "forced after begin_id or the prompt"}, self.prefix_ids);
+    visit(OptionField{"end_id", "the end symbol; -1: none"}, self.end_id);
+    visit(OptionField{"forbidden_ids", "never drawn"}, self.forbidden_ids);
+    visit(OptionField{"prefix_length", "the first tokens of a prompt that see one another in both directions",
+                      Allowed::not_negative},
+          self.prefix_length);
+    visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
+                      Allowed::not_negative},
+          self.no_repeat_ngram_size);
+    visit(OptionField{"repetition_penalty", "what the scores of tokens that came before lose; 1: nothing",
+                      Allowed::positive},
+          self.repetition_penalty);
+  }
+
   /// Throws ValueError that names an impossible field.
   void validate() const {
-    const auto require = [](bool good, const char* name, const std::string& value, const char* rule) {
-      if (!good) throw ValueError("sampling", std::string(name) + " is " + value + ", " + rule);
-    };
-    require(temperature >= 0 && std::isfinite(temperature), "temperature", std::to_string(temperature),
-            std::isfinite(temperature) ? "must not be negative" : "must be finite");
-    require(top_k >= 0, "top_k", std::to_string(top_k), "must not be negative");
-    require(top_p > 0 && top_p <= 1, "top_p", std::to_string(top_p), "must be in (0, 1]");
-    require(max_length >= 1, "max_length", std::to_string(max_length), "must be at least 1");
-    require(min_length >= 0 && min_length <= max_length, "min_length", std::to_string(min_length),
-            "must be from 0 to max_length");
-    require(prefix_length >= 0, "prefix_length", std::to_string(prefix_length), "must not be negative");
-    require(no_repeat_ngram_size >= 0, "no_repeat_ngram_size", std::to_string(no_repeat_ngram_size),
-            "must not be negative");
-    require(repetition_penalty > 0 && std::isfinite(repetition_penalty), "repetition_penalty",
-            std::to_string(repetition_penalty), "must be positive and finite");
+    validate_fields("sampling", *this);
+    detail::require_at_most("sampling", "min_length", min_length, "max_length", max_length);
   }
 };
 

@@ -70,10 +70,7 @@ class TextTranslator {
     };
     limit(options_.search);
     if (options_.sampling) limit(*options_.sampling);
-    if (options_.batching.batch_size < 1) {
-      throw ValueError("generation", "batch_size is " + std::to_string(options_.batching.batch_size) +
-                                         ", must be at least 1");
-    }
+    options_.batching.validate();
   }
   /// Of what a model folder or an import gave.
   explicit TextTranslator(const LoadedModel<M>& loaded, const Context<T>& ctx = Context<T>::inference())

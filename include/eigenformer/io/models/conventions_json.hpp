@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,11 +13,6 @@
 #include "eigenformer/io/models/options_json.hpp"
 
 namespace eigenformer {
-
-template <>
-struct EnumNames<SearchRule> {
-  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2"};
-};
 
 namespace detail {
 

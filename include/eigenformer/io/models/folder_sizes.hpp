@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/kernels/packed/gemm_packed.hpp"
 #include "eigenformer/nn/attention/added_positions.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
@@ -25,6 +26,9 @@ class FolderSizes {
     if (!file_.contains(name)) throw lacks(name);
     const Shape& shape = file_.info(name).shape;
     if (shape.rank() == 2 && shape[axis] == size) return;
+    // Int8 panels: both sizes are rounded up to what a panel holds.
+    const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
+    if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
     throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: tensor '" + name +
                                            "' has shape " + shape.str() + ", but " + option + " is " +
                                            std::to_string(size));

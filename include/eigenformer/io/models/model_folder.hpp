@@ -34,9 +34,11 @@
 namespace eigenformer {
 
 /// The newest version of the model folder's format that this library reads and writes. Float32 weights are
-/// version 1, so that older readers take them, smaller ones version 2, models with conventions from elsewhere
-/// version 3, models with stacks that differ, or with positions both added and in attention, version 4.
-inline constexpr int model_format_version = 4;
+/// version 1, so that older readers take them, bfloat16 ones version 2, models with conventions from
+/// elsewhere version 3, models with stacks that differ, or with positions both added and in attention,
+/// version 4, int8 weights as the kernels read them version 5 (in older folders of int8 weights they were
+/// rows of a matrix).
+inline constexpr int model_format_version = 5;
 
 /// A model that a folder can hold: a module made of options that list their fields, and of a generator;
 /// M::format says in options.json what it is.
@@ -173,6 +175,7 @@ void save_model_folder(const std::filesystem::path& folder, const M& model,
     options["text"] = conventions_to_json(text);
   }
   if (!detail::is_readable_by_0_1_0(options.at("model"))) options["format_version"] = 4;
+  if (weights == WeightFormat::int8) options["format_version"] = 5;
   FolderTransaction save(folder);
   write_file(save.file("options.json"), options.dump(2) + "\n");
   save_quantized_model(save.file("model.safetensors"), model, weights);
@@ -256,12 +259,11 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
   return d;
 }
 
-/// Reads a model folder. Throws IoError that names the file and what is wrong with it: missing, truncated,
-/// foreign, of a newer format; ValueError for a kind of tokenizer that is not built in.
-///
-///     auto loaded = ef::load_model_folder<ef::LanguageModel<float>>("tales");
-template <FolderModel M>
-LoadedModel<M> load_model_folder(const std::filesystem::path& folder) {
+namespace detail {
+
+/// A model of a folder, its weights by load_weights(path of the file, model, description).
+template <FolderModel M, class F>
+LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights) {
   auto description = read_model_description<M>(folder);
   TokenizerPair tokenizers = detail::load_folder_tokenizers(description.tokenizer, description.joint, folder);
   const auto check = [&](const char* side, const std::shared_ptr<const Tokenizer>& tokenizer, index_t size) {
@@ -278,8 +280,21 @@ LoadedModel<M> load_model_folder(const std::filesystem::path& folder) {
   detail::require_sizes(weights, description.model);
   RandomGenerator rng = RandomGenerator::idle();
   M model(description.model, rng);
-  load_quantized_model(weights, model, description.weights);
+  load_weights(weights, model, description);
   return {std::move(description), std::move(tokenizers), std::move(model)};
+}
+
+}  // namespace detail
+
+/// Reads a model folder. Throws IoError that names the file and what is wrong with it: missing, truncated,
+/// foreign, of a newer format; ValueError for a kind of tokenizer that is not built in.
+///
+///     auto loaded = ef::load_model_folder<ef::LanguageModel<float>>("tales");
+template <FolderModel M>
+LoadedModel<M> load_model_folder(const std::filesystem::path& folder) {
+  return detail::load_folder<M>(folder, [](const auto& path, M& model, const auto& description) {
+    load_quantized_model(path, model, description.weights);
+  });
 }
 
 }  // namespace eigenformer

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -9,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/options/field.hpp"
@@ -60,6 +64,14 @@ void option_from_json(const std::string& name, const nlohmann::json& json, X& x)
     x = json.get<X>();
   } else if constexpr (std::floating_point<X>) {
     if (!json.is_number()) throw refused_option(name, json, "a number");
+    x = json.get<X>();
+  } else if constexpr (std::same_as<X, std::vector<std::int32_t>>) {
+    const auto is_id = [](const nlohmann::json& id) {
+      return id.is_number_integer() && id >= std::numeric_limits<std::int32_t>::min() &&
+             id <= std::numeric_limits<std::int32_t>::max();
+    };
+    if (!json.is_array() || !std::all_of(json.begin(), json.end(), is_id))
+      throw refused_option(name, json, "a list of ids");
     x = json.get<X>();
   } else {
     if (!json.is_string()) throw refused_option(name, json, "a string");
@@ -120,9 +132,8 @@ struct OptionsReader {
   void operator()(const OptionField& field, std::optional<E>& x) const {
     const std::string kind = kind_name(field.name);
     known.insert(kind);
-    if (!has(field.name)) return;
-    bool there = false;
-    option_from_json(field.name, json.at(field.name), there);
+    bool there = x.has_value();  // a stack's own options may have the kind alone
+    if (has(field.name)) option_from_json(field.name, json.at(field.name), there);
     if (!there) {
       x.reset();
     } else if (E e = x.value_or(E{}); true) {

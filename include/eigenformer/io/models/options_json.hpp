@@ -116,7 +116,6 @@ inline void refuse_unknown(const nlohmann::json& json, const std::set<std::strin
 
 template <class Options, class Group>
 void group_from_json(const char* name, const nlohmann::json& json, const Options& options, Group& group) {
-  if (!json.is_object()) throw refused_option(name, json, "an object of options");
   std::set<std::string> of_group, of_layer;
   Group::fields(group, OptionsReader{json, of_group});
   if constexpr (requires {
@@ -125,6 +124,7 @@ void group_from_json(const char* name, const nlohmann::json& json, const Options
                 }) {
     auto layer = options.layer;
     decltype(layer)::fields(layer, OptionsReader{json, of_layer});
+    group.layer.reset();
     if (!(layer == options.layer)) group.layer = layer;
   }
   of_group.merge(of_layer);
@@ -147,20 +147,29 @@ nlohmann::json options_to_json(const Options& options) {
   return json;
 }
 
-/// Options from what options_to_json() gave; a field that is left out keeps its default, in a stack's own
-/// object the model's. Throws ValueError for an unknown name and a value of the wrong kind.
+/// Options from what options_to_json() gave; a field that is left out keeps its value in `options`, in a
+/// stack's own object the model's. Throws ValueError for an unknown name and a value of the wrong kind.
 template <OptionsStruct Options>
-Options options_from_json(const nlohmann::json& given) {
+Options options_from_json(const nlohmann::json& given, Options options = {}) {
   if (!given.is_object()) throw ValueError("options", "expected an object of options");
   const nlohmann::json json = detail::split_positions<Options>(given);
-  Options options;
+  nlohmann::json groups = nlohmann::json::object();
+  Options::fields(options, [&](const auto& field, const auto& member) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>)
+      groups[field.name] = detail::group_to_json(options, member);
+  });
   std::set<std::string> known;
   Options::fields(options, detail::OptionsReader{json, known});
   detail::refuse_unknown(json, known);
   Options::fields(options, [&](const auto& field, auto& member) {
     if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
-      if (json.contains(field.name))
-        detail::group_from_json(field.name, json.at(field.name), options, member);
+      nlohmann::json& group = groups[field.name];
+      if (json.contains(field.name)) {
+        const nlohmann::json& own = json.at(field.name);
+        if (!own.is_object()) throw detail::refused_option(field.name, own, "an object of options");
+        group.update(own);
+      }
+      detail::group_from_json(field.name, group, options, member);
     }
   });
   return options;

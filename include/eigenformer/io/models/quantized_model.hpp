@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "eigenformer/io/models/int8_panels.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/kernels/packed/packed_weights.hpp"
@@ -19,10 +22,17 @@
 ///
 ///   bf16   BF16
 ///   int8   I8, -127 to 127, and "<name>_scale", F32, one for each row: the weight is int8 * scale. The
-///   largest entry
-///          of each row is 127 or -127, so what is read quantises to the same bytes and scales again.
+///          largest entry of each row is 127 or -127, so what is read quantises to the same bytes and scales
+///          again.
 ///
 /// and vectors (norms, biases) stay F32. A tied matrix is stored once.
+///
+/// Int8 matrices that inference multiplies by or looks rows up in are stored as the kernels read them, and
+/// the metadata say "int8_layout": "panels_32x4". A matrix, or "<name>[first:last]" for rows that are a
+/// product of their own, then has the shape (rows / 32, columns / 4, 32, 4), both rounded up, with zeros
+/// where there is no row or column; beside it are "<name>_scale" and "<name>_sum", I32, 128 times the sum of
+/// each row, both for whole panels. Files without these metadata, as versions up to 0.1 wrote them, have all
+/// matrices as (rows, columns).
 namespace eigenformer {
 
 template <>
@@ -30,20 +40,14 @@ struct EnumNames<WeightFormat> {
   static constexpr std::array names = {"float32", "bf16", "int8"};
 };
 
+/// The name of a weight format: float32, bf16 or int8.
+inline const char* weight_format_name(WeightFormat format) {
+  return EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
+}
+
 namespace detail {
 
 inline std::string scale_name(const std::string& name) { return name + "_scale"; }
-
-inline Dtype matrix_dtype(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::bf16:
-      return Dtype::bf16;
-    case WeightFormat::int8:
-      return Dtype::i8;
-    default:
-      return Dtype::f32;
-  }
-}
 
 template <class T>
 void add_quantized(SafetensorsWriter& writer, const std::string& name, const Tensor<T>& value,
@@ -75,6 +79,17 @@ inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale) {
   return std::isfinite(127.0f * scale) && (largest == 127 ? scale > 0 : largest == 0 && scale == 0);
 }
 
+inline void require_quantized_row(const SafetensorsFile& file, const std::string& name, index_t row,
+                                  const std::int8_t* q, index_t n, float scale) {
+  if (is_quantized_row(q, n, scale)) return;
+  throw IoError("load_model",
+                "'" + file.path().string() + "': the int8 tensor '" + name + "' is damaged or foreign: row " +
+                    std::to_string(row) +
+                    " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
+                    "scale is " +
+                    std::to_string(scale));
+}
+
 template <class T>
 Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
@@ -95,12 +110,7 @@ Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
   for (index_t row = 0; row < shape[0]; ++row) {
     const std::int8_t* from = q.data() + row * shape[1];
     const float s = scale.data()[row];
-    if (!is_quantized_row(from, shape[1], s)) {
-      throw refuse(
-          "is damaged or foreign: row " + std::to_string(row) +
-          " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its scale is " +
-          std::to_string(s));
-    }
+    require_quantized_row(file, name, row, from, shape[1], s);
     for (index_t i = 0; i < shape[1]; ++i) {
       out.data()[row * shape[1] + i] = static_cast<T>(static_cast<float>(from[i]) * s);
     }
@@ -108,12 +118,90 @@ Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
   return out;
 }
 
-}  // namespace detail
-
-/// The name of a weight format: float32, bf16 or int8.
-inline const char* weight_format_name(WeightFormat format) {
-  return EnumNames<WeightFormat>::names[static_cast<std::size_t>(format)];
+// The rows of panels, to out (count, k); every byte and sum is checked.
+template <class T>
+void dequantize_panels(const SafetensorsFile& file, const Int8Rows& rows, index_t k, T* out) {
+  const kernels::PackedMatrix packed = view_int8_panels(file, rows, k);
+  constexpr index_t columns = kernels::PackedMatrix::int8_columns;
+  const index_t steps = (k + 3) / 4;
+  std::vector<std::int8_t> q(static_cast<std::size_t>(4 * steps));
+  for (index_t row = 0; row < rows.count; ++row) {
+    const std::int8_t* from = packed.int8_panels() + row / columns * columns * steps * 4 + row % columns * 4;
+    std::int32_t sum = 0;
+    for (index_t p = 0; p < 4 * steps; ++p) {
+      const std::int8_t x = from[p / 4 * (4 * columns) + p % 4];
+      q[static_cast<std::size_t>(p)] = x;
+      sum += x;
+    }
+    const float scale = packed.int8_scale()[row];
+    require_quantized_row(file, rows.name, row, q.data(), 4 * steps, scale);
+    if (packed.int8_sum()[row] != 128 * sum) {
+      throw IoError("load_model", "'" + file.path().string() + "': the int8 panels '" + rows.name +
+                                      "' are damaged: the sum of row " + std::to_string(row) + " is " +
+                                      std::to_string(packed.int8_sum()[row]) + ", expected " +
+                                      std::to_string(128 * sum));
+    }
+    for (index_t p = 0; p < k; ++p)
+      out[row * k + p] = static_cast<T>(static_cast<float>(q[static_cast<std::size_t>(p)]) * scale);
+  }
 }
+
+inline void require_weight_dtype(const SafetensorsFile& file, const std::string& name, Dtype wanted,
+                                 WeightFormat format) {
+  const Dtype dtype = file.info(name).dtype;
+  if (dtype == wanted) return;
+  throw IoError("load_model", "'" + file.path().string() + "': tensor '" + name + "' is " +
+                                  dtype_name(dtype) + ", expected " + dtype_name(wanted) + " in a model of " +
+                                  weight_format_name(format) + " weights");
+}
+
+inline bool has_int8_panels(const SafetensorsFile& file) {
+  const auto layout = file.metadata().find("int8_layout");
+  if (layout == file.metadata().end()) return false;
+  if (layout->second == int8_panels_layout) return true;
+  throw IoError("load_model", "'" + file.path().string() + "' has int8_layout '" + layout->second +
+                                  "', this version of the library reads '" + int8_panels_layout + "'");
+}
+
+// The tensors of a file of int8 weights. Panels are handed to take_panels(name of the matrix, its products,
+// shape), which returns the value of the entry, of that shape; all others are converted.
+template <class M, class F>
+std::vector<StateEntry<typename M::value_type>> read_int8_entries(const SafetensorsFile& file, const M& model,
+                                                                  F&& take_panels) {
+  using T = typename M::value_type;
+  std::vector<StateEntry<T>> entries;
+  std::set<std::string> taken;
+  if (has_int8_panels(file)) {
+    std::map<std::string, Shape> shapes;
+    for_each_parameter(model,
+                       [&](const std::string& name, const auto& p) { shapes.emplace(name, p.shape()); });
+    for (const auto& [name, products] : int8_products(model)) {
+      // A matrix that is there in part is an error of what is missing, one that is not there is reported with
+      // the others.
+      bool there = false;
+      for (const Int8Rows& rows : products)
+        for (const char* suffix : {"", "_scale", "_sum"}) there = there || file.contains(rows.name + suffix);
+      if (!there) continue;
+      entries.push_back({name, take_panels(name, products, shapes.at(name)), {}});
+      for (const Int8Rows& rows : products)
+        for (const char* suffix : {"", "_scale", "_sum"}) taken.insert(rows.name + suffix);
+    }
+  }
+  for (const std::string& name : file.names()) {
+    if (taken.count(name) > 0) continue;
+    const TensorInfo& info = file.info(name);
+    const std::string suffix = scale_name("");
+    const std::string matrix =
+        name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : std::string();
+    if (!matrix.empty() && file.contains(matrix) && file.info(matrix).dtype == Dtype::i8) continue;
+    const Dtype wanted = info.shape.rank() == 2 ? Dtype::i8 : Dtype::f32;
+    require_weight_dtype(file, name, wanted, WeightFormat::int8);
+    entries.push_back({name, wanted == Dtype::i8 ? dequantize<T>(file, name) : file.tensor<T>(name), {}});
+  }
+  return entries;
+}
+
+}  // namespace detail
 
 /// Writes a module's state dict as save_model does, its matrices in `format`. Throws ValueError for int8
 /// weights that are not finite and for weights that were released, IoError; an existing file is then
@@ -123,8 +211,19 @@ void save_quantized_model(const std::filesystem::path& path, const M& model, Wei
   if (format == WeightFormat::float32) return save_model(path, model);
   SafetensorsWriter writer;
   writer.set_metadata("format", "pt");
+  std::map<std::string, std::vector<detail::Int8Rows>> products;
+  if (format == WeightFormat::int8) {
+    products = detail::int8_products(model);
+    writer.set_metadata("int8_layout", detail::int8_panels_layout);
+  }
   for (const auto& entry : state_dict(model)) {
-    if (entry.alias_of.empty()) detail::add_quantized(writer, entry.name, entry.value, format);
+    if (!entry.alias_of.empty()) continue;
+    const auto found = products.find(entry.name);
+    if (found == products.end() || !entry.value.defined()) {
+      detail::add_quantized(writer, entry.name, entry.value, format);
+    } else {
+      detail::add_int8_panels(writer, entry.value.template to<float>(), found->second);
+    }
   }
   writer.save(path);
 }
@@ -141,29 +240,22 @@ void load_quantized_model(const std::filesystem::path& path, M& model, WeightFor
     return;
   }
   const SafetensorsFile file = SafetensorsFile::open(path);
-  std::vector<StateEntry<T>> entries;
-  const Dtype expected = detail::matrix_dtype(format);
-  for (const std::string& name : file.names()) {
-    const TensorInfo& info = file.info(name);
-    const std::string suffix = detail::scale_name("");
-    const bool scale = format == WeightFormat::int8 && name.ends_with(suffix) &&
-                       file.contains(name.substr(0, name.size() - suffix.size())) &&
-                       file.info(name.substr(0, name.size() - suffix.size())).dtype == Dtype::i8;
-    if (scale) continue;
-    const Dtype wanted = info.shape.rank() == 2 ? expected : Dtype::f32;
-    if (info.dtype != wanted) {
-      throw IoError("load_model", "'" + path.string() + "': tensor '" + name + "' is " +
-                                      dtype_name(info.dtype) + ", expected " + dtype_name(wanted) +
-                                      " in a model of " + weight_format_name(format) + " weights");
-    }
-    if (format == WeightFormat::bf16) continue;
-    entries.push_back(
-        {name, wanted == Dtype::i8 ? detail::dequantize<T>(file, name) : file.tensor<T>(name), {}});
-  }
   if (format == WeightFormat::bf16) {
+    for (const std::string& name : file.names()) {
+      const bool matrix = file.info(name).shape.rank() > 1;
+      detail::require_weight_dtype(file, name, matrix ? Dtype::bf16 : Dtype::f32, format);
+    }
     load_state_dict(model, file);
     return;
   }
+  const auto entries = detail::read_int8_entries(
+      file, model,
+      [&](const std::string&, const std::vector<detail::Int8Rows>& products, const Shape& shape) {
+        Tensor<T> value(shape);
+        for (const detail::Int8Rows& rows : products)
+          detail::dequantize_panels(file, rows, shape[1], value.data() + rows.first * shape[1]);
+        return value;
+      });
   try {
     load_state_dict(model, entries);
   } catch (const ValueError& error) {

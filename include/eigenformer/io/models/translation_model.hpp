@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "eigenformer/io/models/model_folder.hpp"
+#include "eigenformer/io/models/packed_folder.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 
 namespace eigenformer {
@@ -21,16 +22,32 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   return read_model_description<Seq2SeqTransformer<float>>(folder);
 }
 
+namespace detail {
+
+template <class T>
+void require_tokenizers(const std::filesystem::path& folder, const TranslationModel<T>& loaded) {
+  if (loaded.tokenizers.source) return;
+  throw IoError("load_model_folder",
+                "'" + folder.string() + "' has no tokenizer, expected one: it was saved without");
+}
+
+}  // namespace detail
+
 /// Reads a translation model's folder. Throws as load_model_folder<M>() does, and IoError for a folder
 /// without tokenizers.
 template <std::floating_point T = float>
 TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
   TranslationModel<T> loaded = load_model_folder<Seq2SeqTransformer<T>>(folder);
-  if (!loaded.tokenizers.source) {
-    throw IoError("load_model_folder",
-                  "'" + folder.string() + "' has no tokenizer, expected one: it was saved without");
-  }
+  detail::require_tokenizers(folder, loaded);
   return loaded;
+}
+
+/// Reads a translation model's folder for inference: see load_packed_folder<M>(). Throws as
+/// load_model_folder() does.
+inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder) {
+  auto model = load_packed_folder<Seq2SeqTransformer<float>>(folder);
+  detail::require_tokenizers(folder, model.loaded);
+  return model;
 }
 
 }  // namespace eigenformer

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,15 @@ struct AdamNumbers {
   T inverse_root_correction, eps, step_size;
 };
 
+/// Zero for what is below the smallest normal number. The moments of a parameter that gets no gradient, such
+/// as the embedding of a rare word, shrink by a factor each step until they are denormal and stay so, and
+/// arithmetic on denormal numbers takes many times as long on some CPUs.
+template <class T, class V>
+EIGENFORMER_ALWAYS_INLINE void clear_denormal(V& x) {
+  constexpr T least = std::numeric_limits<T>::min();
+  x = x < least ? (x > -least ? V{} : x) : x;
+}
+
 template <class T>
 struct AdamStep {
   template <int Bytes>
@@ -37,6 +47,8 @@ struct AdamStep {
       gradient = gradient * a.grad_scale + a.decay_gradient * parameter;
       first += (gradient - first) * a.one_minus_beta1;
       second = second * a.beta2 + a.one_minus_beta2 * gradient * gradient;
+      clear_denormal<T>(first);
+      clear_denormal<T>(second);
       W::store(m + i, n - i, first);
       W::store(v + i, n - i, second);
       W::sqrt(second);
@@ -64,6 +76,7 @@ struct SgdStep {
         if (!first) {
           W::load(velocity, buffer + i, n - i);
           velocity = velocity * momentum + gradient;
+          clear_denormal<T>(velocity);
         }
         W::store(buffer + i, n - i, velocity);
         gradient = nesterov ? gradient + momentum * velocity : velocity;

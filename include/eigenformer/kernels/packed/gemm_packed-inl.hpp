@@ -20,6 +20,8 @@
 namespace eigenformer::kernels {
 namespace detail {
 
+static_assert(PackedMatrix::int8_columns == int8_columns);
+
 inline index_t whole_panels(index_t n, index_t columns) { return (n + columns - 1) / columns * columns; }
 
 inline void check_packed_sizes(index_t n, index_t k, bool int8) {
@@ -133,6 +135,26 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, co
     }
     result.sum_[static_cast<std::ptrdiff_t>(j)] = 128 * sum;
   }
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::view_int8(std::shared_ptr<const void> owner,
+                                                        const std::int8_t* panels, const float* scale,
+                                                        const std::int32_t* sum, index_t n, index_t k) {
+  detail::check_packed_sizes(n, k, true);
+  PackedMatrix result;
+  result.n_ = n;
+  result.k_ = k;
+  result.format_ = Format::int8;
+  result.isa_ = kernels::isa();
+  result.steps_ = (k + 3) / 4;
+  // Weights are only read.
+  const std::shared_ptr<void> memory = std::const_pointer_cast<void>(owner);
+  result.data_ = std::shared_ptr<void>(memory, const_cast<std::int8_t*>(panels));
+  result.scale_ = std::shared_ptr<float[]>(memory, const_cast<float*>(scale));
+  result.sum_ = std::shared_ptr<std::int32_t[]>(memory, const_cast<std::int32_t*>(sum));
+  const index_t padded = detail::whole_panels(n, detail::int8_columns);
+  result.bytes_ = static_cast<std::size_t>(padded * (4 * result.steps_ + 8));
   return result;
 }
 

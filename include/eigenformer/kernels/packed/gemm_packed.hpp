@@ -32,6 +32,23 @@ class PackedMatrix {
   /// Packs weights that are int8 already: w (n, k) row-major, true value w * scale[output].
   static PackedMatrix pack_int8(const std::int8_t* w, const float* scale, index_t n, index_t k);
 
+  /// Int8 weights as a file holds them: nothing is copied, and `owner` keeps the memory. The layout is the
+  /// same for every instruction set.
+  ///
+  /// panels: (n / int8_columns rounded up, k / 4 rounded up, int8_columns, 4), outputs in fours of inputs;
+  /// zero where there is no output or input. scale, sum: one for each output of whole panels, sum being 128
+  /// times the sum of its weights. All 4 bytes aligned.
+  static PackedMatrix view_int8(std::shared_ptr<const void> owner, const std::int8_t* panels,
+                                const float* scale, const std::int32_t* sum, index_t n, index_t k);
+
+  /// Outputs of a panel of int8 weights.
+  static constexpr index_t int8_columns = 32;
+
+  /// The parts of view_int8(), of weights in int8.
+  const std::int8_t* int8_panels() const noexcept { return static_cast<const std::int8_t*>(data_.get()); }
+  const float* int8_scale() const noexcept { return scale_.get(); }
+  const std::int32_t* int8_sum() const noexcept { return sum_.get(); }
+
   bool empty() const noexcept { return n_ == 0 || k_ == 0; }
   /// Number of outputs.
   index_t n() const noexcept { return n_; }

@@ -30,17 +30,21 @@ void visit_stacks(auto& o, auto&& visit) {
   visit(OptionField{"final_norm", "a norm after each stack's last layer"}, o.final_norm);
   visit(OptionField{"num_encoder_layers", "layers of the encoder", Allowed::positive}, o.encoder.num_layers);
   visit(OptionField{"num_decoder_layers", "layers of the decoder", Allowed::positive}, o.decoder.num_layers);
-  visit(OptionGroup{"encoder", "what differs in the encoder"}, o.encoder);
-  visit(OptionGroup{"decoder", "what differs in the decoder"}, o.decoder);
+  visit(OptionGroup{"encoder", "the encoder's own values of the layer's fields and of final_norm"},
+        o.encoder);
+  visit(OptionGroup{"decoder", "the decoder's own values of the layer's fields and of final_norm"},
+        o.decoder);
 }
 
 // The fields of inputs: `o` has positions, max_length and embedding_dropout.
 void visit_inputs(auto& o, auto&& visit) {
   visit(OptionField{"embedding_dropout", "dropout of input + position; left out: dropout", Allowed::rate},
         o.embedding_dropout);
-  visit(OptionField{"positions",
-                    "positions added to the inputs; left out: sinusoidal, unless attention has its own"},
-        o.positions);
+  visit(
+      OptionField{"positions",
+                  "positions added to the inputs; in files and flags also a word of attention_positions, for "
+                  "those alone; left out: sinusoidal, unless attention has its own"},
+      o.positions);
   visit(OptionField{"max_length", "tokens of a sequence at most; the size of learned positions' table",
                     Allowed::positive},
         o.max_length);
@@ -98,7 +102,7 @@ struct Seq2SeqOptions {
     detail::visit_stacks(self, visit);
     detail::visit_tokens(self, visit);
     visit(OptionField{"projection_bias", "a bias of the output projection"}, self.projection_bias);
-    visit(OptionField{"tying", "embeddings that are one matrix: none, target (with the projection), all"},
+    visit(OptionField{"tying", "embeddings that are one matrix; target: with the output projection"},
           self.tying);
     visit(OptionField{"logit_scale", "factor of the decoder's output before the projection", Allowed::finite},
           self.logit_scale);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -23,8 +25,28 @@ enum class Allowed {
   positive,      ///< above 0
   not_negative,  ///< 0 or above
   rate,          ///< in [0, 1)
+  share,         ///< in (0, 1]
   finite,
 };
+
+/// The range as help and tables show it; empty where any value is allowed.
+constexpr const char* allowed_text(Allowed allowed) {
+  switch (allowed) {
+    case Allowed::positive:
+      return "above 0";
+    case Allowed::not_negative:
+      return "0 or above";
+    case Allowed::rate:
+      return "in [0, 1)";
+    case Allowed::share:
+      return "in (0, 1]";
+    case Allowed::finite:
+      return "finite";
+    case Allowed::any:
+      break;
+  }
+  return "";
+}
 
 /// One field of an options struct: its name in files and flags, which is unique within a model, and what it
 /// means.
@@ -64,13 +86,13 @@ struct is_optional_value : std::false_type {};
 template <class X>
 struct is_optional_value<std::optional<X>> : std::true_type {};
 
+// The shortest text that reads back as the value: "0.1", "1e-09", "nan".
 inline std::string number_text(double value) {
-  std::string text = std::to_string(value);
-  if (text.find('.') != std::string::npos) {
-    while (text.back() == '0') text.pop_back();
-    if (text.back() == '.') text.pop_back();
-  }
-  return text;
+  const double size = std::abs(value);
+  const bool plain = size == 0 || (size >= 1e-4 && size < 1e15);
+  std::array<char, 64> text{};
+  const auto format = plain ? std::chars_format::fixed : std::chars_format::scientific;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format).ptr};
 }
 
 // Throws ValueError that names the field and its value.
@@ -89,11 +111,22 @@ inline void require_allowed(const char* op, const char* name, double value, cons
     case Allowed::rate:
       expected = value >= 0 && value < 1 ? nullptr : "must be in [0, 1)";
       break;
+    case Allowed::share:
+      expected = value > 0 && value <= 1 ? nullptr : "must be in (0, 1]";
+      break;
     case Allowed::finite:
       break;
   }
   if (expected == nullptr && !std::isfinite(value)) expected = "must be finite";
   if (expected != nullptr) throw ValueError(op, std::string(name) + " is " + text + ", " + expected);
+}
+
+// Throws ValueError where a field is above another one.
+inline void require_at_most(const char* op, const char* name, index_t value, const char* other,
+                            index_t most) {
+  if (value <= most) return;
+  throw ValueError(op, std::string(name) + " is " + std::to_string(value) + ", must be at most " + other +
+                           ", which is " + std::to_string(most));
 }
 
 }  // namespace detail

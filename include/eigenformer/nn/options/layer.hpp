@@ -100,7 +100,7 @@ struct NormStyle {
   bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
 
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"norm", "kind of all norms: layer_norm or rms_norm"}, self.kind);
+    visit(OptionField{"norm", "kind of all norms"}, self.kind);
     visit(OptionField{"layer_norm_eps", "added to the variance in norms", Allowed::not_negative}, self.eps);
     visit(OptionField{"layer_norm_formula",
                       "layer norm as in PyTorch, or with the unbiased deviation of teaching texts"},
@@ -152,7 +152,7 @@ struct LayerOptions {
     visit(OptionField{"norm_first", "norm before each sub-layer (pre-norm), not after"}, self.norm_first);
     visit(OptionField{"sandwich_norm", "a norm before and one after each sub-layer"}, self.sandwich_norm);
     visit(OptionField{"bias", "biases in linear layers and norms"}, self.bias);
-    visit(OptionField{"attention", "softmax, or linear: cost grows with the length, not with its square"},
+    visit(OptionField{"attention", "linear: cost grows with the length, not with its square"},
           self.attention);
     visit(OptionField{"attention_positions", "positions that act in self-attention"}, self.positions);
     visit(OptionField{"num_key_value_heads",
@@ -167,8 +167,7 @@ struct LayerOptions {
     visit(OptionField{"attention_window", "self-attention reaches tokens less than this far away; 0: all",
                       Allowed::not_negative},
           self.attention_window);
-    visit(OptionField{"query_key_norm", "a norm of each head's queries and keys: layer_norm or rms_norm"},
-          self.query_key_norm);
+    visit(OptionField{"query_key_norm", "a norm of each head's queries and keys"}, self.query_key_norm);
   }
 
   double attention_dropout() const noexcept { return dropout.attention.value_or(dropout.rate); }
@@ -239,8 +238,16 @@ struct StackOptions {
   bool final_norm = false;
   Layer layer{};
 
+  /// Those of a layer of one's own, too, where it lists them.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    if constexpr (OptionsStruct<Layer>) Layer::fields(self.layer, visit);
+  }
+
+  /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
-    detail::require_positive(op, "num_layers", num_layers);
+    validate_fields(op, *this);
     if constexpr (requires { layer.validate(op); }) layer.validate(op);
   }
 };

@@ -32,6 +32,51 @@ inline std::vector<index_t> broadcast_batch_index(const Shape& batch, const Shap
   return index;
 }
 
+/// The matrices of one operand of a batch of products: product i has the one at index[i], or at i.
+template <class T>
+struct BatchOperand {
+  const T* data;
+  index_t ld;
+  index_t size;                       ///< numbers of one matrix
+  const std::vector<index_t>* index;  ///< null: each product has its own
+};
+
+/// The gradient of an operand, to which products of a batch are added; beta 0 does not read it.
+template <class T>
+struct BatchSum {
+  T* data;
+  T beta;
+  index_t numel;
+  BatchOperand<T> of;  ///< whose gradient it is
+};
+
+/// sum += op(x) op(y) for each product of a batch, op(x) being (m, k) and op(y) (k, n).
+template <class T>
+void add_products(bool transpose_x, bool transpose_y, index_t count, index_t m, index_t n, index_t k,
+                  const BatchOperand<T>& x, const BatchOperand<T>& y, const BatchSum<T>& sum) {
+  const index_t size = sum.of.size;
+  if (count == 0) {
+    if (sum.beta == T(0)) std::fill_n(sum.data, sum.numel, T(0));  // no product writes it
+    return;
+  }
+  if (sum.of.index == nullptr) {
+    kernels::gemm_batched<T>(transpose_x, transpose_y, count, m, n, k, T(1), x.data, x.ld, x.size, y.data,
+                             y.ld, y.size, sum.beta, sum.data, sum.of.ld, size);
+    return;
+  }
+  const auto matrix = [](const BatchOperand<T>& o, index_t i) {
+    return o.data + (o.index == nullptr ? i : (*o.index)[static_cast<std::size_t>(i)]) * o.size;
+  };
+  std::vector<bool> seen(static_cast<std::size_t>(size == 0 ? 0 : sum.numel / size));
+  for (index_t i = 0; i < count && size > 0; ++i) {
+    const index_t part = (*sum.of.index)[static_cast<std::size_t>(i)];
+    const auto at = static_cast<std::size_t>(part);
+    kernels::gemm<T>(transpose_x, transpose_y, m, n, k, T(1), matrix(x, i), x.ld, matrix(y, i), y.ld,
+                     seen[at] ? T(1) : sum.beta, sum.data + part * size, sum.of.ld);
+    seen[at] = true;
+  }
+}
+
 }  // namespace detail
 
 /// Matrix product of the last two dimensions, with batch dimensions broadcast as NumPy does.
@@ -84,43 +129,25 @@ template <class T>
   // products.
   return record("matmul", y, {a, Var<T>(b)}, SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
                 [a = a.value(), b = b.value(), index_a, index_b, transpose_a, transpose_b, m, n, k, lda, ldb,
-                 count, size_a, size_b, size_y](Backward<T>& back) {
-                  const T* dy = back.dy().data();
-                  // Calls product(i, into, beta) for each product i of the batch, where `into` is the part of
-                  // an operand's gradient that it adds to, and beta 0 where it is the first to write there.
-                  const auto each = [&](const auto& slot, index_t numel, index_t size,
-                                        const std::vector<index_t>& index, auto&& product) {
-                    if (count == 0 && slot.beta == T(0))
-                      std::fill_n(slot.data, numel, T(0));  // no product writes it
-                    std::vector<bool> seen(static_cast<std::size_t>(size == 0 ? 0 : numel / size));
-                    for (index_t i = 0; i < count && size > 0; ++i) {
-                      const index_t part = index[static_cast<std::size_t>(i)];
-                      const auto at = static_cast<std::size_t>(part);
-                      product(i, slot.data + part * size, seen[at] ? T(1) : slot.beta);
-                      seen[at] = true;
-                    }
-                  };
+                 count, size_a, size_b, size_y, plain](Backward<T>& back) {
+                  const detail::BatchOperand<T> dy{back.dy().data(), n, size_y, nullptr};
+                  const detail::BatchOperand<T> of_a{a.data(), lda, size_a, plain ? nullptr : &index_a};
+                  const detail::BatchOperand<T> of_b{b.data(), ldb, size_b, plain ? nullptr : &index_b};
                   if (auto da = back.grad(0)) {
-                    each(da, a.numel(), size_a, index_a, [&](index_t i, T* into, T beta) {
-                      const T* g = dy + i * size_y;
-                      const T* bi = b.data() + index_b[static_cast<std::size_t>(i)] * size_b;
-                      if (transpose_a) {
-                        kernels::gemm<T>(transpose_b, true, k, m, n, T(1), bi, ldb, g, n, beta, into, lda);
-                      } else {
-                        kernels::gemm<T>(false, !transpose_b, m, k, n, T(1), g, n, bi, ldb, beta, into, lda);
-                      }
-                    });
+                    const detail::BatchSum<T> into{da.data, da.beta, a.numel(), of_a};
+                    if (transpose_a) {
+                      detail::add_products(transpose_b, true, count, k, m, n, of_b, dy, into);
+                    } else {
+                      detail::add_products(false, !transpose_b, count, m, k, n, dy, of_b, into);
+                    }
                   }
                   if (auto db = back.grad(1)) {
-                    each(db, b.numel(), size_b, index_b, [&](index_t i, T* into, T beta) {
-                      const T* g = dy + i * size_y;
-                      const T* ai = a.data() + index_a[static_cast<std::size_t>(i)] * size_a;
-                      if (transpose_b) {
-                        kernels::gemm<T>(true, transpose_a, n, k, m, T(1), g, n, ai, lda, beta, into, ldb);
-                      } else {
-                        kernels::gemm<T>(!transpose_a, false, k, n, m, T(1), ai, lda, g, n, beta, into, ldb);
-                      }
-                    });
+                    const detail::BatchSum<T> into{db.data, db.beta, b.numel(), of_b};
+                    if (transpose_b) {
+                      detail::add_products(true, transpose_a, count, n, k, m, dy, of_a, into);
+                    } else {
+                      detail::add_products(!transpose_a, false, count, k, n, m, of_a, dy, into);
+                    }
                   }
                 });
 }

@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "decoding_model.hpp"
-#include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/train/loss.hpp"
-#include "output_checks.hpp"
-#include "terminal_progress.hpp"
+#include "model/decoding_model.hpp"
+#include "options/decoding_options.hpp"
+#include "terminal/output_checks.hpp"
+#include "terminal/terminal_progress.hpp"
 
 namespace translator {
 
@@ -47,7 +47,7 @@ int evaluate(const EvaluateCommand& command) {
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
-  const SentenceTranslator translator(loaded, command.decoding.for_model(model), model.ctx);
+  const SentenceTranslator translator(loaded, command.for_model(model), model.ctx);
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {

@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "attention_map.hpp"
 #include "commands.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"
-#include "grammar.hpp"
-#include "terminal_progress.hpp"
-#include "threads.hpp"
+#include "grammar/grammar.hpp"
+#include "terminal/attention_map.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "terminal/threads.hpp"
 
 namespace translator {
 

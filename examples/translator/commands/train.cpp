@@ -11,12 +11,12 @@
 
 #include "commands.hpp"
 #include "eigenformer/train/trainer.hpp"
-#include "interrupt.hpp"
-#include "model_folder.hpp"
-#include "output_checks.hpp"
-#include "terminal_progress.hpp"
-#include "threads.hpp"
-#include "train_settings.hpp"
+#include "model/model_folder.hpp"
+#include "options/train_settings.hpp"
+#include "terminal/interrupt.hpp"
+#include "terminal/output_checks.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "terminal/threads.hpp"
 
 namespace translator {
 
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
 
 struct TrainCommand {
-  TrainSettings settings;
+  std::unique_ptr<TrainFlags> flags;
   std::string folder;
   ef::index_t threads = 0;
   bool resume = false;
@@ -38,7 +38,7 @@ struct Corpora {
   ef::ParallelCorpus train, validation;
 };
 
-ef::ParallelCorpus read_corpus(const TrainSettings& s) {
+ef::ParallelCorpus read_corpus(const CorpusOptions& s) {
   return s.tsv.empty() ? ef::read_parallel_files(s.source, s.target) : ef::read_parallel_tsv(s.tsv);
 }
 
@@ -59,7 +59,7 @@ ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus) {
   return held_out;
 }
 
-Corpora read_corpora(const TrainSettings& s, TerminalProgress& progress) {
+Corpora read_corpora(const CorpusOptions& s, TerminalProgress& progress) {
   Corpora corpora;
   corpora.train = read_corpus(s);
   progress.say("training data: " + corpora.train.report.str());
@@ -137,7 +137,7 @@ void check_folder(const TrainCommand& command) {
   check_writable_folder("train", command.folder);
 }
 
-ef::TokenizerPair make_tokenizers(const TrainSettings& s, const ef::ParallelCorpus& corpus,
+ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const ef::ParallelCorpus& corpus,
                                   TerminalProgress& progress) {
   ef::TokenizerPair tokenizers = ef::train_tokenizers(
       {.kind = s.tokenizer, .vocabulary_size = s.vocab_size, .joint = !s.separate_vocab}, corpus);
@@ -208,28 +208,28 @@ void remove_leftovers(const fs::path& folder) {
   }
 }
 
-int train(const CLI::App& app, TrainCommand& command) {
+TrainSettings resumed_settings(const TrainCommand& command) {
+  const ef::ModelDescription saved = ef::read_model_description(command.folder);
+  return command.flags->resumed(saved.model, saved.training);
+}
+
+int train(const TrainCommand& command) {
   const InterruptWatcher interrupts;
   set_threads(command.threads);
   check_folder(command);
   if (command.resume) remove_leftovers(command.folder);
   TerminalProgress progress;
-  TrainSettings& s = command.settings;
-  if (command.resume) s = resumed_settings(app, s, ef::read_model_description(command.folder).training);
-  if (app.count("--qk-norm-kind") > 0 && !s.qk_norm) {
-    throw ef::ValueError("train", "--qk-norm-kind has no effect without --qk-norm: give both");
-  }
+  const TrainSettings s = command.resume ? resumed_settings(command) : command.flags->settings();
   s.validate();
-  s.training.loop.precision = s.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
 
-  const Corpora corpora = read_corpora(s, progress);
+  const Corpora corpora = read_corpora(s.corpus, progress);
   const ef::TokenizerPair tokenizers = command.resume
                                            ? ef::load_model_folder<float>(command.folder).tokenizers
-                                           : make_tokenizers(s, corpora.train, progress);
-  const ef::Seq2SeqOptions options =
-      command.resume ? ef::read_model_description(command.folder).model
-                     : s.model(tokenizers.source->vocabulary_size(), tokenizers.target->vocabulary_size());
-  ef::index_t most = s.max_length;
+                                           : make_tokenizers(s.corpus, corpora.train, progress);
+  ef::Seq2SeqOptions options = s.model;
+  options.source_vocab_size = tokenizers.source->vocabulary_size();
+  options.target_vocab_size = tokenizers.target->vocabulary_size();
+  ef::index_t most = s.corpus.max_length;
   if (std::holds_alternative<ef::LearnedPositions>(options.added_positions())) {
     // Learned positions of version 0.1.0 had no room for begin and end.
     most = std::min(most, options.max_length - ef::num_positions(0));
@@ -256,7 +256,7 @@ int train(const CLI::App& app, TrainCommand& command) {
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
 
-  Sink sink(progress, command.folder, model, tokenizers, ef::options_to_json(s));
+  Sink sink(progress, command.folder, model, tokenizers, s.to_json());
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
   if (command.resume) {
@@ -284,13 +284,20 @@ void add_train(CLI::App& app, Run& run) {
       app.add_subcommand("train", "Trains a model on two files of sentences and their translations");
   auto command = std::make_shared<TrainCommand>();
   sub->add_option("--model", command->folder, "folder for the model")->required();
-  add_options(*sub, command->settings);
+  command->flags = std::make_unique<TrainFlags>(*sub);
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
   sub->add_flag("--resume", command->resume,
                 "go on with the training of the model in the folder; the options stay");
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
-  sub->callback([&run, sub, command] { run = [sub, command] { return train(*sub, *command); }; });
+  sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
+  sub->footer(
+      "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "
+      "they "
+      "are one\nstack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
+      "them.\n" +
+      sub->get_footer());
+  sub->callback([&run, command] { run = [command] { return train(*command); }; });
 }
 
 }  // namespace translator

@@ -10,9 +10,9 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
-#include "grammar/english.hpp"
-#include "grammar/german.hpp"
-#include "grammar/sampler.hpp"
+#include "english.hpp"
+#include "german.hpp"
+#include "sampler.hpp"
 
 /// The corpus of the demonstration: English sentences and their only right German translations, from a
 /// bilingual grammar. German shows gender, number and case on articles, adjectives and pronouns, the verb in

@@ -6,8 +6,8 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
-#include "model_folder.hpp"
-#include "output_checks.hpp"
+#include "model/model_folder.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "commands.hpp"
-#include "model_folder.hpp"
-#include "output_checks.hpp"
+#include "model/model_folder.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "model_folder.hpp"
+#include "model/model_folder.hpp"
 
 namespace translator {
 

@@ -38,12 +38,12 @@ template <class M, class F>
 void for_each_packed_weight(const M& model, WeightFormat format, F&& f) {
   static_assert(Module<M>,
                 "a model whose weights are packed needs `static void fields(auto& self, auto&& visit)`");
-  static_assert(std::is_same_v<typename M::value_type, float>, "weights are packed of models of float");
+  using P = Parameter<typename M::value_type>;
   std::unordered_set<std::uint64_t> seen;
-  const auto product = [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
+  const auto product = [&](const P& weight, std::initializer_list<index_t> counts) {
     if (weight.defined() && seen.insert(weight.id()).second) f(weight, counts);
   };
-  const auto table = [&](const Parameter<float>& weight) { product(weight, {weight.shape()[0]}); };
+  const auto table = [&](const P& weight) { product(weight, {weight.shape()[0]}); };
   const auto products = [&]<class X>(const X& module) {
     if constexpr (requires { X::products(module, product); }) X::products(module, product);
   };
@@ -92,6 +92,7 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
                                                            WeightFormat format = WeightFormat::float32) {
+  static_assert(std::is_same_v<typename Model::value_type, float>, "weights are packed of models of float");
   auto packed = std::make_shared<kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
@@ -116,6 +117,7 @@ void release_packed_weights(Model& model, const kernels::PackedWeights& packed) 
 template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {
+  static_assert(std::is_same_v<typename Model::value_type, float>, "weights are packed of models of float");
   auto packed = std::make_shared<kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {

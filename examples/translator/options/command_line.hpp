@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
@@ -9,6 +8,8 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "option_names.hpp"
 
 /// What the command line says of bad values, in the user's words.
 namespace translator {
@@ -45,39 +46,30 @@ inline void check_numbers(CLI::App& app) {
   }
 }
 
-/// Names the user's options after a message that names the library's: "..., must be at least 1 (--layers)".
+/// Names the user's options after a message that names the library's: "..., must be positive (--heads)".
 inline std::string with_option_names(std::string message, bool training) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 9> of_training = {{
-      {"num_key_value_heads", "--kv-heads"},
-      {"num_heads", "--heads"},
-      {"dim_feedforward", "--ff"},
-      {"num_encoder_layers", "--layers"},
-      {"num_decoder_layers", "--layers"},
-      {"clip_norm", "--clip"},
-      {"attention_window", "--window"},
-      {"query_key_norm", "--qk-norm"},
-      {"query_key_norm_kind", "--qk-norm-kind"},
-  }};
-  static constexpr std::array<std::pair<std::string_view, const char*>, 2> of_decoding = {{
-      {"beam_size", "--beam"},
-      {"no_repeat_ngram_size", "--no-repeat-ngram"},
-  }};
   const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   const std::string said = message;
-  const auto name = [&](const auto& table) {
-    for (const auto& [theirs, ours] : table) {
-      const std::size_t at = said.find(theirs);
-      if (at == std::string::npos || (at > 0 && in_word(said[at - 1]))) continue;
-      const std::size_t end = at + theirs.size();
-      if (end < said.size() && in_word(said[end])) continue;
-      message += std::string(" (") + ours + ")";
-    }
+  const auto named = [&](std::string_view field) {
+    const std::size_t at = said.find(field);
+    if (at == std::string::npos || (at > 0 && in_word(said[at - 1]))) return false;
+    const std::size_t end = at + field.size();
+    return end >= said.size() || !in_word(said[end]);
   };
-  if (training) {
-    name(of_training);
-  } else {
-    name(of_decoding);
+  if (!training) {
+    for (const ShortName& entry : decoding_short_names) {
+      if (named(entry.field)) message += " (" + flag_of_name(entry.name) + ")";
+    }
+    return message;
   }
+  // "[train, encoder.layer] ...": of one stack's own options.
+  const std::string group = said.find(", encoder.layer]") != std::string::npos   ? "encoder"
+                            : said.find(", decoder.layer]") != std::string::npos ? "decoder"
+                                                                                 : "";
+  for (const ShortName& entry : training_short_names) {
+    if (named(entry.field)) message += " (" + flag_of_field(entry.field, group) + ")";
+  }
+  if (named("num_encoder_layers") || named("num_decoder_layers")) message += " (--layers)";
   return message;
 }
 

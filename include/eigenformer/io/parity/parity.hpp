@@ -9,8 +9,8 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
-#include "eigenformer/io/models/parity_fixture.hpp"
-#include "eigenformer/io/models/parity_report.hpp"
+#include "eigenformer/io/parity/parity_fixture.hpp"
+#include "eigenformer/io/parity/parity_report.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
 /// Does a module give the numbers of another implementation? A fixture holds what the other one was given and

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "decoding_model.hpp"
-#include "decoding_options.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/generation/decoding/forced_decoding.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
+#include "model/decoding_model.hpp"
+#include "options/decoding_options.hpp"
 
 namespace translator {
 
@@ -74,7 +74,7 @@ int compare(const CompareCommand& command) {
   std::printf("next-token choices equal: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModel* model : {&a, &b}) {
-    const SentenceTranslator translator(model->loaded, command.decoding.for_model(*model), model->ctx);
+    const SentenceTranslator translator(model->loaded, command.for_model(*model), model->ctx);
     const ef::BleuScore bleu = ef::corpus_bleu(texts(translator.translate(sources)), references);
     std::printf("%s %-8s %s\n", model == &a ? "A" : "B",
                 ef::weight_format_name(model->loaded.description.weights), bleu.str().c_str());

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "decoding_model.hpp"
-#include "decoding_options.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
-#include "line_reader.hpp"
-#include "output_checks.hpp"
+#include "model/decoding_model.hpp"
+#include "options/decoding_options.hpp"
+#include "terminal/line_reader.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 
@@ -105,12 +105,12 @@ int translate(const TranslateCommand& command) {
   const ef::TranslationModel<float>& loaded = model.loaded;
   const ef::index_t max_source = ef::max_source_tokens(loaded.description);
   AttentionFile attention(command.attention);
-  ef::TextTranslatorOptions options = command.decoding.for_model(model);
+  ef::TextTranslatorOptions options = command.for_model(model);
   options.search.attention = attention.wanted();
   const SentenceTranslator translator(loaded, options, model.ctx);
   LineReader reader(command.input);
   Output output(command.output);
-  const auto most = static_cast<std::size_t>(command.decoding.batch_size) * 32;
+  const auto most = static_cast<std::size_t>(options.batching.batch_size) * 32;
   std::size_t before = 0;  // lines of earlier chunks
   for (std::vector<std::string> lines; !(lines = reader.chunk(most)).empty(); before += lines.size()) {
     if (before == 0 && lines[0].rfind("\xEF\xBB\xBF", 0) == 0) lines[0].erase(0, 3);  // byte order mark
@@ -153,19 +153,7 @@ void add_translate(CLI::App& app, Run& run) {
   CLI::Option* const attention =
       sub->add_option("--attention", command->attention,
                       "file for the attention weights of every line, layer and head, as safetensors");
-  DecodingOptions& decoding = command->decoding;
-  CLI::Option* const sample =
-      sub->add_flag("--sample", decoding.sample, "draw each translation in place of a beam search");
-  sample->excludes(attention, sub->get_option("--beam"), sub->get_option("--length-penalty"));
-  for (CLI::Option* option :
-       {sub->add_option("--temperature", decoding.temperature,
-                        "of --sample: divides the logits; 0: the likeliest token"),
-        sub->add_option("--top-k", decoding.top_k, "of --sample: from so many likeliest tokens; 0: from all"),
-        sub->add_option("--top-p", decoding.top_p,
-                        "of --sample: from the likeliest that together reach this share"),
-        sub->add_option("--seed", decoding.seed, "of --sample: with a line's number, fixes what is drawn")}) {
-    option->capture_default_str()->needs(sample);
-  }
+  command->add_sampling_to(*sub, attention);
   sub->callback([&run, command] { run = [command] { return translate(*command); }; });
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/io/models/parity.hpp"
+#include "eigenformer/io/parity/parity.hpp"
 #include "eigenformer/nn/layers/linear.hpp"
 #include "fixtures.hpp"
 #include "test_tools.hpp"

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eigenformer/generation/text/text_translator.hpp"
+#include "model/decoding_model.hpp"
+#include "option_flags.hpp"
+#include "terminal/threads.hpp"
+
+namespace translator {
+
+namespace ef = eigenformer;
+
+using SentenceTranslator = ef::TextTranslator<ef::Seq2SeqTransformer<float>>;
+
+/// The texts of translations.
+inline std::vector<std::string> texts(const std::vector<ef::Translation>& translations) {
+  std::vector<std::string> lines;
+  for (const ef::Translation& translation : translations) lines.push_back(translation.text);
+  return lines;
+}
+
+/// The options of all commands that translate: of the model, the search and its batches.
+class DecodingCommand {
+ public:
+  std::string folder;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--model", folder, "folder of the model")->required();
+    search_.emplace(app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
+                    has_flag);
+    batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
+    app.add_option("--threads", threads_, "threads; 0: as many as there are cores")
+        ->capture_default_str()
+        ->group("Batches");
+  }
+
+  /// Adds --sample and the fields of sampling that a search does not have.
+  void add_sampling_to(CLI::App& app, CLI::Option* attention) {
+    constexpr const char* group = "Sampling";
+    sample_ = app.add_flag("--sample")
+                  ->description("draw each translation in place of a beam search")
+                  ->group(group);
+    for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end"})
+      sample_->excludes(app.get_option(name));
+    sample_->excludes(attention);
+    const std::vector<OptionRow> searching = option_rows(ef::GenerationOptions{});
+    const auto own = [&](const OptionRow& row) {
+      return has_flag(row) && std::none_of(searching.begin(), searching.end(),
+                                           [&](const OptionRow& other) { return other.name == row.name; });
+    };
+    sampling_.emplace(app, ef::SamplingOptions{}, group, own);
+    for (CLI::Option* option : app.get_options()) {
+      if (option->get_group() == group && option != sample_) option->needs(sample_);
+    }
+  }
+
+  /// The library's options for a model. Throws ValueError for a beam that takes more memory than it can be of
+  /// use.
+  ef::TextTranslatorOptions for_model(const DecodingModel& model) const {
+    ef::TextTranslatorOptions options = ef::text_translator_options(model.loaded.description);
+    options.search = search_->applied("generation", options.search);
+    options.batching = batching_->applied("generation");
+    // A beam takes memory for each of its hypotheses, and there are no more tokens than this to begin with.
+    const ef::index_t most = std::min<ef::index_t>(4096, model.loaded.tokenizers.target->vocabulary_size());
+    const ef::index_t beam = options.search.beam_size;
+    if (search_->given().contains("beam_size") && beam > most) {
+      throw ef::ValueError("generation", "beam_size is " + std::to_string(beam) + ", must be at most " +
+                                             std::to_string(most) +
+                                             (most < 4096 ? ", the size of the vocabulary" : ""));
+    }
+    if (sample_ != nullptr && sample_->count() > 0) {
+      ef::SamplingOptions sampling =
+          sampling_->applied("sampling", ef::sampling_options(model.loaded.description));
+      sampling.max_length = options.search.max_length;
+      sampling.min_length = options.search.min_length;
+      sampling.no_repeat_ngram_size = options.search.no_repeat_ngram_size;
+      sampling.repetition_penalty = options.search.repetition_penalty;
+      options.sampling = sampling;
+    }
+    return options;
+  }
+
+  void set_threads() const { translator::set_threads(threads_); }
+
+ private:
+  static bool has_flag(const OptionRow& row) { return !is_among(row.name, decoding_fields_without_flag); }
+
+  std::optional<OptionFlags<ef::GenerationOptions>> search_;
+  std::optional<OptionFlags<ef::BatchGenerationOptions>> batching_;
+  std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
+  CLI::Option* sample_ = nullptr;
+  ef::index_t threads_ = 0;
+};
+
+}  // namespace translator

@@ -1,0 +1,115 @@
+#include "option_flags.hpp"
+
+#include <utility>
+
+namespace translator {
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+  all_ = mode == CLI::AppFormatMode::All;
+  std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+  // Groups that are left out leave empty lines.
+  for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
+  return help;
+}
+
+std::string HelpFormatter::make_group(std::string group, bool is_positional,
+                                      std::vector<const CLI::Option*> options) const {
+  if (!all_ && is_shown_on_request(group)) return {};
+  return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
+}
+
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  std::string name = CLI::Formatter::make_option_name(option, is_positional);
+  const std::string off = "{false}";
+  if (const std::size_t at = name.find(off); at != std::string::npos) name.erase(at, off.size());
+  return name;
+}
+
+RowFlags::RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
+                   const std::function<bool(const OptionRow&)>& wanted) {
+  for (OptionRow& row : rows) {
+    if (row.kind == OptionKind::ids || !wanted(row)) continue;
+    CLI::Option* const option = add(command, row);
+    option->group(row.group == "encoder"    ? encoder_group
+                  : row.group == "decoder"  ? decoder_group
+                  : !row.owner_word.empty() ? positions_group
+                                            : help_group);
+    flags_.push_back({std::move(row), option});
+  }
+}
+
+CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
+  std::string names = flag_of_name(row.name, row.group);
+  if (const std::string shorter = flag_of_field(row.name, row.group); shorter != names)
+    names = shorter + "," + names;
+  std::string help = row.help;
+  if (!row.owner_word.empty()) help = row.owner_word + ": " + help;
+  if (!row.allowed.empty()) help += " (" + row.allowed + ")";
+  CLI::Option* option = nullptr;
+  switch (row.kind) {
+    case OptionKind::flag:
+      // What may be on already needs a way to turn it off.
+      if (row.fallback != "false") names += ",!" + flag_of_name("no_" + row.name, row.group);
+      if (row.fallback == "true") help += "; on unless turned off";
+      return command.add_flag(names, std::as_const(help));
+    case OptionKind::whole_number:
+      option = command.add_option_function<std::int64_t>(
+          names, [](const std::int64_t&) {}, help);
+      break;
+    case OptionKind::unsigned_number:
+      option = command.add_option_function<std::uint64_t>(
+          names, [](const std::uint64_t&) {}, help);
+      break;
+    case OptionKind::number:
+      option = command.add_option_function<double>(
+          names, [](const double&) {}, help);
+      break;
+    case OptionKind::word:
+    case OptionKind::text:
+    case OptionKind::ids:
+      option = command.add_option_function<std::string>(
+          names, [](const std::string&) {}, help);
+      break;
+  }
+  return option->default_str(row.fallback);
+}
+
+nlohmann::json RowFlags::given() const {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [row, option] : flags_) {
+    if (option->count() == 0) continue;
+    nlohmann::json& value = row.group.empty() ? json[row.name] : json[row.group][row.name];
+    switch (row.kind) {
+      case OptionKind::flag:
+        value = option->as<bool>();
+        break;
+      case OptionKind::whole_number:
+        value = option->as<std::int64_t>();
+        break;
+      case OptionKind::unsigned_number:
+        value = option->as<std::uint64_t>();
+        break;
+      case OptionKind::number:
+        value = option->as<double>();
+        break;
+      case OptionKind::word:
+      case OptionKind::text:
+      case OptionKind::ids:
+        value = option->as<std::string>();
+        break;
+    }
+  }
+  return json;
+}
+
+void RowFlags::require_effect(const char* op, const nlohmann::json& effective) const {
+  for (const auto& [row, option] : flags_) {
+    if (option->count() == 0 || row.owner.empty()) continue;
+    if ((row.group.empty() ? effective : effective.at(row.group)).contains(row.name)) continue;
+    const std::string owner = flag_of_field(row.owner, row.group);
+    throw ef::ValueError(op, flag_of_field(row.name, row.group) + " has no effect without " + owner +
+                                 (row.owner_word.empty() ? "" : " " + row.owner_word) + ": give both");
+  }
+}
+
+}  // namespace translator

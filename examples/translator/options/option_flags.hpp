@@ -1,0 +1,107 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/models/options_json.hpp"
+#include "option_names.hpp"
+#include "option_rows.hpp"
+
+namespace translator {
+
+/// Groups of flags that help shows only when asked for all.
+inline constexpr const char* positions_group = "Positions: fields of one kind";
+inline constexpr const char* encoder_group = "Encoder: where it differs from the decoder";
+inline constexpr const char* decoder_group = "Decoder: where it differs from the encoder";
+
+inline bool is_shown_on_request(const std::string& group) {
+  return group == positions_group || group == encoder_group || group == decoder_group;
+}
+
+/// Help with the groups above left out, unless it is asked for with --help-all.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override;
+  /// "--bias,--no-bias" in place of "--bias,--no-bias{false}".
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
+
+ private:
+  mutable bool all_ = false;
+};
+
+/// The flags of an options struct: one for each row, and what of them was given.
+class RowFlags {
+ public:
+  /// Adds a flag to the command for each row that `wanted` accepts. help_group: where help lists them.
+  RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
+           const std::function<bool(const OptionRow&)>& wanted);
+
+  /// The values that were given, named as in files, those of a stack's own in an object of its name.
+  nlohmann::json given() const;
+
+ protected:
+  /// Throws ValueError for a flag that was given while its field does not exist in `effective`, such as the
+  /// base of sinusoids with rotary positions.
+  void require_effect(const char* op, const nlohmann::json& effective) const;
+
+ private:
+  struct Flag {
+    OptionRow row;
+    CLI::Option* option;
+  };
+  static CLI::Option* add(CLI::App& command, const OptionRow& row);
+
+  std::vector<Flag> flags_;
+};
+
+/// The flags of O's fields. O's list of fields says which there are, their defaults and ranges.
+template <ef::OptionsStruct O>
+class OptionFlags : public RowFlags {
+ public:
+  OptionFlags(
+      CLI::App& command, const O& defaults, const char* help_group,
+      const std::function<bool(const OptionRow&)>& wanted = [](const OptionRow&) { return true; })
+      : RowFlags(command, option_rows(defaults), help_group, wanted) {}
+
+  /// `options` with what was given, which may have been added to. A stack's own layer is the common one but
+  /// for what was given for that stack. Throws ValueError for words that are not known and for what has no
+  /// effect.
+  O applied(const char* op, O options, const nlohmann::json& given) const {
+    options = ef::options_from_json<O>(given, std::move(options));
+    nlohmann::json effective = ef::detail::fields_to_json(options);
+    O::fields(options, [&](const auto& field, const auto& member) {
+      if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, ef::OptionGroup>) {
+        effective[field.name] = fields_of_group(options, member);
+      }
+    });
+    require_effect(op, effective);
+    return options;
+  }
+  O applied(const char* op, O options = {}) const { return applied(op, std::move(options), given()); }
+
+ private:
+  template <class Options, class Group>
+  static nlohmann::json fields_of_group(const Options& options, const Group& group) {
+    nlohmann::json fields = ef::detail::fields_to_json(group.layer.value_or(options.layer));
+    fields.update(ef::detail::fields_to_json(group));
+    return fields;
+  }
+};
+
+/// Lets a flag take another word for one of its own.
+inline void add_word(CLI::Option* option, const std::string& word, const std::string& meaning) {
+  option->transform(CLI::Validator(
+      [word, meaning](std::string& given) {
+        if (given == word) given = meaning;
+        return std::string();
+      },
+      ""));
+}
+
+}  // namespace translator

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace translator {
+
+/// The flag that people type for a field: besides the one of its own name, and before that in help.
+struct ShortName {
+  std::string_view field, name;
+};
+
+inline constexpr std::array<ShortName, 9> training_short_names = {{
+    {"num_heads", "heads"},
+    {"dim_feedforward", "ff"},
+    {"norm_first", "pre_norm"},
+    {"num_key_value_heads", "kv_heads"},
+    {"attention_window", "window"},
+    {"query_key_norm", "qk_norm"},
+    {"query_key_norm_kind", "qk_norm_kind"},
+    {"tying", "tie"},
+    {"clip_norm", "clip"},
+}};
+inline constexpr std::array<ShortName, 2> decoding_short_names = {{
+    {"beam_size", "beam"},
+    {"no_repeat_ngram_size", "no_repeat_ngram"},
+}};
+
+/// The short name of a field; empty: it has none.
+inline std::string_view short_name(std::string_view field) {
+  for (const std::span<const ShortName> names :
+       {std::span<const ShortName>(training_short_names), std::span<const ShortName>(decoding_short_names)}) {
+    for (const ShortName& entry : names) {
+      if (entry.field == field) return entry.name;
+    }
+  }
+  return {};
+}
+
+/// "d_model" -> "--d-model"; of the encoder's own: "--encoder-d-model".
+inline std::string flag_of_name(std::string_view name, std::string_view group = {}) {
+  std::string flag = group.empty() ? std::string() : std::string(group) + "-";
+  flag += name;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return "--" + flag;
+}
+
+/// The flag of a field as messages name it: the short one where there is one.
+inline std::string flag_of_field(std::string_view field, std::string_view group = {}) {
+  const std::string_view name = group.empty() ? short_name(field) : std::string_view();
+  return flag_of_name(name.empty() ? field : name, group);
+}
+
+/// Fields of Seq2SeqOptions without a flag: the corpus and its vocabularies decide them, or translation does.
+inline constexpr std::array<std::string_view, 5> model_fields_without_flag = {
+    "source_vocab_size", "target_vocab_size", "max_length", "padding_index", "causal"};
+/// Fields of search and sampling without a flag: the model's folder decides them, or the command does.
+inline constexpr std::array<std::string_view, 7> decoding_fields_without_flag = {
+    "num_hypotheses", "begin_id", "end_id", "prefix_ids", "prefix_length", "forbidden_ids", "attention"};
+
+inline bool is_among(std::string_view name, std::span<const std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace translator

@@ -1,0 +1,205 @@
+#include "train_settings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "eigenformer/data/corpus/conventions.hpp"
+
+namespace translator {
+
+namespace {
+
+/// What cannot change when a training goes on, besides the model.
+constexpr std::array<std::string_view, 7> fixed_names = {
+    "tokenizer", "vocab_size", "separate_vocab", "max_length", "batch_tokens", "accumulate", "seed"};
+
+/// The names of O's fields in files.
+template <class O>
+std::set<std::string> names_of() {
+  std::set<std::string> names;
+  for (const OptionRow& row : option_rows(O{})) names.insert(row.name);
+  return names;
+}
+
+[[noreturn]] void refuse_change(const std::string& flag, const nlohmann::json& now,
+                                const nlohmann::json& before) {
+  throw ef::ValueError(
+      "train", flag + " " + now.dump() + " cannot change when a training goes on; it was " + before.dump());
+}
+
+/// Throws for a value that is given and another one than the model's, of the model as a whole or of a stack.
+void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& model,
+                        const std::string& group) {
+  const nlohmann::json& values = group.empty() ? given : given.at(group);
+  const auto with = [&](const nlohmann::json& some) {
+    return ef::options_to_json(ef::options_from_json<ef::Seq2SeqOptions>(
+        group.empty() ? some : nlohmann::json{{group, some}}, model));
+  };
+  const nlohmann::json before = ef::options_to_json(model);
+  for (const auto& [name, value] : values.items()) {
+    if (group.empty() && (name == "encoder" || name == "decoder")) {
+      require_same_model(given, model, name);
+    } else if (with({{name, value}}) != before) {
+      const nlohmann::json& own = group.empty() || !before.contains(group) ? before : before.at(group);
+      const nlohmann::json& source = own.contains(name) ? own : before;
+      refuse_change(flag_of_field(name, group), value, source.value(name, nlohmann::json()));
+    }
+  }
+}
+
+}  // namespace
+
+TrainFlags::TrainFlags(CLI::App& command)
+    : corpus_(command, {}, "Data"),
+      model_(command, default_model(), "Model",
+             [](const OptionRow& row) {
+               return !is_among(row.name, model_fields_without_flag) &&
+                      (row.group.empty() || row.name != "d_model");  // both stacks have the model's
+             }),
+      training_(command, {}, "Training"),
+      layers_(command.add_option_function<std::int64_t>(
+          "--layers", [](const std::int64_t&) {}, "layers of the encoder, and of the decoder (above 0)")),
+      bf16_(command.add_flag("--bf16")->description("short for --precision bf16")),
+      tying_(command.get_option("--tie")) {
+  layers_->group("Model");
+  bf16_->group("Training");
+  add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
+  // The curve of Vaswani et al. 2017 is the same, whatever its peak.
+  CLI::Option* const schedule = command.get_option("--schedule");
+  schedule->description(schedule->get_description() + "; noam is another name of inverse-sqrt");
+  add_word(schedule, "noam", "inverse-sqrt");
+  tying_->description(tying_->get_description() + "; auto: all, with --separate-vocab target");
+  tying_->default_str("auto");
+  tying_->transform(CLI::Validator(
+      [this](std::string& word) {
+        automatic_tying_ = word == "auto";
+        if (automatic_tying_) word = "all";
+        return std::string();
+      },
+      ""));
+}
+
+nlohmann::json TrainFlags::given_model() const {
+  nlohmann::json given = model_.given();
+  if (layers_->count() > 0) {
+    for (const char* name : {"num_encoder_layers", "num_decoder_layers"}) {
+      if (!given.contains(name)) given[name] = layers_->as<std::int64_t>();
+    }
+  }
+  return given;
+}
+
+nlohmann::json TrainFlags::given_training() const {
+  nlohmann::json given = training_.given();
+  if (bf16_->count() > 0 && !given.contains("precision"))
+    given["precision"] = bf16_->as<bool>() ? "bf16" : "full";
+  return given;
+}
+
+TrainSettings TrainFlags::settings() const {
+  TrainSettings s;
+  s.corpus = corpus_.applied("train", s.corpus);
+  s.training = training_.applied("train", s.training, given_training());
+  s.model = model_.applied("train", s.model, given_model());
+  if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
+  s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
+  s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.added_positions())
+                           ? ef::num_positions(s.corpus.max_length)
+                           : s.corpus.max_length;
+  return s;
+}
+
+TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const {
+  TrainSettings s = saved_settings(model, saved);
+  nlohmann::json given = given_model();
+  if (automatic_tying_) given.erase("tying");
+  require_same_model(given, model, "");
+  (void)model_.applied("train", model, given);
+  const auto go_on = [](const auto& flags, const nlohmann::json& now, auto& options) {
+    const nlohmann::json before = ef::options_to_json(options);
+    for (const auto& [name, value] : now.items()) {
+      if (is_among(name, fixed_names) && value != before.at(name))
+        refuse_change(flag_of_field(name), value, before.at(name));
+    }
+    options = flags.applied("train", options, now);
+  };
+  go_on(corpus_, corpus_.given(), s.corpus);
+  go_on(training_, given_training(), s.training);
+  return s;
+}
+
+void TrainSettings::validate() const {
+  const CorpusOptions& c = corpus;
+  if (c.tsv.empty() == (c.source.empty() || c.target.empty()) ||
+      (!c.tsv.empty() && !(c.source.empty() && c.target.empty()))) {
+    throw ef::ValueError("train", "give --source and --target, or --tsv in place of both");
+  }
+  if (c.valid_source.empty() != c.valid_target.empty()) {
+    throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
+  }
+  if (c.tokenizer != "char" && c.tokenizer != "word" && c.tokenizer != "subword") {
+    throw ef::ValueError("train", "tokenizer is '" + c.tokenizer + "', must be char, word or subword");
+  }
+  ef::validate_fields("train", c);
+  if (c.vocab_size < 5) {
+    throw ef::ValueError("train", "vocab_size is " + std::to_string(c.vocab_size) +
+                                      ", must be at least 5: four entries are special");
+  }
+  if (c.separate_vocab && model.tying == ef::Tying::all) {
+    throw ef::ValueError("train",
+                         "--tie all needs one vocabulary for both languages: leave out --separate-vocab");
+  }
+  model.validate("train");
+  training.validate();
+}
+
+nlohmann::json TrainSettings::to_json() const {
+  nlohmann::json json = ef::options_to_json(corpus);
+  json.update(ef::options_to_json(training));
+  return json;
+}
+
+TrainSettings saved_settings(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, value] : saved.items()) json[name] = value;
+  for (const ShortName& shorter : training_short_names) {
+    const auto found = json.find(shorter.name);
+    if (found == json.end()) continue;
+    json[std::string(shorter.field)] = *found;
+    json.erase(std::string(shorter.name));
+  }
+  if (json.contains("bf16")) {
+    json["precision"] = json.at("bf16") == true ? "bf16" : "full";
+    json.erase("bf16");
+  }
+  json.erase("layers");
+  const bool noam = json.contains("schedule") && json.at("schedule") == "noam";
+  if (noam) json["schedule"] = "inverse-sqrt";
+
+  static const std::set<std::string> of_corpus = names_of<CorpusOptions>(),
+                                     of_model = names_of<ef::Seq2SeqOptions>();
+  nlohmann::json corpus = nlohmann::json::object(), training = nlohmann::json::object();
+  for (const auto& [name, value] : json.items()) {
+    if (of_corpus.count(name) > 0) {
+      corpus[name] = value;
+    } else if (of_model.count(name) == 0) {
+      training[name] = value;
+    }
+  }
+  TrainSettings s;
+  s.corpus = ef::options_from_json<CorpusOptions>(corpus);
+  s.training = ef::options_from_json<ef::TrainingOptions>(training);
+  s.model = model;
+  if (noam) {
+    ef::TrainingOptions& t = s.training;
+    t.warmup = std::max<ef::index_t>(t.warmup, 1);
+    t.learning_rate = ef::schedule::noam_peak(model.layer.d_model, t.warmup, t.learning_rate);
+  }
+  return s;
+}
+
+}  // namespace translator

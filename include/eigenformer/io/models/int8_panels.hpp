@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/kernels/packed/packed_weights.hpp"
+#include "eigenformer/nn/decoding/packed_model.hpp"
+
+// Int8 matrices in a file as the kernels read them, so that a process maps them and translates: see
+// quantized_model.hpp.
+
+namespace eigenformer::detail {
+
+/// What the metadata of a file of panels say, under "int8_layout".
+inline constexpr const char* int8_panels_layout = "panels_32x4";
+
+/// Rows of a matrix that are one product, and so one set of panels.
+struct Int8Rows {
+  std::string name;         ///< of the panels in a file
+  std::uint64_t parameter;  ///< the matrix's id
+  index_t first;
+  index_t count;
+};
+
+/// The products of a model by the (first) name of their matrix.
+template <class M>
+std::map<std::string, std::vector<Int8Rows>> int8_products(const M& model) {
+  std::map<std::string, std::vector<Int8Rows>> result;
+  using P = Parameter<typename M::value_type>;
+  std::unordered_map<std::uint64_t, std::string> names;
+  for_each_parameter(model, [&](const std::string& name, const P& p) { names.emplace(p.id(), name); });
+  for_each_packed_weight(
+      model, WeightFormat::int8, [&](const P& weight, std::initializer_list<index_t> counts) {
+        const std::string& name = names.at(weight.id());
+        index_t first = 0;
+        for (const index_t count : counts) {
+          const bool whole = count == weight.shape()[0];
+          const std::string rows =
+              whole ? "" : "[" + std::to_string(first) + ":" + std::to_string(first + count) + "]";
+          result[name].push_back({name + rows, weight.id(), first, count});
+          first += count;
+        }
+      });
+  return result;
+}
+
+/// (panels, steps, outputs of a panel, inputs of a step) of the panels of `rows` rows of k numbers.
+inline Shape int8_panels_shape(index_t rows, index_t k) {
+  constexpr index_t columns = kernels::PackedMatrix::int8_columns;
+  return {(rows + columns - 1) / columns, (k + 3) / 4, columns, 4};
+}
+
+/// Adds the panels of a matrix (n, k), their scales and their sums. Throws ValueError for weights that are
+/// not finite.
+inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
+                            const std::vector<Int8Rows>& products) {
+  const index_t k = value.dim(1);
+  for (const Int8Rows& rows : products) {
+    kernels::PackedMatrix packed;
+    try {
+      packed = kernels::PackedMatrix::pack(value.data() + rows.first * k, rows.count, k, false,
+                                           WeightFormat::int8);
+    } catch (const ValueError& error) {
+      throw ValueError("save_model", "'" + rows.name + "' cannot be int8: " + error.what());
+    }
+    const Shape shape = int8_panels_shape(rows.count, k);
+    const Shape outputs{shape[0] * shape[2]};
+    Tensor<std::int8_t> panels(shape);
+    Tensor<float> scale(outputs);
+    Tensor<std::int32_t> sum(outputs);
+    const auto size = static_cast<std::size_t>(outputs.numel());
+    std::memcpy(panels.data(), packed.int8_panels(), static_cast<std::size_t>(shape.numel()));
+    std::memcpy(scale.data(), packed.int8_scale(), size * sizeof(float));
+    std::memcpy(sum.data(), packed.int8_sum(), size * sizeof(std::int32_t));
+    writer.add(rows.name, panels).add(rows.name + "_scale", scale).add(rows.name + "_sum", sum);
+  }
+}
+
+/// Panels of a file as they lie there. Throws IoError where they, their scales or their sums are missing,
+/// have another shape than `rows` of k numbers, or scales are not finite.
+inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const Int8Rows& rows, index_t k) {
+  struct Parts {
+    Tensor<std::int8_t> panels;
+    Tensor<float> scale;
+    Tensor<std::int32_t> sum;
+  };
+  const auto refuse = [&](const std::string& what) {
+    return IoError("load_model",
+                   "'" + file.path().string() + "': the int8 panels '" + rows.name + "' " + what);
+  };
+  const Shape shape = int8_panels_shape(rows.count, k);
+  const Shape outputs{shape[0] * shape[2]};
+  const auto check = [&](const std::string& name, Dtype dtype, const Shape& expected) {
+    if (!file.contains(name))
+      throw refuse(name == rows.name ? "are missing" : "have no '" + name + "' beside them");
+    const TensorInfo& info = file.info(name);
+    if (info.dtype == dtype && info.shape == expected) return;
+    throw refuse("must have an " + std::string(dtype_name(dtype)) + " '" + name + "' of shape " +
+                 expected.str() + ", which is " + dtype_name(info.dtype) + " of shape " + info.shape.str());
+  };
+  check(rows.name, Dtype::i8, shape);
+  check(rows.name + "_scale", Dtype::f32, outputs);
+  check(rows.name + "_sum", Dtype::i32, outputs);
+  auto parts = std::make_shared<Parts>();
+  parts->panels = file.tensor<std::int8_t>(rows.name);
+  parts->scale = file.tensor<float>(rows.name + "_scale");
+  parts->sum = file.tensor<std::int32_t>(rows.name + "_sum");
+  for (index_t row = 0; row < rows.count; ++row) {
+    const float s = parts->scale.data()[row];
+    if (std::isfinite(127.0f * s) && s >= 0) continue;
+    throw refuse("are damaged or foreign: the scale of row " + std::to_string(row) + " is " +
+                 std::to_string(s) + ", must be finite and not negative");
+  }
+  const std::int8_t* panels = parts->panels.data();
+  const float* scale = parts->scale.data();
+  const std::int32_t* sum = parts->sum.data();
+  return kernels::PackedMatrix::view_int8(std::move(parts), panels, scale, sum, rows.count, k);
+}
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,251 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "folders.hpp"
+#include "test_tools.hpp"
+#include "translator_corpus.hpp"
+
+using namespace eigenformer::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+nlohmann::json options_json(const std::string& folder) {
+  return nlohmann::json::parse(read_file(fs::path(folder) / "options.json"));
+}
+
+std::string weights_of(const std::string& folder) {
+  return read_file(fs::path(folder) / "model.safetensors");
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  const Ended ended = run("translator", arguments);
+  CHECK(ended.code == 1);
+  return ended.err;
+}
+
+}  // namespace
+
+TEST_CASE("an encoder and a decoder of their own are trained, go on, translate, and are quantized") {
+  const TinyCorpus corpus;
+  const Ended trained =
+      run("translator",
+          corpus.train({"--num-encoder-layers", "2", "--encoder-num-heads", "4", "--decoder-dim-feedforward",
+                        "20", "--decoder-norm-first", "--decoder-attention-positions", "rotary",
+                        "--decoder-no-bias", "--decoder-no-final-norm", "--max-steps", "3"}));
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  const nlohmann::json model = options_json(corpus.model).at("model");
+  CHECK(model.at("num_encoder_layers") == 2);
+  CHECK(model.at("num_decoder_layers") == 1);
+  CHECK(model.at("num_heads") == 2);
+  CHECK(model.at("encoder") == nlohmann::json{{"num_heads", 4}});
+  const nlohmann::json& decoder = model.at("decoder");
+  CHECK(decoder.at("dim_feedforward") == 20);
+  CHECK(decoder.at("norm_first") == true);
+  CHECK(decoder.at("bias") == false);
+  CHECK(decoder.at("attention_positions") == "rotary");
+  CHECK(decoder.at("final_norm") == false);
+
+  const auto resume = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"train", "--resume", "--model", corpus.model, "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  CHECK(contains(refusal(resume({"--encoder-num-heads", "2"})),
+                 "--encoder-num-heads 2 cannot change when a training goes on; it was 4"));
+  CHECK(contains(refusal(resume({"--encoder-dim-feedforward", "20"})),
+                 "--encoder-dim-feedforward 20 cannot change when a training goes on; it was 32"));
+  const Ended resumed =
+      run("translator", resume({"--max-steps", "5", "--encoder-num-heads", "4", "--decoder-dim-feedforward",
+                                "20", "--layers", "1", "--num-encoder-layers", "2"}));
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(contains(resumed.err, "going on after step 3"));
+  CHECK(options_json(corpus.model).at("model") == model);
+
+  const auto translates = [](const std::string& folder) {
+    const Ended translated =
+        run("translator", {"translate", "--model", folder, "--max-length", "5"}, "I see the dog.\n");
+    CAPTURE(translated.err);
+    CHECK(translated.code == 0);
+    CHECK(lines_of(translated.out).size() == 1);
+  };
+  translates(corpus.model);
+  const Ended inspected = run("translator", {"inspect", "--parameters", "--model", corpus.model});
+  CHECK(inspected.code == 0);
+  CHECK(contains(inspected.out, "encoder                    {\"num_heads\":4}"));
+  REQUIRE(run("translator", {"quantize", "--model", corpus.model, "--to", "int8"}).code == 0);
+  translates(corpus.model + "-int8");
+}
+
+TEST_CASE("what is impossible in one stack is named by its own flag") {
+  const TinyCorpus corpus;
+  CHECK(contains(refusal(corpus.train({"--encoder-num-heads", "3"})),
+                 "encoder.layer] d_model is 16, must be divisible by num_heads, which is 3 "
+                 "(--encoder-num-heads)"));
+  CHECK(contains(refusal(corpus.train({"--decoder-d-model", "8"})), "--decoder-d-model"));
+  CHECK_FALSE(fs::exists(corpus.model));
+}
+
+TEST_CASE("a field's own flag does what its short one does, and true can be turned off") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "2", "--pre-norm", "--kv-heads", "1", "--clip",
+                                          "0.5", "--tie", "none", "--bf16"}))
+              .code == 0);
+  const std::string shorter = weights_of(corpus.model);
+  const nlohmann::json told = options_json(corpus.model);
+  CHECK(told.at("training").at("clip_norm") == 0.5);
+  CHECK(told.at("training").at("precision") == "bf16");
+  CHECK(told.at("model").at("tying") == "none");
+  const Ended longer = run("translator", corpus.train({"--overwrite",
+                                                       "--max-steps",
+                                                       "2",
+                                                       "--num-heads",
+                                                       "2",
+                                                       "--dim-feedforward",
+                                                       "32",
+                                                       "--num-encoder-layers",
+                                                       "1",
+                                                       "--num-decoder-layers",
+                                                       "1",
+                                                       "--norm-first",
+                                                       "--num-key-value-heads",
+                                                       "1",
+                                                       "--clip-norm",
+                                                       "0.5",
+                                                       "--tying",
+                                                       "none",
+                                                       "--precision",
+                                                       "bf16"}));
+  CAPTURE(longer.err);
+  REQUIRE(longer.code == 0);
+  CHECK(weights_of(corpus.model) == shorter);
+  CHECK(options_json(corpus.model) == told);
+
+  REQUIRE(run("translator", corpus.train({"--overwrite", "--max-steps", "1", "--no-bias", "--no-final-norm",
+                                          "--gated=false", "--separate-vocab"}))
+              .code == 0);
+  const nlohmann::json model = options_json(corpus.model).at("model");
+  CHECK(model.at("bias") == false);
+  CHECK(model.at("final_norm") == false);
+  CHECK(model.at("gated") == false);
+  CHECK(model.at("tying") == "target");  // --tie auto
+}
+
+TEST_CASE("fields of one kind of positions: in effect with that kind, refused without") {
+  const TinyCorpus corpus;
+  REQUIRE(
+      run("translator", corpus.train({"--max-steps", "1", "--positions", "rotary", "--rotary-base", "500"}))
+          .code == 0);
+  CHECK(options_json(corpus.model).at("model").at("rotary_base") == 500);
+  CHECK(contains(refusal(corpus.train({"--overwrite", "--rotary-base", "500"})),
+                 "--rotary-base has no effect without --attention-positions rotary: give both"));
+  CHECK(contains(refusal(corpus.train({"--overwrite", "--positions", "rotary", "--sinusoid-base", "50"})),
+                 "--sinusoid-base has no effect without --positions sinusoidal"));
+  CHECK(contains(refusal(corpus.train({"--overwrite", "--encoder-shaw-max-distance", "4"})),
+                 "--encoder-shaw-max-distance has no effect without --encoder-attention-positions shaw"));
+  // Both kinds at once.
+  REQUIRE(run("translator", corpus.train({"--overwrite", "--max-steps", "1", "--positions", "learned",
+                                          "--attention-positions", "alibi"}))
+              .code == 0);
+  const nlohmann::json model = options_json(corpus.model).at("model");
+  CHECK(model.at("positions") == "learned");
+  CHECK(model.at("attention_positions") == "alibi");
+}
+
+TEST_CASE("settings that an earlier version wrote under short names go on") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "2", "--pre-norm"})).code == 0);
+  nlohmann::json json = options_json(corpus.model);
+  nlohmann::json& training = json.at("training");
+  for (const char* name : {"clip_norm", "precision", "report_every", "beta1", "beta2", "adam_eps"})
+    training.erase(name);
+  training.update({{"clip", 0.25},
+                   {"bf16", true},
+                   {"heads", 2},
+                   {"layers", 1},
+                   {"ff", 32},
+                   {"d_model", 16},
+                   {"pre_norm", true},
+                   {"tie", "auto"},
+                   {"qk_norm", false},
+                   {"qk_norm_kind", "layer_norm"},
+                   {"kv_heads", 0},
+                   {"window", 0},
+                   {"positions", "sinusoidal"},
+                   {"dropout", 0.05}});
+  corpus.folder.write("model/options.json", json.dump());
+  const Ended resumed = run("translator", {"train", "--resume", "--model", corpus.model, "--max-steps", "3"});
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  const nlohmann::json now = options_json(corpus.model).at("training");
+  CHECK(now.at("clip_norm") == 0.25);
+  CHECK(now.at("precision") == "bf16");
+  CHECK_FALSE(now.contains("clip"));
+  CHECK_FALSE(now.contains("heads"));
+  CHECK(contains(refusal({"train", "--resume", "--model", corpus.model, "--batch-tokens", "60"}),
+                 "--batch-tokens 60 cannot change when a training goes on; it was 120"));
+  training["colour"] = "red";
+  corpus.folder.write("model/options.json", json.dump());
+  CHECK(contains(refusal({"train", "--resume", "--model", corpus.model}), "colour"));
+}
+
+TEST_CASE("help has groups, defaults and ranges, and what is rare only with --help-all") {
+  const std::string help = run("translator", {"train", "--help"}).out;
+  for (const char* part :
+       {"\nModel:\n", "\nTraining:\n", "\nData:\n", "--d-model INT=256", "--heads,--num-heads INT=8",
+        "--ff,--dim-feedforward INT=1024", "--layers INT", "--dropout FLOAT=0.1", "(in [0, 1))",
+        "--tie,--tying TEXT=auto", "(none, target, all)", "--bias,--no-bias", "--learning-rate FLOAT=0.001",
+        "--decoder-num-heads 4", "--help-all"}) {
+    CAPTURE(part);
+    CHECK(contains(help, part));
+  }
+  CHECK_FALSE(contains(help, "--encoder-head-dim"));
+  CHECK_FALSE(contains(help, "--rotary-base"));
+  CHECK_FALSE(contains(help, "--padding-index"));
+  CHECK_FALSE(contains(help, "{false}"));
+  const std::string all = run("translator", {"train", "--help-all"}).out;
+  for (const char* part : {"--encoder-head-dim INT", "--decoder-norm-first,--decoder-no-norm-first",
+                           "--rotary-base FLOAT=10000", "--d-model INT=256"}) {
+    CAPTURE(part);
+    CHECK(contains(all, part));
+  }
+  const std::string translate = run("translator", {"translate", "--help"}).out;
+  for (const char* part : {"--beam,--beam-size INT=4", "--batch-size INT=32", "--top-p FLOAT=1",
+                           "(in (0, 1])", "--rule TEXT=gnmt", "(gnmt, huggingface, ctranslate2)"}) {
+    CAPTURE(part);
+    CHECK(contains(translate, part));
+  }
+}
+
+TEST_CASE("fields of the search are flags of translate") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "3"})).code == 0);
+  const auto translated = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"translate", "--model", corpus.model, "--max-length", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("translator", arguments, "I see the dog.\nWe paint the cat.\n");
+  };
+  CHECK(translated({"--beam-size", "2"}).out == translated({"--beam", "2"}).out);
+  const auto known = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"translate", "--model", (fixtures_folder() / "model_v1").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("translator", arguments, "I see the dog.\n").out;
+  };
+  CHECK(known({}) == "Ich sehe den Hund.\n");
+  CHECK(known({"--min-length", "12"}).size() > known({}).size() + 10);
+  CHECK(translated({"--rule", "huggingface", "--early-stopping"}).code == 0);
+  CHECK(contains(translated({"--rule", "mine"}).err,
+                 "rule is \"mine\", expected one of gnmt, huggingface, ctranslate2"));
+  CHECK(contains(translated({"--repetition-penalty", "0"}).err, "repetition_penalty is 0, must be positive"));
+  CHECK(contains(translated({"--batch-tokens", "0"}).err, "batch_tokens is 0, must be positive"));
+  CHECK(contains(translated({"--min-length", "9"}).err,
+                 "min_length is 9, must be at most max_length, which is 8"));
+  CHECK(contains(translated({"--sample", "--rule", "gnmt"}).err, "excludes"));
+  CHECK(translated({"--sample", "--repetition-penalty", "3"}).code == 0);
+}

@@ -1,0 +1,187 @@
+/// Writes docs/options.md from the lists of fields of the options structs; with a path, tells whether that
+/// file is what it would write.
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../../examples/translator/options/corpus_options.hpp"
+#include "../../examples/translator/options/default_model.hpp"
+#include "../../examples/translator/options/option_names.hpp"
+#include "../../examples/translator/options/option_rows.hpp"
+#include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/nn/attention/attention_options.hpp"
+#include "eigenformer/nn/models/language_model.hpp"
+#include "eigenformer/nn/models/sequence_regressor_options.hpp"
+#include "eigenformer/nn/models/text_encoder.hpp"
+#include "eigenformer/train/options.hpp"
+
+namespace ef = eigenformer;
+using translator::OptionKind;
+using translator::OptionRow;
+using Rows = std::vector<OptionRow>;
+
+namespace {
+
+const char* type_text(OptionKind kind) {
+  switch (kind) {
+    case OptionKind::flag:
+      return "true or false";
+    case OptionKind::whole_number:
+    case OptionKind::unsigned_number:
+      return "whole number";
+    case OptionKind::number:
+      return "number";
+    case OptionKind::word:
+      return "word";
+    case OptionKind::text:
+      return "text";
+    case OptionKind::ids:
+      break;
+  }
+  return "ids";
+}
+
+std::string code(const std::string& text) { return text.empty() ? text : "`" + text + "`"; }
+
+/// Whether a command has a flag for the field.
+using HasFlag = std::function<bool(const OptionRow&)>;
+
+/// One struct. tool: its rows with the defaults of the translator; empty: the same.
+void write_table(std::string& page, const char* name, const char* text, const Rows& rows,
+                 const HasFlag& has_flag = {}, const Rows& tool = {}) {
+  page += std::string("\n## ") + name + "\n\n" + text + "\n\n| name |" + (has_flag ? " flag |" : "") +
+          " type | default | allowed | meaning |\n|---|" + (has_flag ? "---|" : "") + "---|---|---|---|\n";
+  for (const OptionRow& row : rows) {
+    if (!row.group.empty()) continue;  // a stack's own values of what the table has already
+    std::string flag, fallback = code(row.fallback);
+    if (row.fallback == "0" && row.allowed == ef::allowed_text(ef::Allowed::positive))
+      fallback = "to be given";
+    if (has_flag && has_flag(row)) {
+      // What is true by default has use for the flag that turns it off.
+      flag = code(translator::flag_of_name((row.fallback == "true" ? "no_" : "") + row.name));
+      const std::string shorter = translator::flag_of_field(row.name);
+      if (!translator::short_name(row.name).empty()) flag = code(shorter) + ", " + flag;
+    }
+    const auto other = std::find_if(
+        tool.begin(), tool.end(), [&](const OptionRow& o) { return o.group.empty() && o.name == row.name; });
+    if (!flag.empty() && other != tool.end() && other->fallback != row.fallback)
+      fallback += ", `translator` " + code(other->fallback);
+    page += "| " + code(row.name) + " | " + (has_flag ? flag + " | " : "") + type_text(row.kind) + " | " +
+            fallback + " | " + row.allowed + " | " +
+            (row.owner.empty() ? ""
+                               : "of " + code(row.owner) +
+                                     (row.owner_word.empty() ? "" : " " + code(row.owner_word)) + ": ") +
+            row.help + " |\n";
+  }
+}
+
+template <class O>
+Rows without(Rows rows, const O& part) {
+  std::set<std::string> names;
+  for (const OptionRow& row : translator::option_rows(part)) names.insert(row.name);
+  std::erase_if(rows, [&](const OptionRow& row) { return names.count(row.name) > 0; });
+  return rows;
+}
+
+std::string page() {
+  using translator::option_rows;
+  std::string page = R"(# Options
+
+<!-- Written by tests/readme/options_page.cpp: see CONTRIBUTING.md. -->
+
+Each options struct lists its fields once, and validation, JSON, the flags of `translator` and this page are made of that list
+([extending.md](extending.md) says how). Names are those of the fields in a model folder's `options.json`. In C++ most are members of the same name; those of a nested
+struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `layer.norm.kind`, `num_encoder_layers` is `encoder.num_layers`. A field of one kind of positions is a member of that struct:
+`rotary_base` is `RotaryPositions::base`. A default that is empty means that the value is left out.
+
+`translator train --help` lists the flags; `--help-all` those of single kinds of positions and of one stack, too. A flag that is false by default is given alone
+(`--gated`); one that is true is turned off with `no-` (`--no-bias`); `=false` and `=true` work for all.
+)";
+  const HasFlag trains = [](const OptionRow& row) {
+    return !translator::is_among(row.name, translator::model_fields_without_flag);
+  };
+  const HasFlag decodes = [](const OptionRow& row) {
+    return !translator::is_among(row.name, translator::decoding_fields_without_flag);
+  };
+  const HasFlag every = [](const OptionRow&) { return true; };
+  const Rows tool = option_rows(translator::default_model());
+  const ef::LayerOptions layer;
+
+  write_table(page, "LayerOptions",
+              "One encoder or decoder layer, with `DropoutOptions`, `NormStyle` and `AttentionPositions`. Of "
+              "a model with two "
+              "stacks, either stack may have its own values\nof these fields: under `encoder` or `decoder` "
+              "in files, with "
+              "`--encoder-` or `--decoder-` before the long flag, such as `--decoder-num-heads 4`. `d_model` "
+              "is that of both.",
+              option_rows(layer), trains, tool);
+  write_table(
+      page, "Seq2SeqOptions",
+      "And the fields of LayerOptions. `translator train` decides those without a flag by its data; "
+      "`--layers` sets both "
+      "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with `--separate-vocab`.",
+      without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
+  write_table(page, "EncoderOptions, DecoderOptions",
+              "N layers alone (`StackOptions`), and the fields of LayerOptions.",
+              without(option_rows(ef::EncoderOptions{}), layer));
+  write_table(page, "LanguageModelOptions", "And the fields of LayerOptions.",
+              without(option_rows(ef::LanguageModelOptions{}), layer));
+  write_table(page, "TextEncoderOptions", "And the fields of LayerOptions.",
+              without(option_rows(ef::TextEncoderOptions{}), layer));
+  write_table(page, "SequenceRegressorOptions", "And the fields of LayerOptions.",
+              without(option_rows(ef::SequenceRegressorOptions{}), layer));
+  Rows attention = option_rows(ef::MultiHeadAttentionOptions{});
+  std::erase_if(attention, [](const OptionRow& row) { return !row.owner_word.empty(); });
+  write_table(page, "MultiHeadAttentionOptions", "And the fields of positions in LayerOptions.", attention);
+  const ef::TrainingOptions training;
+  write_table(page, "LoopOptions",
+              "How a training goes on, whatever is trained. `--bf16` is short for `--precision bf16`.",
+              option_rows(ef::LoopOptions{}), every, option_rows(training));
+  write_table(page, "TrainingOptions", "And the fields of LoopOptions.",
+              without(option_rows(training), training.loop), every);
+  write_table(page, "GenerationOptions",
+              "Flags of `translator translate`, `evaluate` and `compare`; what is not given is as the "
+              "model's folder says.",
+              option_rows(ef::GenerationOptions{}), decodes);
+  write_table(page, "SamplingOptions", "Flags of `translator translate --sample`.",
+              option_rows(ef::SamplingOptions{}), decodes);
+  write_table(page, "BatchGenerationOptions", "Flags of `translator translate`, `evaluate` and `compare`.",
+              option_rows(ef::BatchGenerationOptions{}), every);
+  write_table(page, "BatchingOptions",
+              "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",
+              option_rows(ef::BatchingOptions{}));
+  translator::CorpusOptions corpus;
+  corpus.tokenizer = "subword";  // word in a build without SentencePiece
+  write_table(page, "Data of translator train", "What a training reads.", option_rows(corpus), every);
+  return page;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string expected = page();
+  if (argc < 2) {
+    std::cout << expected;
+    return std::cout.flush() ? 0 : 1;
+  }
+  std::ifstream file(argv[1], std::ios::binary);
+  const std::string found{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (found == expected) return 0;
+  const auto lines = [](const std::string& text, std::size_t end) {
+    return std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n') + 1;
+  };
+  const auto differ = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end()).first;
+  std::cerr << argv[1] << " is not what the options say, from line "
+            << lines(found, static_cast<std::size_t>(differ - found.begin()))
+            << " on; CONTRIBUTING.md says how to write it anew\n";
+  return 1;
+}
