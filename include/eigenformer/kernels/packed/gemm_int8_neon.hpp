@@ -20,10 +20,10 @@
 
 namespace eigenformer::kernels::detail {
 
-/// What both tiles share: the sums of Rows rows of 32 columns, 4 * vectors columns at a time, which is as many
-/// as leave their sums in registers. Inputs, held as q + 128, become signed by their highest bit, so these
-/// sums have no offset. (Indices are template constants, so that registers hold the sums at any optimisation
-/// level.)
+/// What both tiles share: the sums of Rows rows of 32 columns, 4 * vectors columns at a time, which is as
+/// many as leave their sums in registers. Inputs, held as q + 128, become signed by their highest bit, so
+/// these sums have no offset. (Indices are template constants, so that registers hold the sums at any
+/// optimisation level.)
 template <int Rows>
 struct Int8SumsNeon {
   static_assert(Rows % 4 != 3);
@@ -124,9 +124,10 @@ struct Int8NeonDot {
     (add<R % 4>(sum[R], w, q[R / 4]), ...);
   }
   template <int... V>
-  EIGENFORMER_TARGET_DOTPROD static EIGENFORMER_ALWAYS_INLINE void columns(
-      index_t steps, const Int8Four* a, const Int8Four* b, std::int32_t* total,
-      std::integer_sequence<int, V...>) {
+  EIGENFORMER_TARGET_DOTPROD static EIGENFORMER_ALWAYS_INLINE void columns(index_t steps, const Int8Four* a,
+                                                                           const Int8Four* b,
+                                                                           std::int32_t* total,
+                                                                           std::integer_sequence<int, V...>) {
     typename Shared::Column sum[sizeof...(V)];
     (Shared::clear(sum[V], RowSequence{}), ...);
     for (index_t s = 0; s < steps; ++s) {
