@@ -149,13 +149,15 @@ TEST_CASE("a model whose stacks differ has a folder of version 4, others the old
     return loaded.description.format_version;
   };
   CHECK(version("same", Seq2SeqTransformer<float>(options, rng)) == 1);
-  CHECK(version("small", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8) == 2);
+  CHECK(version("small", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16) == 2);
+  CHECK(version("small8", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8) == 5);
   options.decoder.layer = options.layer;
   CHECK(version("equal", Seq2SeqTransformer<float>(options, rng)) == 1);
   options.decoder.layer->num_heads = 2;
   options.decoder.layer->dim_feedforward = 16;
   CHECK(version("narrow", Seq2SeqTransformer<float>(options, rng)) == 4);
-  CHECK(version("narrow8", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8) == 4);
+  CHECK(version("narrow16", Seq2SeqTransformer<float>(options, rng), WeightFormat::bf16) == 4);
+  CHECK(version("narrower", Seq2SeqTransformer<float>(options, rng), WeightFormat::int8) == 5);
   options.decoder.layer.reset();
   options.positions = LearnedPositions{};
   options.max_length = 7;
