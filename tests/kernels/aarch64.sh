@@ -10,7 +10,7 @@ ln -sfn "$doctest/doctest" "$build/include/doctest"  # $doctest itself may be /u
 cd "$root/tests"
 
 printf '%s\n' main.cpp kernels/{simd,gemm,packed}/test_*.cpp |
-  xargs -P "$(nproc)" -I{} bash -c 'set -e; object=$0/$(basename "$1").o; shift; "$@" -c -o "$object"' "$build" {} \
+  xargs -P "$(nproc)" -I{} bash -c 'object=$0/$(basename "$1").o; shift; "$@" -c -o "$object"' "$build" {} \
     "$compiler" -std=c++20 -O1 -I"$root/include" -I. -isystem "$build/include" -isystem "$eigen" {}
 "$compiler" -static -o "$build/tests" "$build"/*.cpp.o
 

@@ -23,15 +23,18 @@ struct GemmMicroNeon {
   using V = typename Float::V;
   using RowSequence = typename Float::RowSequence;
 
+  // (Intrinsics that are macros, as these are in clang, do not work in a fold expression.)
+  template <int Lane>
+  static EIGENFORMER_ALWAYS_INLINE void add(V& sum, float32x4_t b, float32x4_t a) {
+    sum = (V)vfmaq_laneq_f32((float32x4_t)sum, b, a, Lane);
+  }
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void step(V (&x)[Rows], V (&y)[Rows], const float* a, const float* b,
                                              std::integer_sequence<int, R...>) {
     float32x4_t four[Rows / 4];
     for (int i = 0; i < Rows / 4; ++i) four[i] = vld1q_f32(a + 4 * i);
     const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
-    ((x[R] = (V)vfmaq_laneq_f32((float32x4_t)x[R], b0, four[R / 4], R % 4),
-      y[R] = (V)vfmaq_laneq_f32((float32x4_t)y[R], b1, four[R / 4], R % 4)),
-     ...);
+    ((add<R % 4>(x[R], b0, four[R / 4]), add<R % 4>(y[R], b1, four[R / 4])), ...);
   }
 
   static void run(index_t steps, const float* a, const float* b, const float* next, float* c, index_t ldc,

@@ -34,13 +34,16 @@ struct Int8SumsNeon {
   using Column = int32x4_t[Rows];  // four columns of each row
   using Inputs = int32x4_t[fours];
 
+  // (Intrinsics that are macros, as these are in clang, do not work in a fold expression.)
+  static EIGENFORMER_ALWAYS_INLINE void load_four(int32x4_t& q, const std::int32_t* a) { q = vld1q_s32(a); }
+  static EIGENFORMER_ALWAYS_INLINE void store_four(std::int32_t* to, int32x4_t sum) { vst1q_s32(to, sum); }
   static EIGENFORMER_ALWAYS_INLINE void make_signed(int32x4_t& q) {
     q = vreinterpretq_s32_u8(veorq_u8(vreinterpretq_u8_s32(q), vdupq_n_u8(128)));
   }
   template <int... F>
   static EIGENFORMER_ALWAYS_INLINE void load(Inputs& q, const std::int32_t* a,
                                              std::integer_sequence<int, F...>) {
-    ((q[F] = vld1q_s32(a + 4 * F)), ...);
+    (load_four(q[F], a + 4 * F), ...);
     if constexpr (Rows % 4 == 1) q[Rows / 4] = vld1q_dup_s32(a + Rows - 1);
     if constexpr (Rows % 4 == 2) q[Rows / 4] = vcombine_s32(vld1_s32(a + Rows - 2), vld1_s32(a + Rows - 2));
     make_signed(q[0]);
@@ -59,7 +62,7 @@ struct Int8SumsNeon {
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void store(const Column& sum, std::int32_t* total,
                                               std::integer_sequence<int, R...>) {
-    (vst1q_s32(total + R * int8_columns, sum[R]), ...);
+    (store_four(total + R * int8_columns, sum[R]), ...);
   }
 };
 
