@@ -64,7 +64,9 @@ const GemmKernels<T>& gemm_tiles(bool rounded) {
 /// The tiles of neon: 12 x 8 floats.
 inline const GemmKernels<float>& gemm_tiles_neon(bool rounded) {
   constexpr auto make = [](bool with_rounding) {
-    GemmKernels<float> result = gemm_tiles<float, 16, 1, 2>(with_rounding);
+    GemmKernels<float> result = gemm_tiles<float, 16>(with_rounding);  // how it packs
+    result.add(1, &GemmMicroNeon<1>::run);
+    result.add(2, &GemmMicroNeon<2>::run);
     result.add(4, &GemmMicroNeon<4>::run);
     result.add(8, &GemmMicroNeon<8>::run);
     result.add(12, &GemmMicroNeon<12>::run);

@@ -15,10 +15,10 @@ namespace eigenformer::kernels::detail {
 
 /// A tile of Rows x 8 floats: the elements of A, four to a register, multiply by element (fmla). 12 rows take
 /// 24 of the 32 registers for sums, 3 for A and 2 for B. The tile's tails and end, and the order of every
-/// sum, are those of gemm_micro.hpp.
+/// sum, are those of gemm_micro.hpp. Tiles of all heights are these, so that all round alike.
 template <int Rows>
 struct GemmMicroNeon {
-  static_assert(Rows % 4 == 0);
+  static_assert(Rows % 4 != 3);
   using Float = GemmMicro<float, 16, Rows>;
   using V = typename Float::V;
   using RowSequence = typename Float::RowSequence;
@@ -31,8 +31,11 @@ struct GemmMicroNeon {
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void step(V (&x)[Rows], V (&y)[Rows], const float* a, const float* b,
                                              std::integer_sequence<int, R...>) {
-    float32x4_t four[Rows / 4];
+    float32x4_t four[(Rows + 3) / 4];
     for (int i = 0; i < Rows / 4; ++i) four[i] = vld1q_f32(a + 4 * i);
+    if constexpr (Rows % 4 == 1) four[Rows / 4] = vld1q_dup_f32(a + Rows - 1);
+    if constexpr (Rows % 4 == 2)
+      four[Rows / 4] = vcombine_f32(vld1_f32(a + Rows - 2), vld1_f32(a + Rows - 2));
     const float32x4_t b0 = vld1q_f32(b), b1 = vld1q_f32(b + 4);
     ((add<R % 4>(x[R], b0, four[R / 4]), add<R % 4>(y[R], b1, four[R / 4])), ...);
   }
