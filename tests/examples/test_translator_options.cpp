@@ -149,6 +149,13 @@ TEST_CASE("fields of one kind of positions: in effect with that kind, refused wi
                  "--sinusoid-base has no effect without --positions sinusoidal"));
   CHECK(contains(refusal(corpus.train({"--overwrite", "--encoder-shaw-max-distance", "4"})),
                  "--encoder-shaw-max-distance has no effect without --encoder-attention-positions shaw"));
+  // Sinusoids are what there is without a word.
+  REQUIRE(
+      run("translator", corpus.train({"--overwrite", "--max-steps", "1", "--sinusoid-base", "500"})).code ==
+      0);
+  CHECK(options_json(corpus.model).at("model").at("sinusoid_base") == 500);
+  CHECK(contains(refusal({"train", "--resume", "--model", corpus.model, "--sinusoid-base", "600"}),
+                 "--sinusoid-base 600.0 cannot change"));
   // Both kinds at once.
   REQUIRE(run("translator", corpus.train({"--overwrite", "--max-steps", "1", "--positions", "learned",
                                           "--attention-positions", "alibi"}))
@@ -248,4 +255,9 @@ TEST_CASE("fields of the search are flags of translate") {
                  "min_length is 9, must be at most max_length, which is 8"));
   CHECK(contains(translated({"--sample", "--rule", "gnmt"}).err, "excludes"));
   CHECK(translated({"--sample", "--repetition-penalty", "3"}).code == 0);
+  CHECK(translated({"--sample=false"}).out == translated({}).out);
+  CHECK(contains(translated({"--sample=maybe"}).err, "--sample"));
+  CHECK(contains(translated({"--force-end=2"}).err, "--force-end: is '2', expected true or false"));
+  const std::string file = corpus.model + "/both";
+  CHECK(contains(translated({"--attention", file, "--output", file}).err, "expected two files"));
 }

@@ -101,6 +101,9 @@ class Output {
 
 int translate(const TranslateCommand& command) {
   command.set_threads();
+  if (!command.attention.empty() && command.attention == command.output)
+    throw ef::ValueError("translate",
+                         "--attention and --output are both '" + command.output + "', expected two files");
   const DecodingModel model(command.folder);
   const ef::TranslationModel<float>& loaded = model.loaded;
   const ef::index_t max_source = ef::max_source_tokens(loaded.description);

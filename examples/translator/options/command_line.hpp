@@ -14,33 +14,42 @@
 /// What the command line says of bad values, in the user's words.
 namespace translator {
 
-/// What is wrong with the text of a number, or nothing.
+/// What is wrong with the text of a number, or nothing. expected: what it must be.
 template <class T>
-std::string number_problem(const std::string& text) {
+std::string number_problem(std::string_view text, const char* expected) {
+  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   T value{};
-  const std::from_chars_result read = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (read.ec == std::errc::result_out_of_range) return text + " is out of range";
-  return {};
+  const char* const end = digits.data() + digits.size();
+  const std::from_chars_result read = std::from_chars(digits.data(), end, value);
+  if (read.ec == std::errc::result_out_of_range) return std::string(text) + " is out of range";
+  if (read.ec == std::errc() && read.ptr == end) return {};
+  return "is '" + std::string(text) + "', expected " + expected;
 }
 
-/// Gives every numeric option checks of its own, ahead of the conversion: an unsigned number would take -1
-/// for the largest one.
-inline void check_numbers(CLI::App& app) {
+/// Checks texts ahead of CLI11, which takes an empty one for 0, -1 for the largest unsigned number, and any
+/// number for true.
+inline void check_values(CLI::App& app) {
+  const auto check = [](CLI::Option* option, auto&& problem) {
+    option->check(CLI::Validator([problem](std::string& text) -> std::string { return problem(text); }, ""));
+  };
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     for (CLI::Option* option : command->get_options()) {
       const std::string type = option->get_type_name();
       if (type == "UINT") {
-        option->check(CLI::Validator(
-            [](std::string& text) -> std::string {
-              if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
-                return "must be a whole number, 0 or more";
-              }
-              return number_problem<std::uint64_t>(text);
-            },
-            ""));
+        check(option, [](const std::string& text) {
+          return text.starts_with('-') ? "is '" + text + "', expected a whole number, 0 or more"
+                                       : number_problem<std::uint64_t>(text, "a whole number, 0 or more");
+        });
       } else if (type == "INT") {
-        option->check(
-            CLI::Validator([](std::string& text) { return number_problem<std::int64_t>(text); }, ""));
+        check(option,
+              [](const std::string& text) { return number_problem<std::int64_t>(text, "a whole number"); });
+      } else if (type == "FLOAT") {
+        check(option, [](const std::string& text) { return number_problem<double>(text, "a number"); });
+      } else if (option->get_expected_max() == 0 && option->get_name() != "--help" &&
+                 option->get_name() != "--help-all") {
+        check(option, [](const std::string& text) {
+          return text == "true" || text == "false" ? "" : "is '" + text + "', expected true or false";
+        });
       }
     }
   }

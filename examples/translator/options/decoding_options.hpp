@@ -42,9 +42,8 @@ class DecodingCommand {
   /// Adds --sample and the fields of sampling that a search does not have.
   void add_sampling_to(CLI::App& app, CLI::Option* attention) {
     constexpr const char* group = "Sampling";
-    sample_ = app.add_flag("--sample")
-                  ->description("draw each translation in place of a beam search")
-                  ->group(group);
+    sample_ =
+        app.add_flag("--sample", samples_, "draw each translation in place of a beam search")->group(group);
     for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end"})
       sample_->excludes(app.get_option(name));
     sample_->excludes(attention);
@@ -73,7 +72,7 @@ class DecodingCommand {
                                              std::to_string(most) +
                                              (most < 4096 ? ", the size of the vocabulary" : ""));
     }
-    if (sample_ != nullptr && sample_->count() > 0) {
+    if (samples_) {
       ef::SamplingOptions sampling =
           sampling_->applied("sampling", ef::sampling_options(model.loaded.description));
       sampling.max_length = options.search.max_length;
@@ -94,6 +93,7 @@ class DecodingCommand {
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching_;
   std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
   CLI::Option* sample_ = nullptr;
+  bool samples_ = false;
   ef::index_t threads_ = 0;
 };
 

@@ -311,3 +311,25 @@ TEST_CASE("JSON changes what it names in given options, stacks of their own incl
   CHECK(o.decoder.layer->dim_feedforward == 64);
   CHECK(o.decoder.layer->d_model == 32);
 }
+
+TEST_CASE(
+    "fields of added positions count without their word: of the kind that is there, else of sinusoids") {
+  const nlohmann::json base = {{"sinusoid_base", 500}};
+  const auto of = [](const Seq2SeqOptions& o) {
+    return std::get<SinusoidalPositions>(o.positions.value()).base;
+  };
+  CHECK(of(options_from_json<Seq2SeqOptions>(base)) == 500);
+  CHECK(of(options_from_json<Seq2SeqOptions>(base, {.positions = SinusoidalPositions{}})) == 500);
+  const nlohmann::json offset = {{"learned_position_offset", 2}};
+  const auto learned = options_from_json<Seq2SeqOptions>(offset, {.positions = LearnedPositions{}});
+  CHECK(std::get<LearnedPositions>(learned.positions.value()).offset == 2);
+  // What is not of that kind changes nothing, and attention's own positions stay alone.
+  CHECK(options_from_json<Seq2SeqOptions>(base, {.positions = LearnedPositions{}}).positions ==
+        InputPositions{LearnedPositions{}});
+  CHECK_FALSE(options_from_json<Seq2SeqOptions>(offset).positions.has_value());
+  Seq2SeqOptions rotary;
+  rotary.layer.positions = RotaryPositions{};
+  CHECK_FALSE(options_from_json<Seq2SeqOptions>(base, rotary).positions.has_value());
+  CHECK_FALSE(options_from_json<Seq2SeqOptions>({{"positions", nullptr}}, {.positions = LearnedPositions{}})
+                  .positions.has_value());
+}

@@ -183,6 +183,8 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
   CHECK(contains(with_options([](auto& j) { j["format_version"] = 99; }),
                  "has format_version 99, this version of the library"));
   CHECK(contains(with_options([](auto& j) { j["format_version"] = 0; }), "format_version 0"));
+  CHECK(
+      contains(with_options([](auto& j) { j["format_version"] = 4294967297; }), "format_version 4294967297"));
   CHECK(contains(with_options([](auto& j) { j.erase("format_version"); }), "expected format_version"));
   CHECK(contains(with_options([](auto& j) { j["model"]["rotary"] = true; }), "'rotary' is not an option"));
   CHECK(

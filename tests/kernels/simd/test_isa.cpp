@@ -40,7 +40,7 @@ TEST_CASE("EIGENFORMER_ISA: the path that it names is in use") {
   if (wanted != nullptr && *wanted != '\0') {
     CHECK(std::string(isa_name(isa())) == wanted);
   } else {
-    CHECK(isa() == detail::default_isa());
+    CHECK(isa() == kernels::detail::default_isa());
   }
 }
 
@@ -69,8 +69,8 @@ TEST_CASE("a set of features is what it was made of, and paths are different set
 TEST_CASE("every path can be forced alone, by its name, and loses what the CPU lacks") {
   const Isa otherwise{IsaFeature::avx2, IsaFeature::avx512};
   for (const IsaPath& path : isa_paths) {
-    CHECK(detail::isa_from_name(path.name, everything, otherwise) == path.isa);
-    CHECK(detail::isa_from_name(path.name, {}, otherwise) == Isa{});
+    CHECK(kernels::detail::isa_from_name(path.name, everything, otherwise) == path.isa);
+    CHECK(kernels::detail::isa_from_name(path.name, {}, otherwise) == Isa{});
     if (!path_is_here(path)) {
       const WithIsa with(path.isa);
       CHECK(isa() == (path.isa & available_isa()));
@@ -84,11 +84,11 @@ TEST_CASE("every path can be forced alone, by its name, and loses what the CPU l
                                                                 : 16));
     }
   }
-  CHECK(detail::isa_from_name("avx512_bf16", {IsaFeature::avx2, IsaFeature::avx_vnni}, otherwise) ==
+  CHECK(kernels::detail::isa_from_name("avx512_bf16", {IsaFeature::avx2, IsaFeature::avx_vnni}, otherwise) ==
         Isa{IsaFeature::avx2});
-  CHECK(detail::isa_from_name(nullptr, everything, otherwise) == otherwise);
-  CHECK(detail::isa_from_name("", everything, otherwise) == otherwise);
-  CHECK_THROWS_WITH_AS(detail::isa_from_name("sse9", everything, otherwise),
+  CHECK(kernels::detail::isa_from_name(nullptr, everything, otherwise) == otherwise);
+  CHECK(kernels::detail::isa_from_name("", everything, otherwise) == otherwise);
+  CHECK_THROWS_WITH_AS(kernels::detail::isa_from_name("sse9", everything, otherwise),
                        "[isa] EIGENFORMER_ISA is 'sse9', expected one of baseline, eigen, avx2, avx2_vnni, "
                        "avx512, avx512_vnni, "
                        "avx512_bf16, neon, neon_dotprod",

@@ -226,12 +226,12 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
                  ", expected \"" + M::format + "\"");
   }
   FolderDescription<Options> d;
-  d.format_version = json.at("format_version").template get<int>();
-  if (d.format_version < 1 || d.format_version > model_format_version) {
-    throw refuse("has format_version " + std::to_string(d.format_version) +
-                 ", this version of the library (" + version_string() + ") reads 1 to " +
-                 std::to_string(model_format_version));
+  const nlohmann::json& format_version = json.at("format_version");
+  if (format_version < 1 || format_version > model_format_version) {
+    throw refuse("has format_version " + format_version.dump() + ", this version of the library (" +
+                 version_string() + ") reads 1 to " + std::to_string(model_format_version));
   }
+  d.format_version = format_version.template get<int>();
   try {
     if (json.contains("library_version"))
       detail::option_from_json("library_version", json.at("library_version"), d.library_version);

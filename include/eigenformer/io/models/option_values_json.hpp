@@ -123,6 +123,15 @@ struct OptionsReader {
     known.insert(name);
     return json.contains(name);
   }
+  /// Whether a field of A is there.
+  template <class A>
+  bool has_field_of() const {
+    bool found = false;
+    A unused{};
+    A::fields(unused,
+              [&](const OptionField& field, const auto&) { found = found || json.contains(field.name); });
+    return found;
+  }
 
   template <class X>
   void operator()(const OptionField& field, X& x) const {
@@ -161,15 +170,16 @@ struct OptionsReader {
   }
   template <class... A>
   void operator()(const OptionField& field, std::optional<std::variant<A...>>& x) const {
-    const bool chosen = has(field.name) && !json.at(field.name).is_null();
+    const bool named = has(field.name), chosen = named && !json.at(field.name).is_null();
+    if (named && !chosen) x.reset();
+    // Fields without the word are of the kind that is there, or of the first, which is the default.
+    const bool read =
+        chosen ||
+        (!named && (x.has_value() || has_field_of<std::variant_alternative_t<0, std::variant<A...>>>()));
     std::variant<A...> value = x.value_or(std::variant<A...>{});
     const nlohmann::json none = nlohmann::json::object();
-    OptionsReader{chosen ? json : none, known}(field, value);
-    if (chosen) {
-      x = std::move(value);
-    } else if (json.contains(field.name)) {
-      x.reset();
-    }
+    OptionsReader{read ? json : none, known}(field, value);
+    if (read) x = std::move(value);
   }
   template <class Group>
   void operator()(const OptionGroup& group, Group&) const {

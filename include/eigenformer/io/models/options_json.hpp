@@ -159,8 +159,20 @@ Options options_from_json(const nlohmann::json& given, Options options = {}) {
       groups[field.name] = detail::group_to_json(options, member);
   });
   std::set<std::string> known;
+  const Options before = options;
   Options::fields(options, detail::OptionsReader{json, known});
   detail::refuse_unknown(json, known);
+  if constexpr (requires {
+                  before.positions.has_value();
+                  std::get_if<NoPositions>(&before.layer.positions);
+                }) {
+    // Positions that attention has make those of inputs absent, unless they are asked for by their word.
+    if (!before.positions.has_value() && options.positions.has_value() &&
+        !json.contains(detail::added_positions_name) &&
+        !std::holds_alternative<NoPositions>(options.layer.positions)) {
+      options.positions.reset();
+    }
+  }
   Options::fields(options, [&](const auto& field, auto& member) {
     if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
       nlohmann::json& group = groups[field.name];

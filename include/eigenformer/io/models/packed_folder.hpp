@@ -62,8 +62,10 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
 }  // namespace detail
 
 /// Reads a model folder for inference. Int8 weights are the mapped file: nothing is converted or copied, and
-/// processes that load one folder share its memory; bytes are not looked at until they are used (`translator
-/// inspect` and load_model_folder look at all). Throws as load_model_folder does.
+/// processes that load one folder share its memory. Their bytes and sums are not checked (load_model_folder
+/// does, and so does `translator inspect`). The file must not be written to while it is mapped: a process
+/// that reads what another cut off gets SIGBUS. save_model_folder puts a new file in its place, which is
+/// safe. Throws as load_model_folder does.
 ///
 ///     const auto model = ef::load_packed_folder<ef::Seq2SeqTransformer<float>>("en-de");
 ///     auto sentences = ef::generate(model.loaded.model, model.context(), sources);
