@@ -111,6 +111,8 @@ inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const
   check(rows.name + "_sum", Dtype::i32, outputs);
   auto parts = std::make_shared<Parts>();
   parts->panels = file.tensor<std::int8_t>(rows.name);
+  // Kernels read fours of bytes; a foreign writer may have put them anywhere.
+  if (reinterpret_cast<std::uintptr_t>(parts->panels.data()) % 4 != 0) parts->panels = parts->panels.clone();
   parts->scale = file.tensor<float>(rows.name + "_scale");
   parts->sum = file.tensor<std::int32_t>(rows.name + "_sum");
   for (index_t row = 0; row < rows.count; ++row) {
