@@ -12,7 +12,7 @@
 
 namespace eigenformer::testing {
 
-/// One file of PyTorch's reference values; what the names mean is told in tests/fixtures/generate.py.
+/// One file of PyTorch's reference values; tests/fixtures/generate.py says what the names mean.
 class Fixture : public ParityFixture {
  public:
   explicit Fixture(const std::string& name)

@@ -149,7 +149,7 @@ TEST_CASE("fields of one kind of positions: in effect with that kind, refused wi
                  "--sinusoid-base has no effect without --positions sinusoidal"));
   CHECK(contains(refusal(corpus.train({"--overwrite", "--encoder-shaw-max-distance", "4"})),
                  "--encoder-shaw-max-distance has no effect without --encoder-attention-positions shaw"));
-  // Sinusoids are what there is without a word.
+  // Sinusoids are the default.
   REQUIRE(
       run("translator", corpus.train({"--overwrite", "--max-steps", "1", "--sinusoid-base", "500"})).code ==
       0);

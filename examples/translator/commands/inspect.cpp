@@ -99,7 +99,7 @@ int inspect(const InspectCommand& command) {
     print_vocabulary("source", *loaded.tokenizers.source);
     print_vocabulary("target", *loaded.tokenizers.target);
   }
-  if (!d.training.empty()) print_options("training was told", d.training);
+  if (!d.training.empty()) print_options("options of the training", d.training);
   if (command.parameters) {
     std::printf("\n%s", ef::summary(loaded.model).c_str());
   } else {

@@ -11,7 +11,7 @@
 
 namespace translator {
 
-/// What a training is told.
+/// The options of one training.
 struct TrainSettings {
   CorpusOptions corpus{};
   ef::Seq2SeqOptions model = default_model();  ///< with vocab_size for both vocabularies

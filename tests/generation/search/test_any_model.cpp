@@ -259,7 +259,7 @@ struct WrongState : TableModel<double> {
 
 }  // namespace
 
-TEST_CASE("a model that gives what does not fit is told so") {
+TEST_CASE("a model that returns wrong shapes or sizes is refused") {
   const auto ctx = Context<double>::inference();
   const std::vector<Ids> inputs = {{4}, {5}};
   CHECK(contains(message_of<ShapeError>([&] { (void)generate(WrongShape(7, 1), ctx, inputs); }),

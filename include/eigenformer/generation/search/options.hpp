@@ -24,7 +24,7 @@ struct GenerationOptions {
   double length_penalty = 1.0;  ///< alpha: see SearchRule
   SearchRule rule = SearchRule::gnmt;
   bool early_stopping = false;  ///< end a sentence's search as soon as beam_size hypotheses have ended
-  bool force_end = false;       ///< at max_length take the end symbol, at no cost
+  bool force_end = false;       ///< at max_length, append the end symbol without a cost
   /// Forbids repeated n-grams of this size, begin_id and prefix_ids (or the prompt) counted; 0: off (Paulus
   /// et al. 2018, section 2.5).
   index_t no_repeat_ngram_size = 0;
@@ -62,11 +62,12 @@ struct GenerationOptions {
           self.rule);
     visit(OptionField{"early_stopping", "end a search as soon as beam_size hypotheses have ended"},
           self.early_stopping);
-    visit(OptionField{"force_end", "at max_length take the end symbol, at no cost"}, self.force_end);
+    visit(OptionField{"force_end", "at max_length, append the end symbol without a cost"}, self.force_end);
     visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
                       Allowed::not_negative},
           self.no_repeat_ngram_size);
-    visit(OptionField{"repetition_penalty", "what the scores of tokens that came before lose; 1: nothing",
+    visit(OptionField{"repetition_penalty",
+                      "lowers the scores of tokens already in the text by this factor; 1: off",
                       Allowed::positive},
           self.repetition_penalty);
     visit(OptionField{"num_hypotheses", "sentences returned for each input", Allowed::positive},

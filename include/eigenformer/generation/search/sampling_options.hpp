@@ -60,7 +60,8 @@ struct SamplingOptions {
     visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
                       Allowed::not_negative},
           self.no_repeat_ngram_size);
-    visit(OptionField{"repetition_penalty", "what the scores of tokens that came before lose; 1: nothing",
+    visit(OptionField{"repetition_penalty",
+                      "lowers the scores of tokens already in the text by this factor; 1: off",
                       Allowed::positive},
           self.repetition_penalty);
   }

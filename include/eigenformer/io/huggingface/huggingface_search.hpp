@@ -146,7 +146,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
       "eos_token_id", "decoder_start_token_id", "begin_suppress_tokens", "forced_decoder_ids",
       "force_words_ids", "constraints", "exponential_decay_length_penalty", "sequence_bias", "stop_strings",
       "max_time", "dola_layers", "watermarking_config", "cache_implementation",
-      // with do_sample, which is told of
+      // of do_sample, which the warning lists itself
       "temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff",
       // how fast, in what memory, and what comes with the result
       "use_cache", "cache_config", "max_cache_len", "compile_config", "disable_compile", "prefill_chunk_size",

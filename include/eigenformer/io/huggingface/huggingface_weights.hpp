@@ -18,8 +18,8 @@ namespace eigenformer::detail {
 /// lists.
 class HuggingFaceWeights {
  public:
-  /// Throws IoError where there are none that can be read, naming what there is instead, and how the
-  /// transformers' class converts it.
+  /// Throws IoError where no weights can be read; the message names the files that are there instead and the
+  /// line of Python that converts them.
   static HuggingFaceWeights open(const std::filesystem::path& folder,
                                  const char* python_class = "AutoModelForSeq2SeqLM") {
     HuggingFaceWeights weights;

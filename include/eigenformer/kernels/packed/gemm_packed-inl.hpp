@@ -106,8 +106,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
   return result;
 }
 
-EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, const float* scale, index_t n,
-                                                        index_t k) {
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::int8_of_size(index_t n, index_t k) {
   detail::check_packed_sizes(n, k, true);
   PackedMatrix result;
   result.n_ = n;
@@ -115,6 +114,12 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, co
   result.format_ = Format::int8;
   result.isa_ = kernels::isa();
   result.steps_ = (k + 3) / 4;
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, const float* scale, index_t n,
+                                                        index_t k) {
+  PackedMatrix result = int8_of_size(n, k);
   constexpr index_t columns = detail::int8_columns;
   const index_t padded = detail::whole_panels(n, columns);
   const auto size = static_cast<std::size_t>(padded);
@@ -141,13 +146,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_int8(const std::int8_t* w, co
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::view_int8(std::shared_ptr<const void> owner,
                                                         const std::int8_t* panels, const float* scale,
                                                         const std::int32_t* sum, index_t n, index_t k) {
-  detail::check_packed_sizes(n, k, true);
-  PackedMatrix result;
-  result.n_ = n;
-  result.k_ = k;
-  result.format_ = Format::int8;
-  result.isa_ = kernels::isa();
-  result.steps_ = (k + 3) / 4;
+  PackedMatrix result = int8_of_size(n, k);
   // Weights are only read.
   const std::shared_ptr<void> memory = std::const_pointer_cast<void>(owner);
   result.data_ = std::shared_ptr<void>(memory, const_cast<std::int8_t*>(panels));

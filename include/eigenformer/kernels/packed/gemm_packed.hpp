@@ -67,6 +67,8 @@ class PackedMatrix {
   friend void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
                           index_t ldc, const GemmEpilogue<float>& epilogue);
 
+  /// Without memory yet.
+  static PackedMatrix int8_of_size(index_t n, index_t k);
   void allocate(std::size_t bytes);
   /// Columns [first, first + count) of W^T, as the format rounds them, to out (k, count); int8 as whole
   /// numbers, steps * 4 rows.

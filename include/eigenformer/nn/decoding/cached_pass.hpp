@@ -34,8 +34,8 @@ class CachedMemory {
   std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
 
   /// Hypotheses side by side that look at one sentence are one sequence of queries to it, whose keys are then
-  /// made ready once for all of them; their order does not matter there. first: of the first step, before
-  /// which nothing is made; what there is comes from one that threw.
+  /// made ready once for all of them; their order does not matter there. first: this is
+  /// the first step; keys that an earlier, failed step prepared are dropped.
   void begin(std::span<const index_t> counts, bool first) {
     if (first) made_.clear();
     std::vector<index_t> lengths;
