@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,54 +23,85 @@ enum class RotaryPairing {
 
 namespace kernels {
 
-/// The cosines and sines of rotary positions: pair i of dim / 2 turns by position * base^(-2 i / dim). Those
-/// of the first positions are kept, others are computed when asked for. A copy is cheap and shares.
+/// The cosines and sines of rotary positions: pair i of dim / 2 turns by position * base^(-2 i / dim). They
+/// are computed 512 positions at a time, when the first of these is asked for, and kept. A copy is cheap and
+/// shares; so do tables of one dim and base that a thread makes one after the other, as the layers of a
+/// model.
 template <class T>
 class RotaryTable {
  public:
   RotaryTable() = default;
   /// Throws ValueError unless dim is even and positive and base positive.
-  RotaryTable(index_t dim, double base) : half_(dim / 2) {
+  RotaryTable(index_t dim, double base) {
     if (dim < 2 || dim % 2 != 0)
       throw ValueError("rotary", "dim is " + std::to_string(dim) + ", must be even and at least 2");
     if (!(base > 0 && std::isfinite(base)))
       throw ValueError("rotary", "base is " + std::to_string(base) + ", must be positive");
-    auto data = std::make_shared<Data>();
-    for (index_t i = 0; i < half_; ++i) {
-      data->frequencies.push_back(std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(dim)));
-    }
-    data_ = data;
-    data->rows.resize(static_cast<std::size_t>(kept * 2 * half_));
-    for (index_t p = 0; p < kept; ++p) compute(p, data->rows.data() + p * 2 * half_);
+    thread_local std::weak_ptr<Data> last;
+    data_ = last.lock();
+    if (data_ == nullptr || data_->dim != dim || data_->base != base)
+      last = data_ = std::make_shared<Data>(dim, base);
   }
 
   /// Features that turn, in each head.
-  index_t dim() const noexcept { return 2 * half_; }
+  index_t dim() const noexcept { return data_ == nullptr ? 0 : data_->dim; }
 
-  /// dim / 2 cosines, then as many sines, of a position; `scratch` has room for these.
-  const T* row(index_t position, T* scratch) const {
-    if (position < kept) return data_->rows.data() + position * 2 * half_;
-    compute(position, scratch);
-    return scratch;
+  /// dim / 2 cosines, then as many sines, of a position from 0 on; those of a position beyond what is kept
+  /// are written to `scratch`. Several threads may call it at once.
+  const T* row(index_t position, std::vector<T>& scratch) const {
+    const index_t number = position / block;
+    if (number >= blocks) {
+      scratch.resize(static_cast<std::size_t>(data_->dim));
+      data_->compute(position, scratch.data());
+      return scratch.data();
+    }
+    const T* rows = data_->kept[static_cast<std::size_t>(number)].load(std::memory_order_acquire);
+    if (rows == nullptr) rows = data_->make(number);
+    return rows + position % block * data_->dim;
   }
 
  private:
-  static constexpr index_t kept = 512;
+  static constexpr index_t block = 512;    // positions that are computed together
+  static constexpr index_t blocks = 2048;  // that are kept
+
   struct Data {
+    index_t dim;
+    double base;
     std::vector<double> frequencies;
-    std::vector<T> rows;
+    std::array<std::atomic<T*>, blocks> kept{};  // nullptr: not asked for yet
+
+    Data(index_t d, double b) : dim(d), base(b) {
+      for (index_t i = 0; i < dim / 2; ++i)
+        frequencies.push_back(std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(dim)));
+    }
+    ~Data() {
+      for (const auto& rows : kept) delete[] rows.load();
+    }
+    Data(const Data&) = delete;
+    Data& operator=(const Data&) = delete;
+
+    void compute(index_t position, T* row) const {
+      const index_t half = dim / 2;
+      for (index_t i = 0; i < half; ++i) {
+        const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
+        row[i] = static_cast<T>(std::cos(angle));
+        row[half + i] = static_cast<T>(std::sin(angle));
+      }
+    }
+
+    // Without a lock, which a forked child might find held for ever: of threads that make one block, the
+    // first to finish keeps it.
+    const T* make(index_t number) {
+      auto rows = std::make_unique<T[]>(static_cast<std::size_t>(block * dim));
+      for (index_t p = 0; p < block; ++p) compute(number * block + p, rows.get() + p * dim);
+      T* there = nullptr;
+      const bool first = kept[static_cast<std::size_t>(number)].compare_exchange_strong(
+          there, rows.get(), std::memory_order_acq_rel);
+      return first ? rows.release() : there;
+    }
   };
 
-  void compute(index_t position, T* row) const {
-    for (index_t i = 0; i < half_; ++i) {
-      const double angle = static_cast<double>(position) * data_->frequencies[static_cast<std::size_t>(i)];
-      row[i] = static_cast<T>(std::cos(angle));
-      row[half_ + i] = static_cast<T>(std::sin(angle));
-    }
-  }
-
-  index_t half_ = 0;
-  std::shared_ptr<const Data> data_;
+  std::shared_ptr<Data> data_;
 };
 
 namespace detail {
@@ -123,13 +157,13 @@ void rotary(const RotaryTable<T>& table, RotaryPairing pairing, bool inverse, co
   const index_t turned = heads * head_dim;
   parallel_for(rows, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(1, columns)),
                [&](index_t begin, index_t end) {
-                 std::vector<T> scratch(static_cast<std::size_t>(table.dim()));
+                 std::vector<T> scratch;
                  for (index_t r = begin; r < end; ++r) {
                    const T* from = x + r * columns;
                    T* to = y + r * columns;
                    dispatch<detail::RotaryRow<T>>(from, to, beta, heads, head_dim, table.dim() / 2,
-                                                  table.row(positions(r), scratch.data()),
-                                                  inverse ? T(-1) : T(1), pairing == RotaryPairing::adjacent);
+                                                  table.row(positions(r), scratch), inverse ? T(-1) : T(1),
+                                                  pairing == RotaryPairing::adjacent);
                    if (from != to || beta != T(0))
                      dispatch<detail::RotaryRest<T>>(from + turned, to + turned, beta, columns - turned);
                  }

@@ -1,6 +1,8 @@
 #include "eigenformer/autograd/ops/attention/rotary.hpp"
 
+#include <array>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -86,6 +88,43 @@ TEST_CASE("rotary: scores depend on distances alone") {
         .value();
   };
   CHECK(worst_difference(weights(37), weights(0)) < 1e-12);
+}
+
+TEST_CASE("rotary: the angles of any position, in blocks that are kept and beyond them") {
+  const RotaryTable<double> table(6, 100);
+  std::vector<double> scratch;
+  for (const index_t position : {0, 1, 511, 512, 513, 1023, 70000, 512 * 2048 - 1, 512 * 2048, 5000000}) {
+    const double* row = table.row(position, scratch);
+    for (index_t i = 0; i < 3; ++i) {
+      const double angle = static_cast<double>(position) * std::pow(100.0, -static_cast<double>(i) / 3);
+      CHECK(row[i] == doctest::Approx(std::cos(angle)).epsilon(1e-8));
+      CHECK(row[3 + i] == doctest::Approx(std::sin(angle)).epsilon(1e-8));
+    }
+  }
+  CHECK(table.row(600, scratch) == table.row(600, scratch));
+}
+
+TEST_CASE("rotary: tables of one size share what they keep, others do not") {
+  std::vector<double> scratch;
+  const RotaryTable<double> first(6, 100), second(6, 100), other(6, 200), wide(8, 200);
+  CHECK(first.row(600, scratch) == second.row(600, scratch));
+  CHECK(first.row(600, scratch) != other.row(600, scratch));
+  CHECK(wide.row(600, scratch) != other.row(600, scratch));
+  CHECK(wide.dim() == 8);
+}
+
+TEST_CASE("rotary: threads that ask for one block at once get the same angles") {
+  const RotaryTable<float> table(64, 10000);
+  std::array<const float*, 4> rows{};
+  std::vector<std::thread> threads;
+  for (const float*& row : rows) {
+    threads.emplace_back([&] {
+      std::vector<float> scratch;
+      row = table.row(3000, scratch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const float* row : rows) CHECK(row == rows[0]);
 }
 
 TEST_CASE("rotary: what does not fit is refused") {
