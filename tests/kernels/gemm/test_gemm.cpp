@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/gemm_testing.hpp"
@@ -165,6 +167,40 @@ TEST_CASE_TEMPLATE("a row of gemm has the same bits alone, in any batch and with
   });
 }
 
+TEST_CASE_TEMPLATE("few rows, for which B is not packed, have the bits of many, in every layout and width", T,
+                   float, double) {
+  for_each_isa([&] {
+    for (const index_t n : {15, 16, 33, 64, 130, 300}) {
+      for (const index_t k : {1, 16, 37, 600}) {
+        for (const bool ta : {false, true}) {
+          for (const bool tb : {false, true}) {
+            const Product<T> p(ta, tb, 16, n, k, 1);
+            GemmEpilogue<T> epilogue;
+            epilogue.bias = p.bias.data();
+            for (const T beta : {T(0), T(1), T(0.5)}) {
+              const auto rows = [&](index_t step) {
+                std::vector<T> c = p.c;
+                for (index_t i = 0; i < p.m; i += step) {
+                  gemm<T>(ta, tb, step, n, k, T(0.7), p.a.data() + (ta ? i : i * p.lda), p.lda, p.b.data(),
+                          p.ldb, beta, c.data() + i * p.ldc, p.ldc, epilogue);
+                }
+                return c;
+              };
+              CAPTURE(n);
+              CAPTURE(k);
+              CAPTURE(ta);
+              CAPTURE(tb);
+              const std::vector<T> all = rows(p.m);
+              REQUIRE(same_bits(rows(1), all));
+              REQUIRE(same_bits(rows(2), all));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("a column of gemm does not depend on the width or the layout") {
   for_each_isa([&] {
     const index_t m = 17, n = 75, k = 40;
@@ -202,8 +238,9 @@ TEST_CASE("the epilogue sees every finished element of C once") {
   for_each_isa([&] {
     for (const int threads : {1, 2}) {
       const ThreadScope thread_scope(threads);
-      for (const index_t k : {0, 20, 1030}) {
-        const Product<float> p(false, true, 131, 2090, k);
+      for (const auto& [m, k] : std::initializer_list<std::pair<index_t, index_t>>{
+               {131, 0}, {131, 20}, {131, 1030}, {1, 20}, {1, 1030}, {2, 20}}) {
+        const Product<float> p(false, true, m, 2090, k);
         std::vector<float> plain = p.c, c = p.c;
         GemmEpilogue<float> epilogue;
         epilogue.bias = p.bias.data();

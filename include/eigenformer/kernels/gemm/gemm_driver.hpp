@@ -177,6 +177,39 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
   }
 }
 
+/// gemm_range() for the few rows that `tiles` are for. B is read in place; what columns are left beside whole
+/// tiles are packed.
+template <class T>
+void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const InPlaceTiles<T>& tiles,
+                   index_t i0, index_t i1, index_t j0, index_t j1) {
+  constexpr index_t epilogue_columns = 256;
+  const auto tile = static_cast<std::size_t>(i1 - i0 - 1);
+  const index_t rows = i1 - i0, columns = tiles.columns[tile], end = j1 - (j1 - j0) % columns;
+  if (end > j0) {
+    const DepthBlocks depth = depth_blocks<T>(g.k, 1);
+    if (g.beta != T(0) && g.beta != T(1)) scale_rows(g, i0, i1, j0, end);
+    const GemmScratch<0> memory;
+    T* const a = memory->template reserve<T>(gemm_max_rows * depth.size + 16);
+    for (index_t block = 0; block < depth.count; ++block) {
+      const index_t p0 = block * depth.size, kc = std::min(depth.size, g.k - p0);
+      const bool accumulate = block > 0 || g.beta != T(0), last = block + 1 == depth.count;
+      pack_rows(g, kernels, i0, rows, p0, kc, a);
+      for (index_t j = j0, begin = j0; j < end; j += columns) {
+        tiles.function[tile](kc, a, g.transpose_b ? g.b + j * g.ldb + p0 : g.b + p0 * g.ldb + j, g.ldb,
+                             g.c + i0 * g.ldc + j, g.ldc, g.alpha, accumulate,
+                             last && g.epilogue.bias != nullptr ? g.epilogue.bias + j : nullptr);
+        const index_t done = j + columns;
+        if (last && g.epilogue.apply != nullptr && (done - begin >= epilogue_columns || done == end)) {
+          g.epilogue.apply(g.epilogue.context, g.c + i0 * g.ldc + begin, g.ldc, i0, rows, begin,
+                           done - begin);
+          begin = done;
+        }
+      }
+    }
+  }
+  if (end < j1) gemm_range(g, kernels, {}, i0, i1, end, j1);
+}
+
 /// The epilogue of rows [i0, i0 + rows) and columns [j0, j0 + columns), where the sums are finished.
 template <class T>
 void finish_block(const GemmProblem<T>& g, index_t i0, index_t rows, index_t j0, index_t columns) {
@@ -259,8 +292,13 @@ void gemm_run(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pack
   }
   const GemmGrid grid =
       GemmGrid::choose(g.m, g.n, gemm_threads(g.m, g.n, g.k), kernels.rows, kernels.columns);
+  const InPlaceTiles<T>& tiles = g.transpose_b ? kernels.in_place_transposed : kernels.in_place_adjacent;
   grid.run(g.m, g.n, kernels.rows, kernels.columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
-    gemm_range(g, kernels, packed, i0, i1, j0, j1);
+    if (packed.data == nullptr && tiles.available(i1 - i0)) {
+      gemm_few_rows(g, kernels, tiles, i0, i1, j0, j1);
+    } else {
+      gemm_range(g, kernels, packed, i0, i1, j0, j1);
+    }
   });
 }
 

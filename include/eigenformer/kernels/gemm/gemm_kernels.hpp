@@ -7,6 +7,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/scratch.hpp"
 #include "eigenformer/kernels/gemm/gemm_bf16.hpp"
+#include "eigenformer/kernels/gemm/gemm_in_place.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
 #include "eigenformer/kernels/gemm/gemm_neon.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
@@ -32,6 +33,8 @@ struct GemmKernels {
   std::array<MicroFunction<T>, gemm_max_rows + 1> micro;
   PackFunction<T> pack_transposed;
   PackFunction<T> pack_adjacent;
+  InPlaceTiles<T> in_place_transposed;  ///< none where the inputs are rounded
+  InPlaceTiles<T> in_place_adjacent;
 
   /// Enters a tile; tiles come in rising order of their rows.
   void add(index_t tile, MicroFunction<T> function) {
@@ -54,6 +57,10 @@ const GemmKernels<T>& gemm_tiles(bool rounded) {
     (result.add(Rows, body_for<GemmMicro<T, Bytes, Rows>, Bytes, MicroFunction<T>>()), ...);
     result.pack_transposed = body_for<PackTransposed<T, Bytes>, Bytes, PackFunction<T>>();
     result.pack_adjacent = body_for<PackAdjacent<T, Bytes>, Bytes, PackFunction<T>>();
+    if (!with_rounding) {
+      result.in_place_transposed = InPlaceTiles<T>::template of<GemmTransposedInPlace, Bytes, 1, 2>();
+      result.in_place_adjacent = InPlaceTiles<T>::template of<GemmAdjacentInPlace, Bytes, 1, 2>();
+    }
     return result;
   };
   static const GemmKernels<T> as_they_are = make(false), to_bf16 = make(true);

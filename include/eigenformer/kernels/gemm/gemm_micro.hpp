@@ -227,6 +227,12 @@ struct PackTransposed {
                : static_cast<void>(v[R] = V{})),
      ...);
   }
+  static EIGENFORMER_ALWAYS_INLINE void transpose(V (&v)[lanes]) {
+    stage<1>(v, Sequence{});
+    if constexpr (lanes > 2) stage<2>(v, Sequence{});
+    if constexpr (lanes > 4) stage<4>(v, Sequence{});
+    if constexpr (lanes > 8) stage<8>(v, Sequence{});
+  }
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void store(const V (&v)[lanes], T* dst, index_t width,
                                               std::integer_sequence<int, R...>) {
@@ -241,10 +247,7 @@ struct PackTransposed {
       for (index_t i = (width - 1) / lanes * lanes; i >= 0; i -= lanes) {
         V v[lanes];
         load(v, src + i * ld + p, ld, rows - i, Sequence{});
-        stage<1>(v, Sequence{});
-        if constexpr (lanes > 2) stage<2>(v, Sequence{});
-        if constexpr (lanes > 4) stage<4>(v, Sequence{});
-        if constexpr (lanes > 8) stage<8>(v, Sequence{});
+        transpose(v);
         store(v, dst + p * width + i, width, Sequence{});
       }
     }
