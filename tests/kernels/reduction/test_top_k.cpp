@@ -29,6 +29,12 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
   std::vector<T> sums(static_cast<std::size_t>(rows));
   kernels::top_k<T>(x.data(), ld, rows, n, k, values.data(), ids.data());
   kernels::log_sum_exp<T>(x.data(), ld, rows, n, sums.data());
+  std::vector<T> values_of_both(values.size()), sums_of_both(sums.size());
+  std::vector<std::int32_t> ids_of_both(ids.size());
+  kernels::top_k<T>(x.data(), ld, rows, n, k, values_of_both.data(), ids_of_both.data(), sums_of_both.data());
+  CHECK(values_of_both == values);
+  CHECK(ids_of_both == ids);
+  CHECK(sums_of_both == sums);
   for (index_t r = 0; r < rows; ++r) {
     const T* row = x.data() + r * ld;
     double sum = 0;
@@ -50,11 +56,29 @@ void check_top_k(index_t rows, index_t n, index_t ld, index_t k, double toleranc
 TEST_CASE("the k best entries and the logarithm of the sum, on every instruction set") {
   testing::for_each_isa([] {
     for (const index_t n : {1, 7, 15, 16, 17, 35, 300, 1200, 9000}) {
-      for (const index_t k : {1, 3, 9}) {
+      for (const index_t k : {1, 3, 9, 40, 70}) {
         if (k > n) continue;
         check_top_k<float>(3, n, n + 2, k, 1e-5);
         check_top_k<double>(3, n, n + 2, k, 1e-12);
       }
+    }
+  });
+}
+
+TEST_CASE("entries that no group of the row hides are found wherever they stand") {
+  testing::for_each_isa([] {
+    constexpr index_t n = 2003, k = 5;
+    for (index_t first = 0; first < n - k; first += 37) {
+      std::vector<float> x(n, -1.0f), values(k), sums(1);
+      for (index_t i = 0; i < k; ++i) x[static_cast<std::size_t>(first + i)] = static_cast<float>(i % 3);
+      std::vector<std::int32_t> ids(k);
+      const auto at = [&](index_t i) { return static_cast<std::int32_t>(first + i); };
+      const std::vector<std::int32_t> expected{at(2), at(1), at(4), at(0), at(3)};
+      kernels::top_k<float>(x.data(), n, 1, n, k, values.data(), ids.data());
+      CHECK(ids == expected);
+      kernels::top_k<float>(x.data(), n, 1, n, k, values.data(), ids.data(), sums.data());
+      CHECK(ids == expected);
+      CHECK(values == std::vector<float>{2, 1, 1, 0, 0});
     }
   });
 }

@@ -25,7 +25,17 @@ class StepScores {
     const index_t rows = logits.dim(0), vocabulary = logits.dim(1);
     k_ = static_cast<std::size_t>(std::min(k, vocabulary));
     sums_.resize(static_cast<std::size_t>(rows));
-    kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
+    values_.resize(sums_.size() * k_);
+    ids_.resize(values_.size());
+    // Forbidding a token changes neither the order of the others nor, unless what is left is normalised
+    // again, their scores: the best are found together with the sums, and again only where one of them is
+    // forbidden.
+    const bool at_once = !processors_.changes_values() && input_ != ProcessorInput::renormalised_logits;
+    if (at_once) {
+      find_best(logits.data(), rows, vocabulary, 0, sums_.data());
+    } else {
+      kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
+    }
     for (std::size_t r = 0; r < steps.size(); ++r) {
       const std::span<T> row(logits.data() + static_cast<index_t>(r) * vocabulary,
                              static_cast<std::size_t>(vocabulary));
@@ -41,13 +51,11 @@ class StepScores {
       processors_(steps[r], row);
       if (processors_.changes_values())
         require_numbers<T>("generation", row, steps[r].input, steps[r].step, true);
+      if (at_once && !still_best(r, row)) find_best(row.data(), 1, vocabulary, r, nullptr);
     }
     if (input_ == ProcessorInput::renormalised_logits)
       kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
-    values_.resize(static_cast<std::size_t>(rows) * k_);
-    ids_.resize(values_.size());
-    kernels::top_k<T>(logits.data(), vocabulary, rows, vocabulary, static_cast<index_t>(k_), values_.data(),
-                      ids_.data());
+    if (!at_once) find_best(logits.data(), rows, vocabulary, 0, nullptr);
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= sums_[i / k_];
   }
 
@@ -62,6 +70,27 @@ class StepScores {
   }
 
  private:
+  // The best of `rows` rows, which are rows `first` and on of the results, with the sums where they are
+  // wanted.
+  void find_best(const T* logits, index_t rows, index_t vocabulary, std::size_t first, T* sums) {
+    T* const values = values_.data() + first * k_;
+    std::int32_t* const ids = ids_.data() + first * k_;
+    const auto k = static_cast<index_t>(k_);
+    if (sums != nullptr) {
+      kernels::top_k<T>(logits, vocabulary, rows, vocabulary, k, values, ids, sums);
+    } else {
+      kernels::top_k<T>(logits, vocabulary, rows, vocabulary, k, values, ids);
+    }
+  }
+
+  // Whether the best of a row have the scores that they were found with.
+  bool still_best(std::size_t r, std::span<const T> row) const {
+    for (std::size_t i = r * k_; i < (r + 1) * k_; ++i) {
+      if (!(row[static_cast<std::size_t>(ids_[i])] == values_[i])) return false;
+    }
+    return true;
+  }
+
   const ProcessorList& processors_;
   ProcessorInput input_;
   std::vector<T> sums_, values_;

@@ -106,7 +106,7 @@ struct AttentionSoftmax {
     // Where nothing is allowed yet, the maximum is -inf and any finite number does in its place.
     const typename Four::V shift = now == lowest - typename Four::V{} ? typename Four::V{} : now;
     typename Four::V shrink = before - shift;
-    SimdMath<T, 4 * static_cast<int>(sizeof(T))>::exp(shrink);
+    SimdMath<T, 4 * static_cast<int>(sizeof(T))>::exp_bounded(shrink);
     shrink = now == before ? T(1) - typename Four::V{} : shrink;
     Four::at(correction).v = shrink;
     for (int r = 0; r < Rows; ++r) {
@@ -114,7 +114,7 @@ struct AttentionSoftmax {
       const T subtract = shift[r];
       for (index_t j = 0; j < n; j += S::lanes) {
         V x = S::at(s + r * attention_width + j).v - subtract;
-        SimdMath<T, Bytes>::exp(x);
+        SimdMath<T, Bytes>::exp_bounded(x);
         S::at(s + r * attention_width + j).v = x;
         total += x;
       }
@@ -182,7 +182,7 @@ struct AttentionScoreGradient {
         V p = S::at(s + at).v;
         if (n - j < S::lanes) bound_scores<S>(p, ScoreBand<T>::before(n) + j);
         p -= shift;
-        SimdMath<T, Bytes>::exp(p);
+        SimdMath<T, Bytes>::exp_bounded(p);
         V g = S::at(d + at).v;
         V kept = p;
         if (multipliers != nullptr) {
@@ -208,7 +208,7 @@ struct AttentionWeights {
     for (index_t i = 0; i < m; ++i) {
       for (index_t j = 0; j < n; j += S::lanes) {
         typename S::V x = S::at(s + i * attention_width + j).v - log_sum_exp[i];
-        SimdMath<T, Bytes>::exp(x);
+        SimdMath<T, Bytes>::exp_bounded(x);
         S::store(out + i * stride + j, n - j, x);
       }
     }

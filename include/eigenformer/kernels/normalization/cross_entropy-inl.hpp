@@ -112,7 +112,7 @@ struct CrossEntropyGradient {
         V v;
         W::load(v, x + i, classes - i);
         v -= lse[r];
-        SimdMath<T, Bytes>::exp(v);
+        SimdMath<T, Bytes>::exp_bounded(v);
         v = v * s - uniform;
         if (beta != T(0)) {
           V d;

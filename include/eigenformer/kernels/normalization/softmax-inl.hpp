@@ -46,7 +46,7 @@ struct RowReduction {
       V v;
       W::load(v, x + i, n - i, -infinity);
       v -= shift;
-      SimdMath<T, Bytes>::exp(v);
+      SimdMath<T, Bytes>::exp_bounded(v);
       total += v;
       if (out != nullptr) W::store(out + i, n - i, v);
     }

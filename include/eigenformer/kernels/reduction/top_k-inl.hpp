@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -15,72 +17,113 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-// The maximum in each lane; NaN is passed over.
+// The maximum in each lane, as four vectors of n's vectors in turn; NaN is passed over.
 template <class T, int Bytes>
-EIGENFORMER_ALWAYS_INLINE void lane_maximum(const T* x, index_t n, typename Simd<T, Bytes>::V& most) {
+EIGENFORMER_ALWAYS_INLINE void lane_maxima(const T* x, index_t n, typename Simd<T, Bytes>::V (&most)[4]) {
   using S = Simd<T, Bytes>;
   using V = typename S::V;
-  V a[4];
-  for (int i = 0; i < 4; ++i) S::set(a[i], -std::numeric_limits<T>::infinity());
+  for (int i = 0; i < 4; ++i) S::set(most[i], -std::numeric_limits<T>::infinity());
   index_t j = 0;
   for (; j + 4 * S::lanes <= n; j += 4 * S::lanes) {
     for (int i = 0; i < 4; ++i) {
       const V v = S::at(x + j + i * S::lanes).v;
-      a[i] = v > a[i] ? v : a[i];
+      most[i] = v > most[i] ? v : most[i];
     }
   }
   for (; j < n; j += S::lanes) {
     V v;
     S::load(v, x + j, n - j, -std::numeric_limits<T>::infinity());
-    a[0] = v > a[0] ? v : a[0];
+    most[0] = v > most[0] ? v : most[0];
   }
-  for (int half = 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) a[i] = a[i + half] > a[i] ? a[i + half] : a[i];
-  }
-  most = a[0];
 }
 
-template <class T>
-struct LogSumExpBody {
+// The k largest entries of each row, the logarithm of the sum of their exponentials, or both in one pass; k 0
+// or sums nullptr for one of them.
+template <class T, bool Best, bool Sums>
+struct TopKBody {
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* logits, index_t ld, index_t begin, index_t end,
-                                            index_t n, T* sums) {
+  EIGENFORMER_ALWAYS_INLINE static void run(const T* all, index_t ld, index_t begin, index_t end, index_t n,
+                                            index_t k, T* all_values, std::int32_t* all_ids, T* sums) {
     using S = Simd<T, Bytes>;
     using V = typename S::V;
     using Math = SimdMath<T, Bytes>;
-    constexpr T none = -std::numeric_limits<T>::infinity();
+    constexpr index_t lanes = S::lanes, chunk = 8 * lanes;
     for (index_t r = begin; r < end; ++r) {
-      const T* x = logits + r * ld;
-      V largest;
-      lane_maximum<T, Bytes>(x, n, largest);
-      const T top = S::max(largest);
+      const T* x = all + r * ld;
+      T* const values = all_values + r * k;
+      std::int32_t* const ids = all_ids + r * k;
+      V most[4];
+      lane_maxima<T, Bytes>(x, n, most);
+      int vectors = 4;
+      const auto fold = [&] {
+        vectors /= 2;
+        for (int i = 0; i < vectors; ++i) most[i] = most[i + vectors] > most[i] ? most[i + vectors] : most[i];
+      };
+      // The k-th largest of some entries is not above that of all: only entries that reach it are looked at.
+      T threshold = none;
+      if constexpr (Best) {
+        while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold();
+        clear(values, ids, k);
+        if (k <= vectors * lanes) {
+          alignas(64) T maxima[4 * lanes];
+          for (int i = 0; i < vectors; ++i) S::at(maxima + i * lanes).v = most[i];
+          for (index_t i = 0; i < vectors * lanes; ++i) {
+            if (maxima[i] > values[k - 1]) insert(values, ids, k, maxima[i], 0);
+          }
+          threshold = values[k - 1];
+          clear(values, ids, k);
+        }
+      }
+      while (vectors > 1) fold();
+      const T top = S::max(most[0]);
       // Two sums, so that one vector's exponentials need not wait for the other's.
       V sum, other;
       S::set(sum, T(0));
       S::set(other, T(0));
-      index_t j = 0;
-      for (; j + 2 * S::lanes <= n; j += 2 * S::lanes) {
-        V v = S::at(x + j).v - top, w = S::at(x + j + S::lanes).v - top;
-        Math::exp(v);
-        Math::exp(w);
-        sum += v;
-        other += w;
+      for (index_t j = 0; j < n; j += chunk) {
+        const index_t there = std::min(chunk, n - j);
+        V high;
+        S::set(high, none);
+        index_t i = 0;
+        for (; i + 2 * lanes <= there; i += 2 * lanes) {
+          V v = S::at(x + j + i).v, w = S::at(x + j + i + lanes).v;
+          if constexpr (Best) {
+            high = v > high ? v : high;
+            high = w > high ? w : high;
+          }
+          if constexpr (Sums) {
+            v -= top;
+            w -= top;
+            Math::exp_bounded(v);
+            Math::exp_bounded(w);
+            sum += v;
+            other += w;
+          }
+        }
+        for (; i < there; i += lanes) {
+          V v;
+          S::load(v, x + j + i, there - i, none);
+          if constexpr (Best) high = v > high ? v : high;
+          if constexpr (Sums) {
+            v -= top;
+            Math::exp_bounded(v);
+            sum += v;
+          }
+        }
+        if constexpr (Best) {
+          if (reaches<Bytes>(high, threshold)) look<Bytes>(x, j, j + there, threshold, values, ids, k);
+        }
       }
-      for (; j < n; j += S::lanes) {
-        V v;
-        S::load(v, x + j, n - j, none);
-        v -= top;
-        Math::exp(v);
-        sum += v;
+      if constexpr (Sums) {
+        sum += other;
+        sums[r] = top + std::log(S::sum(sum));
       }
-      sum += other;
-      sums[r] = top + std::log(S::sum(sum));
     }
   }
-};
 
-template <class T>
-struct TopKBody {
+ private:
+  static constexpr T none = -std::numeric_limits<T>::infinity();
+
   // Puts x before the smaller ones of a sorted list; an equal one that came first stays before it.
   EIGENFORMER_ALWAYS_INLINE static void insert(T* values, std::int32_t* ids, index_t k, T x,
                                                std::int32_t id) {
@@ -95,69 +138,72 @@ struct TopKBody {
 
   EIGENFORMER_ALWAYS_INLINE static void clear(T* values, std::int32_t* ids, index_t k) {
     for (index_t i = 0; i < k; ++i) {
-      values[i] = -std::numeric_limits<T>::infinity();
+      values[i] = none;
       ids[i] = static_cast<std::int32_t>(i);
     }
   }
 
+  // Whether any lane is at least the threshold.
   template <int Bytes>
-  EIGENFORMER_ALWAYS_INLINE static void run(const T* all, index_t ld, index_t begin, index_t end, index_t n,
-                                            index_t k, T* all_values, std::int32_t* all_ids) {
+  EIGENFORMER_ALWAYS_INLINE static bool reaches(const typename Simd<T, Bytes>::V& v, T threshold) {
+    using V = typename Simd<T, Bytes>::V;
+    // (GCC makes a mask that is not used at once lane by lane.)
+    const V hits = v >= threshold ? T(1) - V{} : V{};
+    std::uint64_t words[Bytes / 8], any = 0;
+    std::memcpy(words, &hits, sizeof words);
+    for (const std::uint64_t word : words) any |= word;
+    return any != 0;
+  }
+
+  // Entries begin .. end that reach the threshold go into the list.
+  template <int Bytes>
+  EIGENFORMER_ALWAYS_INLINE static void look(const T* x, index_t begin, index_t end, T threshold, T* values,
+                                             std::int32_t* ids, index_t k) {
     using S = Simd<T, Bytes>;
-    using V = typename S::V;
-    constexpr T none = -std::numeric_limits<T>::infinity();
-    constexpr index_t groups = 256;
-    constexpr index_t unit = 8 * S::lanes;
-    const index_t group = ((n + groups - 1) / groups + unit - 1) / unit * unit;
-    for (index_t r = begin; r < end; ++r) {
-      const T* x = all + r * ld;
-      T* values = all_values + r * k;
-      std::int32_t* ids = all_ids + r * k;
-      // The k-th largest of the groups' maxima is not above the k-th value: only groups that reach it are
-      // looked through.
-      T maxima[groups];
-      index_t count = 0;
-      for (index_t j = 0; j < n; j += group, ++count) {
-        V most;
-        lane_maximum<T, Bytes>(x + j, std::min(group, n - j), most);
-        maxima[count] = S::max(most);
-      }
-      T threshold = none;
-      if (count >= k) {
-        clear(values, ids, k);
-        for (index_t g = 0; g < count; ++g) {
-          if (maxima[g] > values[k - 1]) insert(values, ids, k, maxima[g], 0);
-        }
-        threshold = values[k - 1];
-      }
-      clear(values, ids, k);
-      for (index_t g = 0; g < count; ++g) {
-        if (!(maxima[g] >= threshold)) continue;
-        for (index_t l = g * group; l < std::min(n, (g + 1) * group); ++l) {
-          if (x[l] > values[k - 1]) insert(values, ids, k, x[l], static_cast<std::int32_t>(l));
-        }
+    for (index_t j = begin; j < end; j += S::lanes) {
+      typename S::V v;
+      S::load(v, x + j, end - j, none);
+      if (!reaches<Bytes>(v, threshold)) continue;
+      for (index_t l = j; l < std::min(end, j + S::lanes); ++l) {
+        if (x[l] >= threshold && x[l] > values[k - 1])
+          insert(values, ids, k, x[l], static_cast<std::int32_t>(l));
       }
     }
   }
 };
 
+template <class T, bool Best, bool Sums>
+void top_k_rows(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids,
+                T* sums) {
+  const index_t grain = std::max<index_t>(1, (Sums ? 16384 : 65536) / std::max<index_t>(1, n));
+  parallel_for(rows, grain, [&](index_t begin, index_t end) {
+    dispatch<TopKBody<T, Best, Sums>>(x, ld, begin, end, n, k, values, ids, sums);
+  });
+}
+
+inline void check_top_k(index_t k, index_t n) {
+  if (k >= 1 && k <= n) return;
+  throw ValueError("top_k", "k is " + std::to_string(k) + ", must be in 1 .. " + std::to_string(n));
+}
+
 }  // namespace detail
 
 template <class T>
 void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums) {
-  parallel_for(rows, std::max<index_t>(1, 16384 / std::max<index_t>(1, n)), [&](index_t begin, index_t end) {
-    dispatch<detail::LogSumExpBody<T>>(logits, ld, begin, end, n, sums);
-  });
+  detail::top_k_rows<T, false, true>(logits, ld, rows, n, 0, nullptr, nullptr, sums);
 }
 
 template <class T>
 void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids) {
-  if (k < 1 || k > n) {
-    throw ValueError("top_k", "k is " + std::to_string(k) + ", must be in 1 .. " + std::to_string(n));
-  }
-  parallel_for(rows, std::max<index_t>(1, 65536 / n), [&](index_t begin, index_t end) {
-    dispatch<detail::TopKBody<T>>(x, ld, begin, end, n, k, values, ids);
-  });
+  detail::check_top_k(k, n);
+  detail::top_k_rows<T, true, false>(x, ld, rows, n, k, values, ids, nullptr);
+}
+
+template <class T>
+void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids,
+           T* sums) {
+  detail::check_top_k(k, n);
+  detail::top_k_rows<T, true, true>(x, ld, rows, n, k, values, ids, sums);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
@@ -165,6 +211,8 @@ template void log_sum_exp(const float*, index_t, index_t, index_t, float*);
 template void log_sum_exp(const double*, index_t, index_t, index_t, double*);
 template void top_k(const float*, index_t, index_t, index_t, index_t, float*, std::int32_t*);
 template void top_k(const double*, index_t, index_t, index_t, index_t, double*, std::int32_t*);
+template void top_k(const float*, index_t, index_t, index_t, index_t, float*, std::int32_t*, float*);
+template void top_k(const double*, index_t, index_t, index_t, index_t, double*, std::int32_t*, double*);
 #endif
 
 }  // namespace eigenformer::kernels

@@ -19,6 +19,10 @@ void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums);
 template <class T>
 void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids);
 
+/// The same and log_sum_exp() in one pass over the rows; sums: (rows).
+template <class T>
+void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids, T* sums);
+
 }  // namespace eigenformer::kernels
 
 #ifndef EIGENFORMER_COMPILED

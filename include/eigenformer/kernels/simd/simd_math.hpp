@@ -19,7 +19,15 @@ struct SimdMath {
   /// x = e^x; overflow gives inf. Results below the smallest normal number are 0: subnormal ones would cost
   /// many CPUs a hundred cycles a vector, and masked scores are the usual operands down there.
   EIGENFORMER_ALWAYS_INLINE static void exp(V& x) {
-    const T low = T(is_float ? -87.3f : -708.3), high = T(is_float ? 88.72283f : 709.782712893384);
+    const T high = T(is_float ? 88.72283f : 709.782712893384);
+    const V given = x;
+    exp_bounded(x);
+    x = given > high ? std::numeric_limits<T>::infinity() - V{} : x;
+  }
+
+  /// The same for x whose result is known not to overflow, such as scores less their maximum.
+  EIGENFORMER_ALWAYS_INLINE static void exp_bounded(V& x) {
+    const T low = T(is_float ? -87.3f : -708.3);
     V q;
     I n;
     reduced_expm1(x, q, n);
@@ -27,7 +35,6 @@ struct SimdMath {
     const V one = T(1) + q;
     V y = reinterpret_cast<V>(reinterpret_cast<U>(one) + (reinterpret_cast<U>(n) << mantissa));
     y = x < low ? V{} : y;
-    y = x > high ? std::numeric_limits<T>::infinity() - V{} : y;
     x = x == x ? y : x;
   }
 
