@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
@@ -109,6 +113,65 @@ TEST_CASE("attention: a sequence alone, in a packed batch and in a padded batch 
       own.v = rows_of(n.v, alone.v_stride(), packed.keys.offset(b), packed.keys.length(b));
       own.dout = rows_of(n.dout, alone.out_stride(), packed.queries.offset(b), packed.queries.length(b));
       CHECK(same_sequence(run_kernel(alone, own), alone, 0, in_packed, packed, b));
+    }
+  });
+}
+
+TEST_CASE_TEMPLATE("attention: a query alone in its sequence gives the bits that it gives beside longer ones",
+                   T, float, double) {
+  for_each_isa([] {
+    const std::vector<index_t> lengths{1, 5, 64, 65, 0, 200, 3};
+    const index_t heads = 4, groups = 2, singles = 6;
+    index_t keys = 0;
+    for (const index_t n : lengths) keys += n;
+    for (const auto& [head_dim, value_dim] : {std::pair<index_t, index_t>{3, 5}, {16, 16}, {70, 130}}) {
+      const index_t q_stride = heads * head_dim, k_stride = groups * head_dim, v_stride = groups * value_dim;
+      const auto numbers = [](index_t n, std::uint64_t seed) {
+        std::vector<T> x(static_cast<std::size_t>(n));
+        ef::RandomGenerator(seed).fill_uniform(x.data(), n, -2, 2);
+        return x;
+      };
+      const auto q = numbers((singles + 2) * q_stride, 1), k = numbers(keys * k_stride, 2),
+                 v = numbers(keys * v_stride, 3);
+      std::vector<index_t> reversed(static_cast<std::size_t>(keys));
+      for (index_t r = 0; r < keys; ++r) reversed[static_cast<std::size_t>(r)] = keys - 1 - r;
+      // The last sequence has two queries, for which a block of them is attended with; without it there are
+      // single queries alone.
+      const auto attend = [&](bool with_longer, const index_t* key_rows) {
+        const std::size_t batch = with_longer ? 7 : 6;
+        std::vector<index_t> counts(batch, 1);
+        if (with_longer) counts.back() = 2;
+        const auto queries = SequenceLayout::packed(counts),
+                   memory = SequenceLayout::packed(std::span<const index_t>(lengths).first(batch));
+        ef::kernels::AttentionProblem<T> p;
+        p.q = q.data();
+        p.k = k.data();
+        p.v = v.data();
+        p.q_stride = q_stride;
+        p.k_stride = k_stride;
+        p.v_stride = v_stride;
+        p.heads = heads;
+        p.key_value_heads = groups;
+        p.head_dim = head_dim;
+        p.value_dim = value_dim;
+        p.queries = &queries;
+        p.keys = &memory;
+        p.key_rows = key_rows;
+        p.scale = T(0.3);
+        std::vector<T> out(static_cast<std::size_t>(queries.rows() * heads * value_dim)),
+            sums(static_cast<std::size_t>(heads * queries.rows()));
+        ef::kernels::attention_forward<T>(p, out.data(), heads * value_dim, sums.data());
+        out.resize(static_cast<std::size_t>(singles * heads * value_dim));
+        for (index_t h = 0; h < heads; ++h) {
+          const auto from = sums.begin() + h * queries.rows();
+          out.insert(out.end(), from, from + singles);
+        }
+        return out;
+      };
+      for (const index_t* key_rows : {static_cast<const index_t*>(nullptr), std::as_const(reversed).data()}) {
+        CHECK(same_results(attend(false, key_rows), attend(true, key_rows)));
+        CHECK_FALSE(all_finite(attend(false, key_rows)));  // the sum over no keys is -inf
+      }
     }
   });
 }

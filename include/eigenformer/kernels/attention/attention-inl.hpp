@@ -7,6 +7,7 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"
 #include "eigenformer/kernels/attention/attention_backward.hpp"
+#include "eigenformer/kernels/attention/attention_single.hpp"
 #include "eigenformer/kernels/attention/attention_tiles.hpp"
 
 namespace eigenformer::kernels {
@@ -153,6 +154,14 @@ void attention_forward(const AttentionProblem<T>& problem, T* out, index_t out_s
   detail::zero_padding(*problem.queries, out, out_stride, problem.heads * problem.value_dim);
   if (log_sum_exp != nullptr && problem.queries->tokens() < problem.queries->rows()) {
     std::fill_n(log_sum_exp, problem.heads * problem.queries->rows(), -std::numeric_limits<T>::infinity());
+  }
+  if (wanted.sums == nullptr && detail::attends_singly(problem)) {
+    const index_t batch = problem.queries->batch();
+    parallel_for(batch, detail::attention_task_grain(problem, batch), [&](index_t begin, index_t end) {
+      for (index_t b = begin; b < end; ++b)
+        detail::attention_single(problem, b, out, out_stride, log_sum_exp);
+    });
+    return;
   }
   const detail::AttentionBlocks blocks(*problem.queries, problem.heads);
   const index_t grain = detail::attention_task_grain(problem, blocks.count());
