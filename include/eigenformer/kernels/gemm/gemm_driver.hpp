@@ -177,11 +177,24 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
   }
 }
 
-/// gemm_range() for the few rows that `tiles` are for. B is read in place; what columns are left beside whole
-/// tiles are packed.
+/// Where the tile of columns [j, j + columns) finds B from step p0 on.
+template <class T>
+InPlaceOperand<T> in_place_operand(const GemmProblem<T>& g, const GemmKernels<T>& kernels,
+                                   const PackedOperand<T>& packed, index_t p0, index_t j, index_t columns) {
+  // Packed panels follow one another, and the next tile's are as far away as these are long.
+  if (packed.data != nullptr) {
+    return {packed.data + j * packed.steps + p0 * kernels.columns, kernels.columns,
+            packed.steps * kernels.columns, packed.steps * columns};
+  }
+  if (g.transpose_b) return {g.b + j * g.ldb + p0, g.ldb, 0, 0};
+  // The rows of a wide matrix lie on different pages, which the hardware does not foresee.
+  return {g.b + p0 * g.ldb + j, g.ldb, kernels.columns, 16 * g.ldb};
+}
+
+/// gemm_range() for the few rows that `tiles` are for. Columns beside whole tiles are left to gemm_range().
 template <class T>
 void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const InPlaceTiles<T>& tiles,
-                   index_t i0, index_t i1, index_t j0, index_t j1) {
+                   const PackedOperand<T>& packed, index_t i0, index_t i1, index_t j0, index_t j1) {
   constexpr index_t epilogue_columns = 256;
   const auto tile = static_cast<std::size_t>(i1 - i0 - 1);
   const index_t rows = i1 - i0, columns = tiles.columns[tile], end = j1 - (j1 - j0) % columns;
@@ -189,14 +202,17 @@ void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const
     const DepthBlocks depth = depth_blocks<T>(g.k, 1);
     if (g.beta != T(0) && g.beta != T(1)) scale_rows(g, i0, i1, j0, end);
     const GemmScratch<0> memory;
-    T* const a = memory->template reserve<T>(gemm_max_rows * depth.size + 16);
+    // One row of A is its own panel.
+    const bool packs_a = rows > 1 || g.transpose_a;
+    T* const panel = packs_a ? memory->template reserve<T>(gemm_max_rows * depth.size + 16) : nullptr;
     for (index_t block = 0; block < depth.count; ++block) {
       const index_t p0 = block * depth.size, kc = std::min(depth.size, g.k - p0);
       const bool accumulate = block > 0 || g.beta != T(0), last = block + 1 == depth.count;
-      pack_rows(g, kernels, i0, rows, p0, kc, a);
+      if (packs_a) pack_rows(g, kernels, i0, rows, p0, kc, panel);
+      const T* const a = packs_a ? panel : g.a + i0 * g.lda + p0;
       for (index_t j = j0, begin = j0; j < end; j += columns) {
-        tiles.function[tile](kc, a, g.transpose_b ? g.b + j * g.ldb + p0 : g.b + p0 * g.ldb + j, g.ldb,
-                             g.c + i0 * g.ldc + j, g.ldc, g.alpha, accumulate,
+        const InPlaceOperand<T> b = in_place_operand(g, kernels, packed, p0, j, columns);
+        tiles.function[tile](kc, a, &b, g.c + i0 * g.ldc + j, g.ldc, g.alpha, accumulate,
                              last && g.epilogue.bias != nullptr ? g.epilogue.bias + j : nullptr);
         const index_t done = j + columns;
         if (last && g.epilogue.apply != nullptr && (done - begin >= epilogue_columns || done == end)) {
@@ -207,7 +223,7 @@ void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const
       }
     }
   }
-  if (end < j1) gemm_range(g, kernels, {}, i0, i1, end, j1);
+  if (end < j1) gemm_range(g, kernels, packed, i0, i1, end, j1);
 }
 
 /// The epilogue of rows [i0, i0 + rows) and columns [j0, j0 + columns), where the sums are finished.
@@ -292,10 +308,11 @@ void gemm_run(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pack
   }
   const GemmGrid grid =
       GemmGrid::choose(g.m, g.n, gemm_threads(g.m, g.n, g.k), kernels.rows, kernels.columns);
-  const InPlaceTiles<T>& tiles = g.transpose_b ? kernels.in_place_transposed : kernels.in_place_adjacent;
+  const bool transposed = packed.data == nullptr && g.transpose_b;
+  const InPlaceTiles<T>& tiles = transposed ? kernels.in_place_transposed : kernels.in_place_adjacent;
   grid.run(g.m, g.n, kernels.rows, kernels.columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
-    if (packed.data == nullptr && tiles.available(i1 - i0)) {
-      gemm_few_rows(g, kernels, tiles, i0, i1, j0, j1);
+    if (tiles.available(i1 - i0)) {
+      gemm_few_rows(g, kernels, tiles, packed, i0, i1, j0, j1);
     } else {
       gemm_range(g, kernels, packed, i0, i1, j0, j1);
     }

@@ -9,19 +9,29 @@
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
-// Register tiles of one or two rows that read B where it lies: for so few rows packing it costs more than the
-// product. The chain of multiply-adds of an element is that of GemmMicro, so are its bits.
+// Register tiles of one or two rows. They read B where it lies, because for so few rows packing it costs more
+// than the product, and several panels of it at a time, so that no sum waits for the one before it. The chain
+// of multiply-adds of an element is that of GemmMicro, so are its bits.
 
 namespace eigenformer::kernels::detail {
 
-/// C (Rows, columns) = [C +] alpha * A B [+ bias] as MicroFunction, for whole tiles. a: (steps, Rows); b: the
-/// first element of B's columns, whose rows or, transposed, columns are ldb elements apart.
+/// Where a tile finds B: its first element, how far its rows or, transposed, columns are apart, and its
+/// panels of GemmMicro's columns; a tile of transposed columns needs no panels. Memory `ahead` of what is
+/// read is brought into the caches on the way.
 template <class T>
-using InPlaceFunction = void (*)(index_t steps, const T* a, const T* b, index_t ldb, T* c, index_t ldc,
+struct InPlaceOperand {
+  const T* data;
+  index_t ld;
+  index_t panel;
+  index_t ahead;
+};
+
+/// C (Rows, columns) = [C +] alpha * A B [+ bias] as MicroFunction, for whole tiles. a: (steps, Rows).
+template <class T>
+using InPlaceFunction = void (*)(index_t steps, const T* a, const InPlaceOperand<T>* b, T* c, index_t ldc,
                                  T alpha, bool accumulate, const T* bias);
 
-/// B's steps of k are rows: `pairs` panels of columns side by side, so that a row of B is read in longer runs
-/// and no sum waits for the one before it.
+/// B's steps of k are rows of panels, which are parts of B's own rows or packed.
 template <class T, int Bytes, int Rows>
 struct GemmAdjacentInPlace {
   using Micro = GemmMicro<T, Bytes, Rows>;
@@ -29,29 +39,27 @@ struct GemmAdjacentInPlace {
   static constexpr int pairs = 4 / Rows;
   static constexpr index_t columns = pairs * Micro::columns;
 
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, index_t ldb, T* c,
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const InPlaceOperand<T>* operand, T* c,
                                             index_t ldc, T alpha, bool accumulate, const T* bias) {
-    run(steps, a, b, ldb, c, ldc, alpha, accumulate, bias, std::make_integer_sequence<int, pairs>{});
+    run(steps, a, *operand, c, ldc, alpha, accumulate, bias, std::make_integer_sequence<int, pairs>{});
   }
 
  private:
   template <int... P>
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, index_t ldb, T* c,
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const InPlaceOperand<T>& operand, T* c,
                                             index_t ldc, T alpha, bool accumulate, const T* bias,
                                             std::integer_sequence<int, P...>) {
-    // The rows of a wide matrix lie on different pages, which the hardware does not foresee.
-    constexpr index_t ahead = 16;
+    const T* b = operand.data;
+    const index_t panel = operand.panel;
     V x[pairs][Rows], y[pairs][Rows];
     (Micro::clear(x[P], y[P], typename Micro::RowSequence{}), ...);
     for (index_t p = 0; p < steps; ++p) {
       V b0[pairs], b1[pairs];
-      ((Micro::load(b0[P], b + P * Micro::columns),
-        Micro::load(b1[P], b + P * Micro::columns + Micro::lanes)),
-       ...);
+      ((Micro::load(b0[P], b + P * panel), Micro::load(b1[P], b + P * panel + Micro::lanes)), ...);
       (Micro::step(x[P], y[P], a, b0[P], b1[P], typename Micro::RowSequence{}), ...);
-      (__builtin_prefetch(b + ahead * ldb + P * Micro::columns), ...);
+      (__builtin_prefetch(b + operand.ahead + P * panel), ...);
       a += Rows;
-      b += ldb;
+      b += operand.ld;
     }
     (finish(x[P], y[P], c + P * Micro::columns, ldc, alpha, accumulate,
             bias == nullptr ? bias : bias + P * Micro::columns),
@@ -77,8 +85,10 @@ struct GemmTransposedInPlace {
   static constexpr int lanes = Micro::lanes;
   static constexpr index_t columns = Micro::columns;
 
-  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const T* b, index_t ldb, T* c,
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t steps, const T* a, const InPlaceOperand<T>* operand, T* c,
                                             index_t ldc, T alpha, bool accumulate, const T* bias) {
+    const T* const b = operand->data;
+    const index_t ldb = operand->ld;
     V x[Rows], y[Rows];
     Micro::clear(x, y, RowSequence{});
     index_t p = 0;
