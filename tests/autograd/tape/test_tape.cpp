@@ -533,3 +533,31 @@ TEST_CASE("the profiler counts the bytes of an op's tensors, forward and backwar
   // Forward reads x and writes y; backward reads dy and the input's place, and writes dx.
   for (const OpProfile& p : report) CHECK(p.bytes == (p.backward ? 3 : 2) * 6 * sizeof(double));
 }
+
+TEST_CASE("the profiler counts the same bytes for ops of constants, for which nothing is recorded") {
+  Profiler& profiler = Runtime::instance().profiler();
+  const auto bytes = [&](const auto& input) {
+    profiler.clear();
+    profiler.start();
+    const Var<double> x = input(Tensor<double>::ones({2, 3})), r = input(Tensor<double>::ones({2, 1}));
+    (void)softmax(x);
+    (void)add(x, r);
+    (void)concat({x, r}, 1);
+    (void)reshape(x, Shape{3, 2});
+    profiler.stop();
+    std::vector<double> counted;
+    for (const char* op : {"softmax", "add", "concat", "reshape"}) {
+      for (const OpProfile& p : profiler.report()) {
+        if (p.op == op) counted.push_back(p.bytes);
+      }
+    }
+    profiler.clear();
+    return counted;
+  };
+  Tape<double> tape;
+  const auto recorded = bytes([&](const Tensor<double>& x) { return tape.variable(x); });
+  CHECK(tape.size() == 2 + 4);
+  REQUIRE(recorded.size() == 4);
+  CHECK(recorded[1] == (6 + 6 + 2) * sizeof(double));
+  CHECK(bytes([](const Tensor<double>& x) { return Var<double>(x); }) == recorded);
+}

@@ -42,7 +42,8 @@ void quantize_row(const float* x, index_t k, std::vector<int>& q, float& scale) 
 
 TEST_CASE("packed float32 and bf16 weights give the bits of gemm") {
   for_each_isa([&] {
-    for (const auto& shape : {std::pair<index_t, index_t>{1, 1}, {31, 40}, {33, 17}, {67, 515}, {2100, 33}}) {
+    for (const auto& shape :
+         {std::pair<index_t, index_t>{1, 1}, {31, 40}, {33, 17}, {67, 515}, {300, 1100}, {2100, 33}}) {
       const index_t n = shape.first, k = shape.second;
       const Weights weights(n, k);
       const auto bias = random_vector<float>(n, 8);
@@ -53,7 +54,7 @@ TEST_CASE("packed float32 and bf16 weights give the bits of gemm") {
         CHECK(packed.n() == n);
         CHECK(packed.k() == k);
         CHECK(packed.format() == format);
-        for (const index_t m : {1, 4, 15, 32, 130}) {
+        for (const index_t m : {1, 2, 4, 15, 32, 130}) {
           CAPTURE(n);
           CAPTURE(k);
           CAPTURE(m);
@@ -176,9 +177,12 @@ TEST_CASE("a row of a packed product does not depend on its batch or the threads
 
 TEST_CASE("packed products call the epilogue on every element once") {
   const Weights weights(301, 40);
-  const index_t m = 131;
-  const auto x = random_vector<float>(m * 40, 9);
-  for (const Format format : {Format::float32, Format::int8}) {
+  const auto x = random_vector<float>(131 * 40, 9);
+  for (const auto& [format, m] : {std::pair<Format, index_t>{Format::float32, 131},
+                                  {Format::float32, 1},
+                                  {Format::float32, 2},
+                                  {Format::int8, 131},
+                                  {Format::int8, 1}}) {
     const auto packed = PackedMatrix::pack(weights.w.data(), 301, 40, false, format);
     std::vector<float> plain(size(m * 301)), c(plain.size());
     gemm_packed(m, x.data(), 40, packed, 0.0f, plain.data(), 301);

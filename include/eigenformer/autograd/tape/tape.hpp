@@ -250,6 +250,24 @@ EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const
   return tape;
 }
 
+/// Whether none of an op's inputs is recorded: then the op is its result `y` alone, and returns it before it
+/// makes a closure for record().
+template <class T, class... X>
+bool not_recorded(const Tensor<T>& y, const X&... inputs) {
+  if ((inputs.recorded() || ...)) return false;
+  count_bytes<T>((y.numel() + ... + inputs.shape().numel()));
+  return true;
+}
+template <class T>
+bool not_recorded(const Tensor<T>& y, const std::vector<Var<T>>& inputs) {
+  for (const Var<T>& x : inputs) {
+    if (x.recorded()) return false;
+  }
+  count_bytes<T>(y.numel());
+  for (const Var<T>& x : inputs) count_bytes<T>(x.shape().numel());
+  return true;
+}
+
 template <class T>
 EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>> inputs) {
   std::vector<const Var<T>*> result;

@@ -26,6 +26,8 @@ template <class T>
   detail::AttentionSaved<T> saved("attention", ctx, detail::whole_input(q), detail::whole_input(k),
                                   detail::whole_input(v), queries, keys, mask, op, relative);
   saved.forward();
+  if (detail::not_recorded<T>(saved.out, q, k, v, relative.bias, relative.keys, relative.values))
+    return Var<T>(std::move(saved.out));
   // With P the weights: dV = P^T dO, dS = P * (dO V^T - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
   return record("attention", saved.out, {q, k, v, relative.bias, relative.keys, relative.values},
                 saved.reads(q.recorded(), q.recorded() || k.recorded() || detail::learns_scores(relative),
@@ -68,6 +70,8 @@ template <class T>
   detail::AttentionSaved<T> saved("self_attention", ctx, {qkv.value(), 0, width}, {qkv.value(), width, side},
                                   {qkv.value(), width + side, side}, layout, layout, mask, op, relative);
   saved.forward();
+  if (detail::not_recorded<T>(saved.out, qkv, relative.bias, relative.keys, relative.values))
+    return Var<T>(std::move(saved.out));
   return record(
       "self_attention", saved.out, {qkv, relative.bias, relative.keys, relative.values},
       saved.reads(qkv.recorded(), qkv.recorded() || detail::learns_scores(relative), qkv.recorded()),
@@ -108,6 +112,8 @@ template <class T>
   detail::AttentionSaved<T> saved("cross_attention", ctx, detail::whole_input(q), {kv.value(), 0, width},
                                   {kv.value(), width, width}, queries, keys, mask, op, relative);
   saved.forward();
+  if (detail::not_recorded<T>(saved.out, q, kv, relative.bias, relative.keys, relative.values))
+    return Var<T>(std::move(saved.out));
   return record("cross_attention", saved.out, {q, kv, relative.bias, relative.keys, relative.values},
                 saved.reads(q.recorded(), q.recorded() || kv.recorded() || detail::learns_scores(relative),
                             kv.recorded()),
@@ -146,6 +152,7 @@ template <class T>
   saved.out = Tensor<T>();
   Tensor<T> weights(Shape{queries.batch(), op.heads, queries.max_length(), keys.max_length()});
   kernels::attention_weights<T>(saved.problem(), saved.log_sum_exp.data(), weights.data());
+  if (detail::not_recorded<T>(weights, q, k, relative.bias, relative.keys)) return Var<T>(std::move(weights));
   // dS = P * (dP - rowsum(dP * P)), dQ = scale dS K, dK = scale dS^T Q.
   return record("attention_weights", weights, {q, k, relative.bias, relative.keys},
                 saved.reads(q.recorded(), true, false).add(weights), [saved, weights](Backward<T>& b) {

@@ -119,6 +119,7 @@ Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
   Tensor<T> y(k.shape());
   kernels::activation_forward<T>(Activation::elu_plus_one, k.value().data(), y.data(), y.numel());
   y = admitted_rows(y, admitted);
+  if (detail::not_recorded<T>(y, k)) return Var<T>(std::move(y));
   // dk = min(y, 1) dy, as elu_plus_one has it; 0 where y is.
   return record("admitted_features", y, {k}, SavedTensors(), [y](Backward<T>& b) {
     if (const auto dk = b.grad(0)) {
@@ -133,8 +134,9 @@ Var<T> admitted_features(const Var<T>& k, const Tensor<bool>& admitted) {
 // The values of admitted keys. The gradient of the others' is zero already, because their features are.
 template <class T>
 Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
-  return record("admitted_values", admitted_rows(v.value(), admitted), {v},
-                [](Backward<T>& b) { b.pass(0, b.dy()); });
+  Tensor<T> y = admitted_rows(v.value(), admitted);
+  if (detail::not_recorded<T>(y, v)) return Var<T>(std::move(y));
+  return record("admitted_values", std::move(y), {v}, [](Backward<T>& b) { b.pass(0, b.dy()); });
 }
 
 }  // namespace detail
@@ -204,6 +206,7 @@ template <class T>
     kernels::linear_attention_accumulate<T>(p, state.data());
     kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
   }
+  if (detail::not_recorded<T>(saved.out, query_features, key_features, values)) return Var<T>(std::move(saved.out));
   return record(
       "linear_attention", saved.out, {query_features, key_features, values},
       SavedTensors().add_if(q.recorded() || k.recorded(), v).add_if(q.recorded() || k.recorded(), saved.out),

@@ -41,6 +41,7 @@ template <class T>
   const index_t rows = layout.rows(), columns = x.shape().cols();
   kernels::rotary<T>(table, pairing, false, x.value().data(), y.data(), T(0), rows, columns, heads, head_dim,
                      position);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record("rotary", std::move(y), {x}, SavedTensors(), [=](Backward<T>& b) {
     const auto dx = b.grad(0);
     kernels::rotary<T>(table, pairing, true, b.dy().data(), dx.data, dx.beta, rows, columns, heads, head_dim,

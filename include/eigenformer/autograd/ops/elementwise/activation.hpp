@@ -17,6 +17,7 @@ Var<T> activation(const char* op, Activation f, const Var<T>& x) {
   const OpScope scope(Runtime::instance().profiler(), op);
   Tensor<T> y(x.shape());
   kernels::activation_forward<T>(f, x.value().data(), y.data(), x.numel());
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   const Tensor<T> saved = kernels::activation_backward_takes_output(f) ? y : x.value();
   return record(op, std::move(y), {x}, SavedTensors(saved), [f, saved](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {

@@ -100,6 +100,7 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
     from = y.data();
   }
   if (factor == T(1) || shift != T(0)) kernels::add_scalar<T>(from, shift, y.data(), x.numel());
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record(op, std::move(y), {x}, SavedTensors(), [factor](Backward<T>& back) {
     if (factor == T(1)) {
       back.pass(0, back.dy());
@@ -115,6 +116,7 @@ Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, 
   const OpScope scope(Runtime::instance().profiler(), op);
   Tensor<T> y(x.shape());
   kernels::unary<T>(f, x.value().data(), y.data(), x.numel());
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record(op, y, {x}, SavedTensors().add_if(reads_x, x).add_if(reads_y, y),
                 [f, x = reads_x ? x.value() : Tensor<T>(), y = reads_y ? y : Tensor<T>()](Backward<T>& back) {
                   if (const auto dx = back.grad(0)) {
@@ -131,6 +133,7 @@ template <class T>
 [[nodiscard]] Var<T> add(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "add");
   Tensor<T> y = detail::binary("add", kernels::BinaryOp::add, a.value(), b.value());
+  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = dy, each summed over the dimensions in which it was broadcast (so below, too).
   return record("add", std::move(y), {a, b}, SavedTensors(),
                 [sa = a.shape(), sb = b.shape()](Backward<T>& back) {
@@ -144,6 +147,7 @@ template <class T>
 [[nodiscard]] Var<T> subtract(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "subtract");
   Tensor<T> y = detail::binary("subtract", kernels::BinaryOp::subtract, a.value(), b.value());
+  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy, db = -dy.
   return record("subtract", std::move(y), {a, b}, SavedTensors(), [sa = a.shape()](Backward<T>& back) {
     if (const auto db = back.grad(1)) detail::sum_into(db, back.dy(), T(-1));
@@ -156,6 +160,7 @@ template <class T>
 [[nodiscard]] Var<T> multiply(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "multiply");
   Tensor<T> y = detail::binary("multiply", kernels::BinaryOp::multiply, a.value(), b.value());
+  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy * b, db = dy * a; a factor is kept only when the other one needs a gradient.
   return record("multiply", std::move(y), {a, b},
                 SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),
@@ -171,6 +176,7 @@ template <class T>
 [[nodiscard]] Var<T> divide(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "divide");
   Tensor<T> y = detail::binary("divide", kernels::BinaryOp::divide, a.value(), b.value());
+  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = dy / b, db = -dy * y / b.
   return record("divide", y, {a, b}, SavedTensors(b).add_if(b.recorded(), y),
                 [y = b.recorded() ? y : Tensor<T>(), b = b.value()](Backward<T>& back) {

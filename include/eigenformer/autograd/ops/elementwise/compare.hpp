@@ -96,6 +96,7 @@ template <class T>
   Tensor<T> y(kernels::broadcast_shape("where", mask.shape(), operands));
   kernels::where<T>(mask.data(), mask.shape(), a.value().data(), a.shape(), b.value().data(), b.shape(),
                     y.data());
+  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // da = mask ? dy : 0, db = mask ? 0 : dy, each summed over the dimensions in which it was broadcast.
   return record("where", std::move(y), {a, b}, SavedTensors(mask), [mask](Backward<T>& back) {
     if (const auto da = back.grad(0)) detail::chosen_into(da, mask, back.dy(), true);

@@ -19,6 +19,7 @@ template <class T>
   if (site.rate == 0) return x;
   Tensor<T> y(x.shape());
   kernels::dropout_rows<T>(x.value().data(), y.data(), site.keys(), rows, n, n, rate, site.key);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy * mask / (1 - rate), the mask drawn again.
   return record("dropout", std::move(y), {x}, SavedTensors(), [site, rows, n](Backward<T>& b) {
     if (auto dx = b.grad(0)) {
@@ -48,6 +49,7 @@ template <class T>
     kernels::dropout_add<T>(x.value().data(), r.value().data(), y.data(), site.keys(), rows, n, n, rate,
                             site.key);
   }
+  if (detail::not_recorded<T>(y, x, r)) return Var<T>(std::move(y));
   return record("add_dropout", std::move(y), {x, r}, SavedTensors(), [site, rows, n](Backward<T>& b) {
     if (site.rate == 0) {
       b.pass(1, b.dy());

@@ -58,6 +58,7 @@ template <class T>
   }
   Tensor<T> y(x.shape());
   detail::scale_rows<T>(x.value().data(), *multipliers, T(0), y.data(), n);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = multiplier dy.
   return record("stochastic_depth", std::move(y), {x}, SavedTensors(), [multipliers, n](Backward<T>& b) {
     if (auto dx = b.grad(0)) detail::scale_rows<T>(b.dy().data(), *multipliers, dx.beta, dx.data, n);

@@ -81,6 +81,7 @@ template <class T>
   kernels::gemm<T>(false, true, rows, out, ff, T(1), saved.hidden.data(), ff, w2.value().data(), ff, T(0),
                    y.data(), out, {b2.defined() ? b2.value().data() : nullptr}, ctx.precision());
 
+  if (detail::not_recorded<T>(y, x, v1, c1, v2, c2)) return Var<T>(std::move(y));
   // dW2 = dy^T h, dz = (dy W2) * mask * f'(z), dW1 = dz^T x, dx = dz W1; each bias gets its columns' sums.
   return record("feed_forward", std::move(y), {x, v1, c1, v2, c2},
                 SavedTensors()

@@ -99,6 +99,7 @@ template <class T>
     kernels::gated_tile<T>(gate, in + begin * 2 * n + n, 2 * n, in + begin * 2 * n, 2 * n, out + begin * n, n,
                            end - begin, n);
   });
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // da = f(b) dy, db = f'(b) a dy.
   return record("glu", std::move(y), {x}, SavedTensors(x),
                 [gate, rows, n, grain, x = x.value()](Backward<T>& b) {
@@ -157,6 +158,7 @@ template <class T>
   const Var<T> v_gate = ctx.use(w_gate), v_up = ctx.use(w_up), v2 = ctx.use(w2);
   const Var<T> c_gate = ctx.use(b_gate), c_up = ctx.use(b_up);
   const bool halves = v_gate.recorded() || v_up.recorded() || c_gate.recorded() || c_up.recorded();
+  if (detail::not_recorded<T>(y, x, v_gate, c_gate, v_up, c_up, v2, ctx.use(b2))) return Var<T>(std::move(y));
   return record("gated_feed_forward", std::move(y), {x, v_gate, c_gate, v_up, c_up, v2, ctx.use(b2)},
                 SavedTensors()
                     .add_if(x.recorded() || halves, v2)

@@ -125,6 +125,7 @@ template <class T>
     }
   }
 
+  if (detail::not_recorded<T>(y, a, b)) return Var<T>(std::move(y));
   // With y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy; a broadcast operand sums over its
   // products.
   return record("matmul", y, {a, Var<T>(b)}, SavedTensors().add_if(b.recorded(), a).add_if(a.recorded(), b),

@@ -84,6 +84,7 @@ template <class T>
                                  beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps),
                                  op.formula, op.scalar_gain, y.data(), saved.mean.data(), saved.rstd.data(),
                                  saved.rows, saved.n);
+  if (detail::not_recorded<T>(y, x, gamma, beta)) return Var<T>(std::move(y));
   return record("layer_norm", std::move(y), {x, gamma, beta},
                 SavedTensors().add_if(x.recorded() || gamma.recorded(), x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
@@ -114,6 +115,7 @@ template <class T>
       x.value().data(), r.value().data(), site.view(), gamma.defined() ? gamma.value().data() : nullptr,
       beta.defined() ? beta.value().data() : nullptr, static_cast<T>(op.eps), op.formula, op.scalar_gain,
       saved.x.data(), y.data(), saved.mean.data(), saved.rstd.data(), saved.rows, saved.n);
+  if (detail::not_recorded<T>(y, x, r, gamma, beta)) return Var<T>(std::move(y));
   return record(
       "add_layer_norm", std::move(y), {x, r, gamma, beta},
       SavedTensors().add_if(x.recorded() || r.recorded(), gamma), [saved, site](Backward<T>& b) {

@@ -70,9 +70,10 @@ template <class T>
   Tensor<T> log_sum_exp(Shape{rows});
   const double sum = kernels::cross_entropy_forward<T>(logits.value().data(), targets.data(), rows, classes,
                                                        kernel, nullptr, log_sum_exp.data());
+  Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
+  if (detail::not_recorded<T>(y, logits)) return Var<T>(std::move(y));
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
-  return record("cross_entropy", Tensor<T>::scalar(static_cast<T>(sum * scale)), {logits},
-                SavedTensors(logits, targets),
+  return record("cross_entropy", std::move(y), {logits}, SavedTensors(logits, targets),
                 [x = logits.value(), targets, log_sum_exp, kernel, rows, classes, scale](Backward<T>& b) {
                   if (auto dx = b.grad(0)) {
                     kernels::cross_entropy_backward<T>(x.data(), targets.data(), log_sum_exp.data(), rows,
@@ -151,9 +152,10 @@ template <class T>
     if (wants_w) dw.fill(T(0));
     if (wants_b) db.fill(T(0));
   }
+  Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
+  if (detail::not_recorded<T>(y, x, w, b)) return Var<T>(std::move(y));
   // The gradients stand for dy = 1; any other arrives as a factor.
-  return record("linear_cross_entropy", Tensor<T>::scalar(static_cast<T>(sum * scale)), {x, w, b},
-                SavedTensors(),
+  return record("linear_cross_entropy", std::move(y), {x, w, b}, SavedTensors(),
                 [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
                   const T dy = back.dy().item();
                   Tensor<T>* ready[] = {&dx, &dw, &db};

@@ -55,6 +55,7 @@ template <class T>
   Tensor<T> y(x.shape());
   kernels::rms_norm_forward<T>(x.value().data(), saved.gain(), static_cast<T>(eps), y.data(),
                                saved.rstd.data(), saved.rows, saved.n);
+  if (detail::not_recorded<T>(y, x, gamma)) return Var<T>(std::move(y));
   return record("rms_norm", std::move(y), {x, gamma}, SavedTensors(x).add_if(x.recorded(), gamma),
                 [saved](Backward<T>& b) {
                   const SeparateSlots<T> d(b, 0, 2);
@@ -82,6 +83,7 @@ template <class T>
   kernels::add_rms_norm_forward<T>(x.value().data(), r.value().data(), site.view(), saved.gain(),
                                    static_cast<T>(eps), saved.x.data(), y.data(), saved.rstd.data(),
                                    saved.rows, saved.n);
+  if (detail::not_recorded<T>(y, x, r, gamma)) return Var<T>(std::move(y));
   return record(
       "add_rms_norm", std::move(y), {x, r, gamma}, SavedTensors().add_if(x.recorded() || r.recorded(), gamma),
       [saved, site](Backward<T>& b) {

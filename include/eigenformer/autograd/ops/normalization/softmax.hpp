@@ -16,6 +16,7 @@ template <class T>
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   Tensor<T> y(x.shape());
   kernels::softmax<T>(x.value().data(), y.data(), rows, n);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = y * (dy - <dy, y>), row by row.
   return record("softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
@@ -34,6 +35,7 @@ template <class T>
   const index_t rows = x.shape().rows(), n = x.shape().cols();
   Tensor<T> y(x.shape());
   kernels::log_softmax<T>(x.value().data(), y.data(), rows, n);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy - exp(y) * sum(dy), row by row.
   return record("log_softmax", y, {x}, SavedTensors(y), [y, rows, n](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {

@@ -25,6 +25,7 @@ template <class T>
                                 y.data());
   // Of the table only these rows are read, and none of them again in backward.
   detail::count_bytes<T>((rows - vocab) * d);
+  if (detail::not_recorded<T>(y, table)) return Var<T>(std::move(y));
   // dtable[id] += scale dy over the rows with that id.
   return record("embedding", std::move(y), {table}, SavedTensors(ids),
                 [ids, rows, vocab, d, scale, padding_index](Backward<T>& b) {

@@ -86,6 +86,7 @@ template <class T>
   const T* from = x.value().data();
   T* to = y.data();
   detail::visit_gathered(x.shape(), index, a, [from, to](index_t in_x, index_t at) { to[at] = from[in_x]; });
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = sum of dy over the places that an element was taken to.
   return record("gather", std::move(y), {x}, SavedTensors(index), [index, a](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
@@ -114,6 +115,7 @@ template <class T>
   const index_t n = x.dim(0), width = detail::AxisView(x.shape(), 0).inner;
   Tensor<T> y(x.shape().with(0, rows.numel()));
   kernels::embedding_forward<T>(x.value().data(), n, width, rows.data(), rows.numel(), T(1), y.data());
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx[r] = sum of dy over the places that row r was taken to.
   return record("index_select", std::move(y), {x}, SavedTensors(rows), [rows, n, width](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {

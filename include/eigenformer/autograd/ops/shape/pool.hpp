@@ -42,6 +42,7 @@ template <class T>
     }
     for (index_t i = 0; i < d && n > 1; ++i) out[i] /= static_cast<T>(n);
   }
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // Each row that went into the mean of n gets dy / n, every other one nothing.
   return record("pool", std::move(y), {x}, SavedTensors(), [layout, rows_of, d](Backward<T>& back) {
     const auto dx = back.grad(0);

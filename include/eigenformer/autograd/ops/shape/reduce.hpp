@@ -20,6 +20,7 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
   const T factor = mean ? static_cast<T>(kept.numel()) / static_cast<T>(x.numel()) : T(1);
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   kernels::reduce_sum<T>(x.value().data(), x.shape(), axes, y.data(), factor, T(0));
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record(op, std::move(y), {x}, SavedTensors(), [kept, factor](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::broadcast_to<T>(back.dy().data(), kept, dx.data, dx.shape, factor, dx.beta);
@@ -53,6 +54,7 @@ template <class T>
                      "input of shape " + x.shape().str() + " has no entries to choose the largest from");
   }
   kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy / (number of entries equal to y) where x = y (or both are NaN), 0 elsewhere.
   return record("max", y, {x}, SavedTensors(x, y), [x = x.value(), y, axes](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {

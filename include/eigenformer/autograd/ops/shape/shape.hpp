@@ -58,8 +58,10 @@ void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t row
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, const Shape& shape) {
   const OpScope scope(Runtime::instance().profiler(), "reshape");
+  Tensor<T> y = x.value().reshape(shape);
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy in x's shape.
-  return record("reshape", x.value().reshape(shape), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
+  return record("reshape", std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
 }
 
 /// reshape to the given sizes, one of which may be -1: whatever is left. Throws ShapeError when they do not
@@ -96,6 +98,7 @@ template <class T>
     inverse[static_cast<std::size_t>(order[i] < 0 ? order[i] + x.rank() : order[i])] =
         static_cast<index_t>(i);
   }
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   return record("permute", std::move(y), {x}, SavedTensors(), [inverse](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
       kernels::permute<T>(back.dy().data(), back.dy().shape(), inverse, dx.data, dx.beta);
@@ -140,6 +143,7 @@ template <class T>
     detail::copy_rows<T>(x.value().data() + first * view.inner, view.n * view.inner, y.data(),
                          count * view.inner, view.outer, count * view.inner, T(0));
   }
+  if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
   // dx = dy inside the range, 0 outside.
   return record("slice", std::move(y), {x}, SavedTensors(), [view, first, count](Backward<T>& back) {
     if (const auto dx = back.grad(0)) {
@@ -179,6 +183,7 @@ template <class T>
     offsets.push_back(offset);
     offset += n;
   }
+  if (detail::not_recorded<T>(y, parts)) return Var<T>(std::move(y));
   // The gradient of each part is its slice of dy.
   return record("concat", std::move(y), parts, SavedTensors(), [view, offsets](Backward<T>& back) {
     for (std::size_t i = 0; i < offsets.size(); ++i) {
