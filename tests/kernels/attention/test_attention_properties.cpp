@@ -124,7 +124,8 @@ TEST_CASE_TEMPLATE("attention: a query alone in its sequence gives the bits that
     const index_t heads = 4, groups = 2, singles = 6;
     index_t keys = 0;
     for (const index_t n : lengths) keys += n;
-    for (const auto& [head_dim, value_dim] : {std::pair<index_t, index_t>{3, 5}, {16, 16}, {70, 130}}) {
+    for (const auto& dims : {std::pair<index_t, index_t>{3, 5}, {16, 16}, {70, 130}}) {
+      const index_t head_dim = dims.first, value_dim = dims.second;
       const index_t q_stride = heads * head_dim, k_stride = groups * head_dim, v_stride = groups * value_dim;
       const auto numbers = [](index_t n, std::uint64_t seed) {
         std::vector<T> x(static_cast<std::size_t>(n));
