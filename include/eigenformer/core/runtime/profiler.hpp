@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/base/config.hpp"
+
 namespace eigenformer {
 
 /// What one op cost in total: calls, seconds, floating-point operations of its products, and bytes of the

@@ -206,7 +206,8 @@ template <class T>
     kernels::linear_attention_accumulate<T>(p, state.data());
     kernels::linear_attention_apply<T>(p, state.data(), saved.out.data(), v.dim(-1));
   }
-  if (detail::not_recorded<T>(saved.out, query_features, key_features, values)) return Var<T>(std::move(saved.out));
+  if (detail::not_recorded<T>(saved.out, query_features, key_features, values))
+    return Var<T>(std::move(saved.out));
   return record(
       "linear_attention", saved.out, {query_features, key_features, values},
       SavedTensors().add_if(q.recorded() || k.recorded(), v).add_if(q.recorded() || k.recorded(), saved.out),
