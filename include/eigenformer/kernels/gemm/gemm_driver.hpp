@@ -34,9 +34,10 @@ struct PackedOperand {
   index_t steps = 0;
 };
 
-/// C = beta * C, for rows [i0, i1) and columns [j0, j1); beta = 0 writes without reading.
-template <class T>
-void scale_rows(const GemmProblem<T>& g, index_t i0, index_t i1, index_t j0, index_t j1) {
+/// C = beta * C of a product, for rows [i0, i1) and columns [j0, j1); beta = 0 writes without reading.
+template <class Problem>
+void scale_rows(const Problem& g, index_t i0, index_t i1, index_t j0, index_t j1) {
+  using T = std::remove_reference_t<decltype(*g.c)>;
   for (index_t i = i0; i < i1; ++i) {
     T* row = g.c + i * g.ldc;
     if (g.beta == T(0)) {

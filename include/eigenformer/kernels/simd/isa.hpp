@@ -8,6 +8,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/kernels/simd/amx.hpp"
 
 #if EIGENFORMER_X86
 #include <cpuid.h>
@@ -27,6 +28,8 @@ enum class IsaFeature : std::uint32_t {
   avx512_bf16 = 1u << 5,   ///< vdpbf16ps on 64 bytes; has avx512
   neon = 1u << 6,          ///< Advanced SIMD of ARM with 64 bits: vectors of 16 bytes
   neon_dotprod = 1u << 7,  ///< sdot; has neon
+  amx_int8 = 1u << 8,      ///< tdpbusd on AMX's tiles; has avx512_vnni
+  amx_bf16 = 1u << 9,      ///< tdpbf16ps on AMX's tiles; has avx512_bf16
 };
 
 /// A set of features. The empty set is the baseline: what the compiler may use without being asked.
@@ -67,6 +70,10 @@ inline constexpr IsaPath isa_paths[] = {
     {"avx512", {IsaFeature::avx2, IsaFeature::avx512}},
     {"avx512_vnni", {IsaFeature::avx2, IsaFeature::avx512, IsaFeature::avx512_vnni}},
     {"avx512_bf16", {IsaFeature::avx2, IsaFeature::avx512, IsaFeature::avx512_vnni, IsaFeature::avx512_bf16}},
+    {"amx_int8", {IsaFeature::avx2, IsaFeature::avx512, IsaFeature::avx512_vnni, IsaFeature::amx_int8}},
+    {"amx_bf16",
+     {IsaFeature::avx2, IsaFeature::avx512, IsaFeature::avx512_vnni, IsaFeature::avx512_bf16,
+      IsaFeature::amx_int8, IsaFeature::amx_bf16}},
     {"neon", {IsaFeature::neon}},
     {"neon_dotprod", {IsaFeature::neon, IsaFeature::neon_dotprod}},
 };
@@ -103,6 +110,9 @@ inline Isa detect_cpu() {
   isa = isa.with(IsaFeature::avx512);
   if (__builtin_cpu_supports("avx512vnni")) isa = isa.with(IsaFeature::avx512_vnni);
   if (__builtin_cpu_supports("avx512bf16")) isa = isa.with(IsaFeature::avx512_bf16);
+  const AmxFeatures amx = detect_amx();
+  if (amx.int8 && isa.has(IsaFeature::avx512_vnni)) isa = isa.with(IsaFeature::amx_int8);
+  if (amx.bf16 && isa.has(IsaFeature::avx512_bf16)) isa = isa.with(IsaFeature::amx_bf16);
 #elif EIGENFORMER_ARM64
   isa = isa.with(IsaFeature::neon);
 #if defined(__linux__)
