@@ -128,18 +128,21 @@ struct HardwareTiles {
 #endif
 
 /// The calling thread's tiles are configured while it lives, and released with the last one of the thread. A
-/// task that multiplies by tiles holds one.
+/// task that multiplies by tiles holds one, or calls begin() and end().
 template <class Tiles>
 class TileSession {
  public:
-  TileSession() {
-    if (sessions()++ == 0) Tiles::configure(full_tiles);
-  }
-  ~TileSession() {
-    if (--sessions() == 0) Tiles::release();
-  }
+  TileSession() { begin(); }
+  ~TileSession() { end(); }
   TileSession(const TileSession&) = delete;
   TileSession& operator=(const TileSession&) = delete;
+
+  static void begin() {
+    if (sessions()++ == 0) Tiles::configure(full_tiles);
+  }
+  static void end() {
+    if (--sessions() == 0) Tiles::release();
+  }
 
  private:
   static int& sessions() {
