@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/train/options.hpp"

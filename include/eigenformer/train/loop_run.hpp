@@ -195,7 +195,7 @@ void TrainingLoop<T>::update() {
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
   const UpdateLoss mean = updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
-                                               options_.precision, gradients_);
+                                               kernels::faster_precision(options_.precision), gradients_);
   const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, total_steps());
   gradient_norm_ = clipped.norm;

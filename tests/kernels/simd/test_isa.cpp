@@ -116,6 +116,21 @@ TEST_CASE("a feature of this CPU comes with those on which it builds") {
   CHECK(here.has(IsaFeature::neon) == (EIGENFORMER_ARM64 == 1));
 }
 
+TEST_CASE("Intel's vdpbf16ps is not in use without AMX, unless it is asked for") {
+  const Isa amx{IsaFeature::avx512, IsaFeature::avx512_bf16, IsaFeature::amx_bf16};
+  const Isa vectors = amx.without(IsaFeature::amx_bf16);
+  CHECK(kernels::detail::worthwhile_isa(amx, true) == amx);
+  CHECK(kernels::detail::worthwhile_isa(vectors, true) == Isa{IsaFeature::avx512});
+  CHECK(kernels::detail::worthwhile_isa(vectors, false) == vectors);
+  for (const IsaPath& path : isa_paths) {
+    const WithIsa with(path.isa);
+    const bool pays = isa().has(IsaFeature::avx512_bf16);
+    CHECK(bf16_products_pay() == pays);
+    CHECK(faster_precision(GemmPrecision::bf16) == (pays ? GemmPrecision::bf16 : GemmPrecision::full));
+    CHECK(faster_precision(GemmPrecision::full) == GemmPrecision::full);
+  }
+}
+
 TEST_CASE("the backend of products changes none of the CPU's features") {
   for (const IsaPath& path : isa_paths) {
     if (!path_is_here(path)) continue;

@@ -42,6 +42,13 @@ inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa
       format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
 }
 
+/// The pieces that multiply by weights of a format. Inputs are rounded only where that is faster: beside
+/// pairs of bfloat16.
+inline const GemmKernels<float>& product_kernels(PackedMatrix::Format format, Isa isa) {
+  const GemmKernels<float>& kernels = packed_kernels(format, isa);
+  return kernels.step == 1 ? gemm_kernels<float>(isa) : kernels;
+}
+
 /// Element p of k in the packed column that begins at `at`.
 inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
   if (kernels.step == 1) return at[p * kernels.columns];
@@ -322,10 +329,10 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
       static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
     };
-    detail::eigen_gemm(problem, w.format_ == PackedMatrix::Format::bf16, {&w, write});
+    detail::eigen_gemm(problem, detail::product_kernels(w.format_, w.isa_).step > 1, {&w, write});
     return;
   }
-  detail::gemm_run(problem, detail::packed_kernels(w.format_, w.isa_),
+  detail::gemm_run(problem, detail::product_kernels(w.format_, w.isa_),
                    {static_cast<const float*>(w.data_.get()), w.steps_});
 }
 

@@ -17,8 +17,8 @@ class PackedMatrix {
   /// What the packed weights are held in.
   enum class Format {
     float32,  ///< as they are: products have the bits of gemm()
-    bf16,     ///< rounded to bfloat16, as are the inputs: products have the bits of gemm() with
-              ///< GemmPrecision::bf16
+    bf16,     ///< rounded to bfloat16. Where bf16_products_pay(), so are the inputs, and products have the
+              ///< bits of gemm() with GemmPrecision::bf16; elsewhere those of gemm() with rounded weights
     int8  ///< symmetric, one scale per output; each row of the input is quantised on the way (its own scale)
   };
 

@@ -135,10 +135,23 @@ inline Isa available_isa() {
 
 namespace detail {
 
-/// What is in use if nothing is asked for: all of the CPU's features; Eigen's products where the library has
-/// no register tiles of its own.
+/// Those of a CPU's features that are in use if nothing is asked for: not Intel's vdpbf16ps without AMX,
+/// which has half the rate of the multiply-add of floats.
+inline Isa worthwhile_isa(Isa available, bool intel) {
+  return intel && !available.has(IsaFeature::amx_bf16) ? available.without(IsaFeature::avx512_bf16)
+                                                       : available;
+}
+
+/// What is in use if nothing is asked for: the CPU's features that pay; Eigen's products where the library
+/// has no register tiles of its own.
 inline Isa default_isa() {
-  return EIGENFORMER_X86 || EIGENFORMER_ARM64 ? available_isa().without(IsaFeature::eigen) : available_isa();
+#if EIGENFORMER_X86
+  return worthwhile_isa(available_isa().without(IsaFeature::eigen), __builtin_cpu_is("intel") != 0);
+#elif EIGENFORMER_ARM64
+  return available_isa().without(IsaFeature::eigen);
+#else
+  return available_isa();
+#endif
 }
 
 /// The set that a value of EIGENFORMER_ISA (null or empty: not set) puts in use on a CPU with `available`.
@@ -159,8 +172,9 @@ inline std::atomic<Isa>& isa_slot() {
 
 }  // namespace detail
 
-/// The features in use: all of the CPU's, or those of the path that the environment's EIGENFORMER_ISA names
-/// (isa_paths), without the ones that the CPU lacks. Throws ValueError for another value of it.
+/// The features in use: all of the CPU's that pay, or those of the path that the environment's
+/// EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks. Throws ValueError for another
+/// value of it.
 inline Isa isa() { return detail::isa_slot().load(std::memory_order_relaxed); }
 
 /// Switches the features of the whole process, to those of the set that are available; for tests of one path
