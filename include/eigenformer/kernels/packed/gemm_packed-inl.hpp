@@ -42,13 +42,6 @@ inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa
       format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
 }
 
-/// The pieces that multiply by weights of a format. Inputs are rounded only where that is faster: beside
-/// pairs of bfloat16.
-inline const GemmKernels<float>& product_kernels(PackedMatrix::Format format, Isa isa) {
-  const GemmKernels<float>& kernels = packed_kernels(format, isa);
-  return kernels.step == 1 ? gemm_kernels<float>(isa) : kernels;
-}
-
 /// Element p of k in the packed column that begins at `at`.
 inline float packed_value(const GemmKernels<float>& kernels, const float* at, index_t p) {
   if (kernels.step == 1) return at[p * kernels.columns];
@@ -110,7 +103,16 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
   result.steps_ = (k + kernels.step - 1) / kernels.step;
   result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
                   sizeof(float));
+  // Elsewhere rounding them would only take time.
+  result.rounds_inputs_ = kernels.step > 1;
   detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_to_round(const float* w, index_t n, index_t k,
+                                                            bool transposed) {
+  PackedMatrix result = pack(w, n, k, transposed, Format::bf16);
+  result.rounds_inputs_ = true;
   return result;
 }
 
@@ -311,12 +313,15 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
 }
 
 EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
-                                    float* c, index_t ldc, const GemmEpilogue<float>& epilogue) {
+                                    float* c, index_t ldc, const GemmEpilogue<float>& epilogue, float alpha) {
+  if (alpha != 1.0f && w.format_ == PackedMatrix::Format::int8) {
+    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", int8 weights allow 1 alone");
+  }
   if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
   if (m == 0 || w.n_ == 0) return;
   eigenformer::detail::count_product(m, w.n_, w.k_);
-  const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, 1.0f, x,
-                                           ldx,   nullptr, 0, beta, c,    ldc,  epilogue};
+  const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, alpha, x,
+                                           ldx,   nullptr, 0, beta, c,    ldc,   epilogue};
   if (w.k_ == 0) {
     detail::gemm_empty(problem);
     return;
@@ -329,10 +334,11 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
       static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
     };
-    detail::eigen_gemm(problem, detail::product_kernels(w.format_, w.isa_).step > 1, {&w, write});
+    detail::eigen_gemm(problem, w.rounds_inputs_, {&w, write});
     return;
   }
-  detail::gemm_run(problem, detail::product_kernels(w.format_, w.isa_),
+  const auto precision = w.rounds_inputs_ ? GemmPrecision::bf16 : GemmPrecision::full;
+  detail::gemm_run(problem, detail::gemm_kernels_for<float>(precision, w.isa_),
                    {static_cast<const float*>(w.data_.get()), w.steps_});
 }
 
