@@ -167,7 +167,8 @@ class TileTail {
   EIGENFORMER_ALWAYS_INLINE TileTail(const void* panel, index_t steps) {
     const index_t left = steps % amx_steps;
     if (left == 0) return;
-    const auto* from = static_cast<const std::uint32_t*>(panel) + (steps - left) * amx_columns;
+    typedef std::uint32_t Step __attribute__((may_alias));
+    const auto* from = static_cast<const Step*>(panel) + (steps - left) * amx_columns;
     for (index_t i = 0; i < amx_steps * amx_columns; ++i) block_[i] = i < left * amx_columns ? from[i] : 0;
     data_ = block_;
   }
