@@ -24,7 +24,8 @@ struct Flags {
 // f(ctx, layout, x, memory) is the layer's output for rows x, and memory for those that attend to one.
 template <class Layer, class F>
 void add(const char* name, const Flags& flags, Layer layer, F f) {
-  const auto precision = flags.bf16 ? ef::kernels::GemmPrecision::bf16 : ef::kernels::GemmPrecision::full;
+  const auto precision = flags.bf16 ? ef::kernels::faster_precision(ef::kernels::GemmPrecision::bf16)
+                                    : ef::kernels::GemmPrecision::full;
   const auto measure = [=](benchmark::State& state, auto&& call) {
     const double flops = ef::bench::product_flops(call);
     auto& pool = ef::Runtime::instance().pool();
@@ -105,7 +106,7 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", f.tokens, "rows, in all sentences")->check(positive)->capture_default_str();
   app.add_option("--length", f.length, "tokens of a sentence")->check(positive)->capture_default_str();
   app.add_option("--dropout", f.dropout, "all dropout rates of forward+backward")->capture_default_str();
-  app.add_flag("--bf16", f.bf16, "products with inputs rounded to bfloat16");
+  app.add_flag("--bf16", f.bf16, "products of bfloat16 where they are faster");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_layers", [&] {
     ef::bench::use_threads(f.model.threads);

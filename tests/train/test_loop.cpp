@@ -9,6 +9,7 @@
 
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/optim/sgd.hpp"
+#include "isa.hpp"
 #include "line_model.hpp"
 #include "recorder.hpp"
 #include "temporary_folder.hpp"
@@ -122,6 +123,30 @@ TEST_CASE("batches may come from a range, from epochs or from a function of the 
   };
   CHECK(run(two, {.max_steps = 9}) == run(batches, {.max_steps = 9, .accumulate = 2}));
   CHECK(run(batches, {.max_steps = 10}) != expected);
+}
+
+TEST_CASE("bf16 is what products are in where it is faster, and float32 elsewhere") {
+  for_each_isa([] {
+    Line line;
+    Sgd<double> optimizer(parameters(line));
+    Recorder sink;
+    std::vector<kernels::GemmPrecision> seen;
+    const auto loss = [&](const Context<double>& ctx, const Points& points) {
+      seen.push_back(ctx.precision());
+      return line.loss(ctx, points);
+    };
+    const auto batches = batches_of_points(2);
+    LoopOptions options{.epochs = 1};
+    for (const auto wanted : {kernels::GemmPrecision::full, kernels::GemmPrecision::bf16}) {
+      options.precision = wanted;
+      train(parameters(line), loss, batches, optimizer, constant_rate, options, sink);
+      REQUIRE(!seen.empty());
+      const bool bf16 = wanted == kernels::GemmPrecision::bf16 && kernels::bf16_products_pay();
+      for (const auto precision : seen)
+        CHECK(precision == (bf16 ? kernels::GemmPrecision::bf16 : kernels::GemmPrecision::full));
+      seen.clear();
+    }
+  });
 }
 
 TEST_CASE("a schedule is told the update, and on request the expected number of updates") {

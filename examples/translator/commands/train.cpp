@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "commands.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
@@ -255,6 +256,10 @@ int train(const TrainCommand& command) {
   progress.say(format("model: %.2f million parameters, %s",
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
+  if (s.training.loop.precision == ef::kernels::GemmPrecision::bf16 && !ef::kernels::bf16_products_pay()) {
+    progress.say(format("products in float32: by the features in use (%s) they are faster than in bf16",
+                        ef::kernels::isa_name(ef::kernels::isa())));
+  }
 
   Sink sink(progress, command.folder, model, tokenizers, s.to_json());
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "eigenformer/io/safetensors/checkpoint.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/train/options.hpp"
@@ -139,6 +140,7 @@ class TrainingLoop {
   OptimizerCalls optimizer_;
   std::function<double(index_t, index_t)> schedule_;
   Gradients<T> gradients_;
+  std::shared_ptr<kernels::WeightCache> weights_ = std::make_shared<kernels::WeightCache>();
   Tape<T> tape_;
   EarlyStopping early_stopping_;
   StateAverage<T> snapshots_;

@@ -194,8 +194,9 @@ void TrainingLoop<T>::update() {
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
-  const UpdateLoss mean = updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
-                                               options_.precision, gradients_);
+  const UpdateLoss mean =
+      updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
+                           kernels::faster_precision(options_.precision), weights_, gradients_);
   const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, total_steps());
   gradient_norm_ = clipped.norm;
@@ -203,6 +204,7 @@ void TrainingLoop<T>::update() {
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
+    weights_->clear();  // whether or not the optimizer counts its changes
     progress_.bad_updates = 0;
     window_.loss += mean.loss * mean.weight;
     window_.weight += mean.weight;

@@ -44,6 +44,8 @@ struct LoopOptions {
   index_t average_last = 0;   ///< average the last so many validations' weights at the end; 0 and 1: do not
   index_t report_every = 20;  ///< updates between two reports of progress
   std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
+  /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
+  /// elsewhere. Parameters, their updates, and what is between two products are float either way.
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
   Validation validation{};
 
@@ -69,7 +71,8 @@ struct LoopOptions {
     visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
           self.report_every);
     visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
-    visit(OptionField{"precision", "numbers in matrix products: float, or bfloat16 with float sums"},
+    visit(OptionField{"precision",
+                      "numbers in matrix products: float, or bfloat16 with float sums where it is faster"},
           self.precision);
   }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <memory>
 #include <ranges>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
+#include "eigenformer/kernels/packed/weight_cache.hpp"
 
 namespace eigenformer {
 
@@ -97,17 +99,19 @@ Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, doub
 /// The loss is the mean of the batches' losses, each by its weight; all batches draw their dropout masks from
 /// `key`. So cutting one large batch into small ones changes nothing but the order of sums, where the loss
 /// function's masks follow the rows (Context::for_rows). Throws ValueError for weights that are negative or
-/// all 0.
+/// all 0. `weights`, if there, keeps what products in bf16 pack (Context::with_weight_cache).
 template <class T, class Loss, std::ranges::forward_range Batches>
 requires LossFunction<Loss, T, std::ranges::range_value_t<Batches>> UpdateLoss
 accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const DropoutKey& key,
-                     kernels::GemmPrecision precision, Gradients<T>& gradients) {
+                     kernels::GemmPrecision precision, Gradients<T>& gradients,
+                     const std::shared_ptr<kernels::WeightCache>& weights = nullptr) {
   UpdateLoss sum;
   for (const auto& batch : batches) sum.weight += detail::batch_weight(loss, batch);
   if (!(sum.weight > 0)) throw ValueError("training", "an update has no batch of a weight above 0");
   for (const auto& batch : batches) {
     tape.clear();
-    const Context<T> ctx = Context<T>::training(tape, key).with_precision(precision);
+    const Context<T> ctx =
+        Context<T>::training(tape, key).with_precision(precision).with_weight_cache(weights);
     const Var<T> part = detail::share_of_loss<T>(loss, ctx, batch, sum.weight);
     if (part.numel() != 1) {
       throw ShapeError("training",
@@ -135,6 +139,7 @@ class Updates {
   // Adds the gradients of batches [first, first + count) of an epoch.
   virtual UpdateLoss accumulate(index_t epoch, index_t first, index_t count, Tape<T>& tape,
                                 const DropoutKey& key, kernels::GemmPrecision precision,
+                                const std::shared_ptr<kernels::WeightCache>& weights,
                                 Gradients<T>& gradients) = 0;
 };
 
@@ -166,9 +171,11 @@ class UpdatesOf final : public Updates<T> {
   }
 
   UpdateLoss accumulate(index_t epoch, index_t first, index_t count, Tape<T>& tape, const DropoutKey& key,
-                        kernels::GemmPrecision precision, Gradients<T>& gradients) override {
+                        kernels::GemmPrecision precision,
+                        const std::shared_ptr<kernels::WeightCache>& weights,
+                        Gradients<T>& gradients) override {
     const auto add = [&](const auto& range) {
-      return accumulate_gradients(loss_, range, tape, key, precision, gradients);
+      return accumulate_gradients(loss_, range, tape, key, precision, gradients, weights);
     };
     if constexpr (EpochBatches<Source>) {
       std::vector<std::remove_cvref_t<decltype(batches_.batch(epoch, first))>> update;

@@ -16,9 +16,10 @@ using testing::WithIsa;
 
 namespace {
 
-constexpr Isa everything{IsaFeature::eigen,  IsaFeature::avx2,        IsaFeature::avx_vnni,
-                         IsaFeature::avx512, IsaFeature::avx512_vnni, IsaFeature::avx512_bf16,
-                         IsaFeature::neon,   IsaFeature::neon_dotprod};
+constexpr Isa everything{IsaFeature::eigen,   IsaFeature::avx2,         IsaFeature::avx_vnni,
+                         IsaFeature::avx512,  IsaFeature::avx512_vnni,  IsaFeature::avx512_bf16,
+                         IsaFeature::neon,    IsaFeature::neon_dotprod, IsaFeature::amx_int8,
+                         IsaFeature::amx_bf16};
 
 struct VectorBytes {
   template <int Bytes>
@@ -86,12 +87,16 @@ TEST_CASE("every path can be forced alone, by its name, and loses what the CPU l
   }
   CHECK(kernels::detail::isa_from_name("avx512_bf16", {IsaFeature::avx2, IsaFeature::avx_vnni}, otherwise) ==
         Isa{IsaFeature::avx2});
+  // As where the operating system refuses the tiles.
+  CHECK(kernels::isa_name(kernels::detail::isa_from_name(
+            "amx_bf16", everything.without(IsaFeature::amx_int8).without(IsaFeature::amx_bf16), otherwise)) ==
+        std::string("avx512_bf16"));
   CHECK(kernels::detail::isa_from_name(nullptr, everything, otherwise) == otherwise);
   CHECK(kernels::detail::isa_from_name("", everything, otherwise) == otherwise);
   CHECK_THROWS_WITH_AS(kernels::detail::isa_from_name("sse9", everything, otherwise),
                        "[isa] EIGENFORMER_ISA is 'sse9', expected one of baseline, eigen, avx2, avx2_vnni, "
                        "avx512, avx512_vnni, "
-                       "avx512_bf16, neon, neon_dotprod",
+                       "avx512_bf16, amx_int8, amx_bf16, neon, neon_dotprod",
                        ValueError);
 }
 
@@ -105,8 +110,25 @@ TEST_CASE("a feature of this CPU comes with those on which it builds") {
   CHECK(needs(IsaFeature::avx512, IsaFeature::avx2));
   CHECK(needs(IsaFeature::avx512_vnni, IsaFeature::avx512));
   CHECK(needs(IsaFeature::avx512_bf16, IsaFeature::avx512));
+  CHECK(needs(IsaFeature::amx_int8, IsaFeature::avx512_vnni));
+  CHECK(needs(IsaFeature::amx_bf16, IsaFeature::avx512_bf16));
   CHECK(needs(IsaFeature::neon_dotprod, IsaFeature::neon));
   CHECK(here.has(IsaFeature::neon) == (EIGENFORMER_ARM64 == 1));
+}
+
+TEST_CASE("Intel's vdpbf16ps is not in use without AMX, unless it is asked for") {
+  const Isa amx{IsaFeature::avx512, IsaFeature::avx512_bf16, IsaFeature::amx_bf16};
+  const Isa vectors = amx.without(IsaFeature::amx_bf16);
+  CHECK(kernels::detail::worthwhile_isa(amx, true) == amx);
+  CHECK(kernels::detail::worthwhile_isa(vectors, true) == Isa{IsaFeature::avx512});
+  CHECK(kernels::detail::worthwhile_isa(vectors, false) == vectors);
+  for (const IsaPath& path : isa_paths) {
+    const WithIsa with(path.isa);
+    const bool pays = isa().has(IsaFeature::avx512_bf16);
+    CHECK(bf16_products_pay() == pays);
+    CHECK(faster_precision(GemmPrecision::bf16) == (pays ? GemmPrecision::bf16 : GemmPrecision::full));
+    CHECK(faster_precision(GemmPrecision::full) == GemmPrecision::full);
+  }
 }
 
 TEST_CASE("the backend of products changes none of the CPU's features") {

@@ -15,7 +15,8 @@ namespace eigenformer {
 
 namespace kernels {
 class PackedWeights;
-}
+class WeightCache;
+}  // namespace kernels
 
 /// How a model is run: the first argument of every module. There is no train() or eval() to forget.
 ///
@@ -83,6 +84,15 @@ class Context {
   }
   kernels::GemmPrecision precision() const noexcept { return precision_; }
 
+  /// Products in bf16 with weights that are rounded and packed once a change, and not at each product: the
+  /// same bits. Changes are those that are counted (Tensor::mark_changed); after any others, clear the cache.
+  Context with_weight_cache(std::shared_ptr<kernels::WeightCache> cache) const {
+    Context c = *this;
+    c.cache_ = std::move(cache);
+    return c;
+  }
+  const std::shared_ptr<kernels::WeightCache>& weight_cache() const noexcept { return cache_; }
+
   /// Products with these packed weights where they hold a parameter; for inference.
   Context with_packed_weights(std::shared_ptr<const kernels::PackedWeights> weights) const {
     Context c = *this;
@@ -99,6 +109,7 @@ class Context {
   std::optional<SequenceLayout> rows_;
   kernels::GemmPrecision precision_{};
   std::shared_ptr<const kernels::PackedWeights> packed_;
+  std::shared_ptr<kernels::WeightCache> cache_;
 };
 
 }  // namespace eigenformer

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/kernels/gemm/gemm_types.hpp"
 
 namespace eigenformer::kernels {

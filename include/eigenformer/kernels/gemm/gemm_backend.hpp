@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/gemm/gemm_types.hpp"
 #include "eigenformer/kernels/simd/isa.hpp"
 
 namespace eigenformer::kernels {
@@ -23,6 +24,20 @@ inline void set_gemm_backend(GemmBackend backend) {
 /// The backend in use.
 inline GemmBackend gemm_backend() {
   return isa().has(IsaFeature::eigen) ? GemmBackend::eigen : GemmBackend::own;
+}
+
+/// Whether products of bfloat16 are faster than those of floats, by the features in use: those of a CPU with
+/// AMX's or with an instruction of full rate (AMD's vdpbf16ps). Intel's vdpbf16ps has half the rate of its
+/// multiply-add of floats, and elsewhere inputs are rounded and multiplied as floats.
+inline bool bf16_products_pay() {
+  return gemm_backend() == GemmBackend::own &&
+         (isa().has(IsaFeature::amx_bf16) || isa().has(IsaFeature::avx512_bf16));
+}
+
+/// `wanted`, but full precision where products of bfloat16 would be slower: what training and decoding
+/// multiply in. gemm() itself does what it is told.
+inline GemmPrecision faster_precision(GemmPrecision wanted) {
+  return bf16_products_pay() ? wanted : GemmPrecision::full;
 }
 
 }  // namespace eigenformer::kernels

@@ -34,9 +34,10 @@ struct PackedOperand {
   index_t steps = 0;
 };
 
-/// C = beta * C, for rows [i0, i1) and columns [j0, j1); beta = 0 writes without reading.
-template <class T>
-void scale_rows(const GemmProblem<T>& g, index_t i0, index_t i1, index_t j0, index_t j1) {
+/// C = beta * C of a product, for rows [i0, i1) and columns [j0, j1); beta = 0 writes without reading.
+template <class Problem>
+void scale_rows(const Problem& g, index_t i0, index_t i1, index_t j0, index_t j1) {
+  using T = std::remove_reference_t<decltype(*g.c)>;
   for (index_t i = i0; i < i1; ++i) {
     T* row = g.c + i * g.ldc;
     if (g.beta == T(0)) {
@@ -54,8 +55,8 @@ DepthBlocks depth_blocks(index_t k, index_t step) {
   return DepthBlocks(k, 2048 / static_cast<index_t>(sizeof(T)) * step);
 }
 
-/// Packs `rows` rows of kc elements as a panel of `width`, from a source with these side by side (adjacent)
-/// or one after the other.
+/// Packs `rows` columns of kc elements as a panel of `width`, from a source with these side by side
+/// (adjacent) or one after the other.
 template <class T>
 void pack_panel(const GemmKernels<T>& kernels, bool adjacent, index_t kc, index_t rows, index_t width,
                 const T* src, index_t ld, T* panel) {
@@ -65,11 +66,40 @@ void pack_panel(const GemmKernels<T>& kernels, bool adjacent, index_t kc, index_
   }
 }
 
+/// The same of rows, as A's panels are.
+template <class T>
+void pack_row_panel(const GemmKernels<T>& kernels, bool adjacent, index_t kc, index_t rows, index_t width,
+                    const T* src, index_t ld, T* panel) {
+  const PackFunction<T> own = adjacent ? kernels.pack_rows_adjacent : kernels.pack_rows_transposed;
+  if (own != nullptr) {
+    own(kc, rows, width, src, ld, panel);
+  } else {
+    pack_panel(kernels, adjacent, kc, rows, width, src, ld, panel);
+  }
+}
+
+/// Calls what kernels want called around their tiles.
+template <class T>
+class TileTask {
+ public:
+  explicit TileTask(const GemmKernels<T>& kernels) : kernels_(kernels) {
+    if (kernels_.begin != nullptr) kernels_.begin();
+  }
+  ~TileTask() {
+    if (kernels_.end != nullptr) kernels_.end();
+  }
+  TileTask(const TileTask&) = delete;
+  TileTask& operator=(const TileTask&) = delete;
+
+ private:
+  const GemmKernels<T>& kernels_;
+};
+
 /// Packs rows [i0, i0 + rows) and steps [p0, p0 + kc) of op(A) as row panels, one behind the other.
 template <class T>
 void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i0, index_t rows, index_t p0,
                index_t kc, T* out) {
-  const index_t steps = (kc + kernels.step - 1) / kernels.step;
+  const index_t steps = kernels.steps_of_rows((kc + kernels.step - 1) / kernels.step);
   // A transposed matrix is read a few of its rows at a time through all panels: far fewer pages at once.
   const index_t chunk = g.transpose_a ? 32 : kc;
   for (index_t p = 0; p < kc; p += chunk) {
@@ -78,10 +108,10 @@ void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i
       const index_t valid = std::min(kernels.rows, rows - i);
       const index_t width = kernels.tile_rows[static_cast<std::size_t>(valid)];
       if (g.transpose_a) {
-        pack_panel(kernels, true, std::min(chunk, kc - p), valid, width, g.a + (p0 + p) * g.lda + i0 + i,
-                   g.lda, panel + p / kernels.step * width);
+        pack_row_panel(kernels, true, std::min(chunk, kc - p), valid, width, g.a + (p0 + p) * g.lda + i0 + i,
+                       g.lda, panel + p / kernels.step * width);
       } else {
-        pack_panel(kernels, false, kc, valid, width, g.a + (i0 + i) * g.lda + p0, g.lda, panel);
+        pack_row_panel(kernels, false, kc, valid, width, g.a + (i0 + i) * g.lda + p0, g.lda, panel);
       }
       panel += width * steps;
     }
@@ -115,15 +145,17 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
   const index_t steps_per_block = (depth.size + kernels.step - 1) / kernels.step;
   // With one block of rows a panel of B is used once and the next may take its place.
   const bool keep_b = i1 - i0 > row_block;
-  const index_t rows_packed = std::min(row_block, i1 - i0) + gemm_max_rows;
+  const index_t rows_packed = std::min(row_block, i1 - i0) + kernels.rows;
   const index_t columns_packed = packed.data != nullptr ? 0
                                  : keep_b               ? std::min(column_block, j1 - j0) + columns
                                                         : columns;
   const GemmScratch<0> memory_a;
   const GemmScratch<1> memory_b;
-  T* const packed_a = memory_a->template reserve<T>(rows_packed * steps_per_block + slack);
+  T* const packed_a =
+      memory_a->template reserve<T>(rows_packed * kernels.steps_of_rows(steps_per_block) + slack);
   T* const packed_b = memory_b->template reserve<T>(columns_packed * steps_per_block + slack);
 
+  const TileTask<T> task(kernels);
   for (index_t jc = j0; jc < j1; jc += column_block) {
     const index_t jn = std::min(column_block, j1 - jc);
     for (index_t block = 0; block < depth.count; ++block) {
@@ -163,7 +195,7 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
             }
             kernels.micro[static_cast<std::size_t>(rows)](steps, a, b, next, g.c + (ic + i) * g.ldc + jc + j,
                                                           g.ldc, g.alpha, accumulate, bias, rows, cols);
-            a += kernels.tile_rows[static_cast<std::size_t>(rows)] * steps;
+            a += kernels.tile_rows[static_cast<std::size_t>(rows)] * kernels.steps_of_rows(steps);
           }
           const index_t done = j + cols;
           if (last && g.epilogue.apply != nullptr && (done % epilogue_columns == 0 || done == jn)) {

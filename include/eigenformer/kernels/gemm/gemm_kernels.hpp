@@ -6,6 +6,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/runtime/scratch.hpp"
+#include "eigenformer/kernels/gemm/gemm_amx.hpp"
 #include "eigenformer/kernels/gemm/gemm_bf16.hpp"
 #include "eigenformer/kernels/gemm/gemm_in_place.hpp"
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
@@ -15,7 +16,8 @@
 
 namespace eigenformer::kernels::detail {
 
-inline constexpr index_t gemm_max_rows = 14;
+/// Rows of the largest register tile, and of the largest tile.
+inline constexpr index_t gemm_max_rows = 14, gemm_table_rows = 2 * amx_rows;
 
 /// The compiled pieces of a product of T for one set of features.
 ///
@@ -24,17 +26,30 @@ inline constexpr index_t gemm_max_rows = 14;
 /// were packed for, whatever isa() says later.
 template <class T>
 struct GemmKernels {
-  index_t rows;     ///< of the largest register tile
-  index_t columns;  ///< of every register tile
+  index_t rows;     ///< of the largest tile
+  index_t columns;  ///< of every tile
   index_t step;     ///< elements of k in a packed step
   bool rounded;     ///< whether the inputs are rounded to bfloat16 once they are packed
   /// By number of rows wanted: the rows of the smallest tile that has them, and that tile.
-  std::array<index_t, gemm_max_rows + 1> tile_rows;
-  std::array<MicroFunction<T>, gemm_max_rows + 1> micro;
+  std::array<index_t, gemm_table_rows + 1> tile_rows;
+  std::array<MicroFunction<T>, gemm_table_rows + 1> micro;
+  /// How panels are packed: B's, and A's, if it has no functions of its own.
   PackFunction<T> pack_transposed;
   PackFunction<T> pack_adjacent;
   InPlaceTiles<T> in_place_transposed;  ///< none where the inputs are rounded
   InPlaceTiles<T> in_place_adjacent;
+  PackFunction<T> pack_rows_transposed;
+  PackFunction<T> pack_rows_adjacent;
+  /// A panel of A has room for whole multiples of so many steps; 0 and 1: any number.
+  index_t row_steps;
+  /// Called on a thread before and after its tiles, if there.
+  void (*begin)();
+  void (*end)();
+
+  /// Room for this many steps in a panel of A.
+  index_t steps_of_rows(index_t steps) const {
+    return row_steps > 1 ? (steps + row_steps - 1) / row_steps * row_steps : steps;
+  }
 
   /// Enters a tile; tiles come in rising order of their rows.
   void add(index_t tile, MicroFunction<T> function) {
@@ -124,12 +139,45 @@ inline const GemmKernels<float>& gemm_kernels_bf16() {
 }
 #endif
 
+#if EIGENFORMER_X86
+/// The tiles of amx_bf16, and how B is packed for avx512_bf16, whose panels they read.
+template <class Tiles>
+GemmKernels<float> gemm_kernels_amx(PackFunction<float> pack_transposed, PackFunction<float> pack_adjacent) {
+  static_assert(amx_smallest_rows > 13 && amx_smallest_rows <= amx_rows);
+  constexpr int bytes = Tiles::vector_bytes;
+  GemmKernels<float> result{};
+  result.columns = amx_columns;
+  result.step = 2;
+  result.add(1, &GemmMicroAmxOrder<1>::run);
+  result.add(2, &GemmMicroAmxOrder<2>::run);
+  result.add(4, &GemmMicroAmxOrder<4>::run);
+  result.add(8, &GemmMicroAmxOrder<8>::run);
+  result.add(12, &GemmMicroAmxOrder<12>::run);
+  result.add(amx_smallest_rows - 1, &GemmMicroAmxOrder<amx_smallest_rows - 1>::run);
+  result.add(amx_rows, body_for<GemmMicroAmx<Tiles, 1>, bytes, MicroFunction<float>>());
+  result.add(2 * amx_rows, body_for<GemmMicroAmx<Tiles, 2>, bytes, MicroFunction<float>>());
+  result.pack_transposed = pack_transposed;
+  result.pack_adjacent = pack_adjacent;
+  result.pack_rows_transposed = body_for<PackAmxTransposed, bytes, PackFunction<float>>();
+  result.pack_rows_adjacent = body_for<PackAmxAdjacent<bytes>, bytes, PackFunction<float>>();
+  result.row_steps = amx_steps;
+  result.begin = &TileSession<Tiles>::begin;
+  result.end = &TileSession<Tiles>::end;
+  return result;
+}
+#endif
+
 /// The pieces for a precision (of float products; double ignores it) and a set of features.
 template <class T>
 const GemmKernels<T>& gemm_kernels_for(GemmPrecision precision, Isa isa) {
   if constexpr (std::is_same_v<T, float>) {
     if (precision == GemmPrecision::bf16) {
 #if EIGENFORMER_X86
+      if (isa.has(IsaFeature::amx_bf16)) {
+        static const GemmKernels<float> tiles =
+            gemm_kernels_amx<HardwareTiles>(&PackBf16::transposed, &PackBf16::adjacent);
+        return tiles;
+      }
       if (isa.has(IsaFeature::avx512_bf16)) return gemm_kernels_bf16();
 #endif
       return gemm_kernels<float>(isa, true);

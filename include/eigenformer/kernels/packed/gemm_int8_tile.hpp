@@ -28,7 +28,8 @@ struct Int8Output {
 };
 
 /// Finishes a tile from its sums, 32 a row.
-inline void finish_int8(const std::int32_t* sums, bool with_offset, const Int8Output& out) {
+EIGENFORMER_ALWAYS_INLINE void finish_int8(const std::int32_t* sums, bool with_offset,
+                                           const Int8Output& out) {
   for (index_t r = 0; r < out.rows; ++r) {
     float value[int8_columns];
     const std::int32_t* sum = sums + r * int8_columns;

@@ -15,6 +15,7 @@
 #include "eigenformer/kernels/gemm/gemm_driver.hpp"
 #include "eigenformer/kernels/gemm/gemm_eigen.hpp"
 #include "eigenformer/kernels/packed/gemm_int8.hpp"
+#include "eigenformer/kernels/packed/gemm_int8_driver.hpp"
 #include "eigenformer/kernels/packed/gemm_packed.hpp"
 
 namespace eigenformer::kernels {
@@ -102,7 +103,16 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
   result.steps_ = (k + kernels.step - 1) / kernels.step;
   result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
                   sizeof(float));
+  // Elsewhere rounding them would only take time.
+  result.rounds_inputs_ = kernels.step > 1;
   detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack_to_round(const float* w, index_t n, index_t k,
+                                                            bool transposed) {
+  PackedMatrix result = pack(w, n, k, transposed, Format::bf16);
+  result.rounds_inputs_ = true;
   return result;
 }
 
@@ -261,79 +271,57 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
                                                index_t ldc, const GemmEpilogue<float>& epilogue) const {
   using detail::Int8Four;
   constexpr index_t columns = detail::int8_columns;
-  constexpr index_t epilogue_columns = 256;
-  const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
+  const bool eigen = gemm_backend() == GemmBackend::eigen;
+  const bool by_tiles = !eigen && isa_.has(IsaFeature::amx_int8) && m >= detail::amx_smallest_rows;
   // Rows are quantised once, by the caller's threads, and read by all ranges.
+  const index_t stride = by_tiles ? detail::int8_tile_stride(steps_) : steps_;
+  const index_t rows_held = by_tiles ? detail::int8_tile_rows(m) : m;
   const detail::GemmScratch<2> memory;
-  Int8Four* const quantized = memory->reserve<Int8Four>(m * (steps_ + 1));
-  auto* const row_scale = reinterpret_cast<float*>(quantized + m * steps_);
-  parallel_for(m, std::max<index_t>(1, 65536 / k_), [&](index_t begin, index_t end) {
-    for (index_t i = begin; i < end; ++i) {
-      dispatch<detail::QuantizeRow>(k_, x + i * ldx, reinterpret_cast<std::uint8_t*>(quantized + i * steps_),
-                                    row_scale + i);
-    }
-  });
-  if (gemm_backend() == GemmBackend::eigen) {
+  Int8Four* const quantized = memory->reserve<Int8Four>(rows_held * stride + m);
+  auto* const row_scale = reinterpret_cast<float*>(quantized + rows_held * stride);
+  detail::quantize_rows(m, k_, x, ldx, quantized, stride, row_scale);
+  if (eigen) {
     run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
     return;
   }
-  const detail::GemmProblem<float> scaled{false, true, m, n_, k_, 1.0f, x, ldx, nullptr, 0, beta, c, ldc, {}};
+  const detail::Int8Problem problem{m,
+                                    n_,
+                                    steps_,
+                                    quantized,
+                                    stride,
+                                    row_scale,
+                                    static_cast<const Int8Four*>(data_.get()),
+                                    scale_.get(),
+                                    sum_.get(),
+                                    beta,
+                                    c,
+                                    ldc,
+                                    epilogue};
+  const detail::Int8Kernels& kernels = detail::Int8Kernels::get(isa_);
+  const index_t tile = by_tiles ? 2 * detail::amx_rows : kernels.rows;
   // A step of int8 costs a quarter of a float's.
-  const auto grid =
-      detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), kernels.rows, columns);
-  grid.run(m, n_, kernels.rows, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
-    if (beta != 0.0f && beta != 1.0f) detail::scale_rows(scaled, i0, i1, j0, j1);
-    const index_t row_block = detail::gemm_row_block(i1 - i0, kernels.rows);
-    const index_t rows_packed = std::min(row_block, i1 - i0) + detail::gemm_max_rows;
-    // Fours of bytes move like floats.
-    const detail::GemmScratch<0> range_memory;
-    Int8Four* const packed = range_memory->reserve<Int8Four>(rows_packed * steps_ + 16);
-    const auto& pack = detail::gemm_kernels<float>(isa_).pack_transposed;
-    for (index_t ic = i0; ic < i1; ic += row_block) {
-      const index_t in = std::min(row_block, i1 - ic);
-      Int8Four* a = packed;
-      for (index_t i = 0; i < in; i += kernels.rows) {
-        const index_t rows = std::min(kernels.rows, in - i);
-        const index_t width = kernels.tile_rows[static_cast<std::size_t>(rows)];
-        pack(steps_, rows, width, reinterpret_cast<const float*>(quantized + (ic + i) * steps_), steps_,
-             reinterpret_cast<float*>(a));
-        a += width * steps_;
-      }
-      for (index_t j = j0; j < j1; j += columns) {
-        const index_t cols = std::min(columns, j1 - j);
-        const Int8Four* b = static_cast<const Int8Four*>(data_.get()) + j * steps_;
-        a = packed;
-        for (index_t i = 0; i < in; i += kernels.rows) {
-          const index_t rows = std::min(kernels.rows, in - i);
-          const detail::Int8Output out{sum_.get() + j,
-                                       scale_.get() + j,
-                                       row_scale + ic + i,
-                                       c + (ic + i) * ldc + j,
-                                       ldc,
-                                       epilogue.bias != nullptr ? epilogue.bias + j : nullptr,
-                                       rows,
-                                       cols,
-                                       beta != 0.0f};
-          kernels.micro[static_cast<std::size_t>(rows)](steps_, a, b, &out);
-          a += kernels.tile_rows[static_cast<std::size_t>(rows)] * steps_;
-        }
-        const index_t done = j + cols - j0;
-        if (epilogue.apply != nullptr && (done % epilogue_columns == 0 || j + cols == j1)) {
-          const index_t from = j0 + (done - 1) / epilogue_columns * epilogue_columns;
-          epilogue.apply(epilogue.context, c + ic * ldc + from, ldc, ic, in, from, j + cols - from);
-        }
-      }
+  const auto grid = detail::GemmGrid::choose(m, n_, detail::gemm_threads(m, n_, steps_), tile, columns);
+  grid.run(m, n_, tile, columns, [&](index_t i0, index_t i1, index_t j0, index_t j1) {
+#if EIGENFORMER_X86
+    if (by_tiles) {
+      detail::int8_range_by_tiles<detail::HardwareTiles>(problem, i0, i1, j0, j1);
+      return;
     }
+#endif
+    detail::int8_range(problem, kernels, detail::gemm_kernels<float>(isa_).pack_transposed, i0, i1, j0, j1);
   });
 }
 
 EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
-                                    float* c, index_t ldc, const GemmEpilogue<float>& epilogue) {
+                                    float* c, index_t ldc, const GemmEpilogue<float>& epilogue, float alpha) {
+  if (alpha != 1.0f && w.format_ == PackedMatrix::Format::int8) {
+    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", int8 weights allow 1 alone");
+  }
   if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
   if (m == 0 || w.n_ == 0) return;
   eigenformer::detail::count_product(m, w.n_, w.k_);
-  const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, 1.0f, x,
-                                           ldx,   nullptr, 0, beta, c,    ldc,  epilogue};
+  const detail::GemmProblem<float> problem{false, true,    m, w.n_, w.k_, alpha, x,
+                                           ldx,   nullptr, 0, beta, c,    ldc,   epilogue};
   if (w.k_ == 0) {
     detail::gemm_empty(problem);
     return;
@@ -346,10 +334,11 @@ EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, cons
     const auto write = [](const void* matrix, index_t first, index_t count, float* out) {
       static_cast<const PackedMatrix*>(matrix)->write_columns(first, count, out);
     };
-    detail::eigen_gemm(problem, w.format_ == PackedMatrix::Format::bf16, {&w, write});
+    detail::eigen_gemm(problem, w.rounds_inputs_, {&w, write});
     return;
   }
-  detail::gemm_run(problem, detail::packed_kernels(w.format_, w.isa_),
+  const auto precision = w.rounds_inputs_ ? GemmPrecision::bf16 : GemmPrecision::full;
+  detail::gemm_run(problem, detail::gemm_kernels_for<float>(precision, w.isa_),
                    {static_cast<const float*>(w.data_.get()), w.steps_});
 }
 

@@ -17,8 +17,8 @@ class PackedMatrix {
   /// What the packed weights are held in.
   enum class Format {
     float32,  ///< as they are: products have the bits of gemm()
-    bf16,     ///< rounded to bfloat16, as are the inputs: products have the bits of gemm() with
-              ///< GemmPrecision::bf16
+    bf16,     ///< rounded to bfloat16. Where bf16_products_pay(), so are the inputs, and products have the
+              ///< bits of gemm() with GemmPrecision::bf16; elsewhere those of gemm() with rounded weights
     int8  ///< symmetric, one scale per output; each row of the input is quantised on the way (its own scale)
   };
 
@@ -28,6 +28,10 @@ class PackedMatrix {
   /// for int8 with k over 65536 (sums could overflow 32 bits).
   static PackedMatrix pack(const float* w, index_t n, index_t k, bool transposed = false,
                            Format format = Format::float32);
+
+  /// Packs w as pack() in bf16, and products round their inputs wherever they run: those of gemm() with
+  /// GemmPrecision::bf16, bit by bit.
+  static PackedMatrix pack_to_round(const float* w, index_t n, index_t k, bool transposed = false);
 
   /// Packs weights that are int8 already: w (n, k) row-major, true value w * scale[output].
   static PackedMatrix pack_int8(const std::int8_t* w, const float* scale, index_t n, index_t k);
@@ -65,7 +69,7 @@ class PackedMatrix {
 
  private:
   friend void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
-                          index_t ldc, const GemmEpilogue<float>& epilogue);
+                          index_t ldc, const GemmEpilogue<float>& epilogue, float alpha);
 
   /// Without memory yet.
   static PackedMatrix int8_of_size(index_t n, index_t k);
@@ -86,13 +90,15 @@ class PackedMatrix {
   index_t steps_ = 0;  // of a panel: elements, pairs or fours of k
   std::size_t bytes_ = 0;
   Format format_ = Format::float32;
+  bool rounds_inputs_ = false;
   Isa isa_;
 };
 
-/// C (m, n) = x (m, k) W^T + beta * C + bias. beta = 0 does not read C. A row's result does not depend on the
-/// other rows or on the number of threads, bit by bit.
+/// C (m, n) = alpha * x (m, k) W^T + beta * C + bias. beta = 0 does not read C. A row's result does not
+/// depend on the other rows or on the number of threads, bit by bit. Throws ShapeError for a negative m,
+/// ValueError for int8 weights with another alpha than 1.
 void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
-                 index_t ldc, const GemmEpilogue<float>& epilogue = {});
+                 index_t ldc, const GemmEpilogue<float>& epilogue = {}, float alpha = 1.0f);
 
 /// Quantises each row of w (n, k) to int8, symmetrically: q = round(w / scale), |q| <= 127, scale = max |w| /
 /// 127. A row of zeros (nothing above 1.5e-36) gets scale 0. The values q * scale, in float, quantise to the

@@ -9,6 +9,10 @@
 
 #include "autograd/op_check.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
+#include "eigenformer/autograd/ops/linear/feed_forward.hpp"
+#include "eigenformer/autograd/ops/linear/gated.hpp"
+#include "eigenformer/autograd/ops/normalization/loss.hpp"
+#include "isa.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
@@ -208,4 +212,58 @@ TEST_CASE("linear: values and gradients are the same bits for any number of thre
   const auto one = run(1);
   CHECK(run(2) == one);
   CHECK(run(3) == one);
+}
+
+TEST_CASE("products with weights have the same bits with a weight cache, before and after an update") {
+  for_each_isa([] {
+    const auto weight = [](const Shape& shape, std::uint64_t seed) {
+      return Parameter<float>(random(shape, seed).to<float>());
+    };
+    Parameter<float> w = weight({24, 20}, 1), b = weight({24}, 2), w1 = weight({40, 24}, 3),
+                     w2 = weight({18, 40}, 4), gate = weight({33, 18}, 5), up = weight({33, 18}, 6),
+                     w3 = weight({16, 33}, 7), out = weight({37, 16}, 8);
+    const Parameter<float> absent;
+    const std::vector<Parameter<float>*> all = {&w, &b, &w1, &w2, &gate, &up, &w3, &out};
+    const Tensor<float> input = random({50, 20}, 9).to<float>();
+    Tensor<std::int32_t> targets(Shape{50});
+    for (index_t i = 0; i < 50; ++i) targets.data()[i] = static_cast<std::int32_t>(i % 37);
+    const auto run = [&](kernels::GemmPrecision precision,
+                         const std::shared_ptr<kernels::WeightCache>& cache) {
+      Tape<float> tape;
+      std::vector<ParameterHandle<float>> handles;
+      for (const auto* p : all) handles.push_back(p->handle());
+      Gradients<float> gradients(handles);
+      const auto ctx = Context<float>::training(tape, DropoutKey{1, 1, 0})
+                           .with_precision(precision)
+                           .with_weight_cache(cache);
+      const Var<float> x = tape.variable(input);
+      Var<float> y = linear(ctx, x, w, b, Activation::gelu, 0.1);
+      y = add(y, linear_slice(ctx, y, w1, absent, 8, 24));
+      y = feed_forward(ctx, y, w1, absent, w2, absent, Activation::relu, 0.2);
+      y = gated_feed_forward(ctx, y, gate, absent, up, absent, w3, absent, Activation::silu, 0.1);
+      const Var<float> loss = linear_cross_entropy(ctx, y, out, absent, targets);
+      tape.backward(loss, gradients);
+      std::vector<std::vector<float>> result = {values(loss.value()), values(tape.gradient(x))};
+      for (const auto* p : all) result.push_back(values(gradients.of(*p)));
+      return result;
+    };
+    using kernels::GemmPrecision;
+    const auto cache = std::make_shared<kernels::WeightCache>();
+    CHECK(run(GemmPrecision::full, cache) == run(GemmPrecision::full, nullptr));
+    CHECK(cache->size() == 0);
+    const auto before = run(GemmPrecision::bf16, nullptr);
+    CHECK(before != run(GemmPrecision::full, nullptr));
+    CHECK(run(GemmPrecision::bf16, cache) == before);
+    // Two of each: w, a slice of w1, w1, w2, gate, up, w3, out.
+    CHECK(cache->size() == 16);
+    CHECK(run(GemmPrecision::bf16, cache) == before);
+    for (Parameter<float>* p : all) {
+      for (float& value : p->value().span()) value *= 0.75f;
+      p->value().mark_changed();
+    }
+    const auto after = run(GemmPrecision::bf16, nullptr);
+    CHECK(after != before);
+    CHECK(run(GemmPrecision::bf16, cache) == after);
+    CHECK(cache->size() == 16);
+  });
 }

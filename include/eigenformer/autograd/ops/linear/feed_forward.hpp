@@ -73,13 +73,12 @@ template <class T>
   if (activation != Activation::relu) saved.pre = Tensor<T>(saved.hidden.shape());
   const detail::LinearEpilogue<T> tail{activation, saved.pre.defined() ? saved.pre.data() : nullptr, ff,
                                        saved.dropout};
-  kernels::gemm<T>(false, true, rows, ff, d, T(1), x.value().data(), d, w1.value().data(), d, T(0),
-                   saved.hidden.data(), ff,
-                   {b1.defined() ? b1.value().data() : nullptr, detail::LinearEpilogue<T>::apply, &tail},
-                   ctx.precision());
+  const detail::WeightProducts<T> products(ctx);
+  products.run(false, rows, T(1), x.value().data(), w1.value(), 0, ff, T(0), saved.hidden.data(),
+               {b1.defined() ? b1.value().data() : nullptr, detail::LinearEpilogue<T>::apply, &tail});
   Tensor<T> y(x.shape().with(-1, out));
-  kernels::gemm<T>(false, true, rows, out, ff, T(1), saved.hidden.data(), ff, w2.value().data(), ff, T(0),
-                   y.data(), out, {b2.defined() ? b2.value().data() : nullptr}, ctx.precision());
+  products.run(false, rows, T(1), saved.hidden.data(), w2.value(), 0, out, T(0), y.data(),
+               {b2.defined() ? b2.value().data() : nullptr});
 
   if (detail::not_recorded<T>(y, x, v1, c1, v2, c2)) return Var<T>(std::move(y));
   // dW2 = dy^T h, dz = (dy W2) * mask * f'(z), dW1 = dz^T x, dx = dz W1; each bias gets its columns' sums.
@@ -88,28 +87,26 @@ template <class T>
                     .add_if(v1.recorded(), x)
                     .add_if(x.recorded(), v1)
                     .add_if(x.recorded() || v1.recorded() || c1.recorded(), v2),
-                [saved = std::move(saved), rows, d, ff, out, precision = ctx.precision()](Backward<T>& b) {
+                [saved = std::move(saved), rows, d, ff, out, products](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(3)) {
                     kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff,
-                                     dw2.beta, dw2.data, ff, {}, precision);
+                                     dw2.beta, dw2.data, ff, {}, products.precision);
                   }
                   if (auto db2 = b.grad(4)) kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
                   if (!b.needs(0) && !b.needs(1) && !b.needs(2)) return;
                   Tensor<T> dz(saved.hidden.shape());
                   const bool relu = saved.activation == Activation::relu;
                   const T alpha = relu ? static_cast<T>(1 / (1 - saved.dropout.rate)) : T(1);
-                  kernels::gemm<T>(false, false, rows, ff, out, alpha, dy, out, saved.w2.data(), ff, T(0),
-                                   dz.data(), ff, {nullptr, detail::FeedForwardSaved<T>::apply, &saved},
-                                   precision);
+                  products.run(true, rows, alpha, dy, saved.w2, 0, out, T(0), dz.data(),
+                               {nullptr, detail::FeedForwardSaved<T>::apply, &saved});
                   if (auto dw1 = b.grad(1)) {
                     kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
-                                     dw1.beta, dw1.data, d, {}, precision);
+                                     dw1.beta, dw1.data, d, {}, products.precision);
                   }
                   if (auto db1 = b.grad(2)) kernels::sum_rows<T>(dz.data(), db1.data, db1.beta, rows, ff);
                   if (auto dx = b.grad(0)) {
-                    kernels::gemm<T>(false, false, rows, d, ff, T(1), dz.data(), ff, saved.w1.data(), d,
-                                     dx.beta, dx.data, d, {}, precision);
+                    products.run(true, rows, T(1), dz.data(), saved.w1, 0, ff, dx.beta, dx.data);
                   }
                 });
 }

@@ -165,28 +165,27 @@ template <class T>
                     .add_if(v_gate.recorded() || v_up.recorded(), x)
                     .add_if(x.recorded(), v_gate)
                     .add_if(x.recorded(), v_up),
-                [saved = std::move(saved), rows, d, ff, out, precision = ctx.precision()](Backward<T>& b) {
+                [saved = std::move(saved), rows, d, ff, out,
+                 products = detail::WeightProducts<T>(ctx)](Backward<T>& b) {
                   const T* dy = b.dy().data();
                   if (auto dw2 = b.grad(5)) {
                     kernels::gemm<T>(true, false, out, ff, rows, T(1), dy, out, saved.hidden.data(), ff,
-                                     dw2.beta, dw2.data, ff, {}, precision);
+                                     dw2.beta, dw2.data, ff, {}, products.precision);
                   }
                   if (auto db2 = b.grad(6)) kernels::sum_rows<T>(dy, db2.data, db2.beta, rows, out);
                   Tensor<T> dgate(saved.hidden.shape()), dup(saved.hidden.shape());
                   const detail::GatedBackwardTile<T> tile{&saved, dup.data()};
-                  kernels::gemm<T>(false, false, rows, ff, out, T(1), dy, out, saved.w2.data(), ff, T(0),
-                                   dgate.data(), ff, {nullptr, detail::GatedBackwardTile<T>::apply, &tile},
-                                   precision);
+                  products.run(true, rows, T(1), dy, saved.w2, 0, out, T(0), dgate.data(),
+                               {nullptr, detail::GatedBackwardTile<T>::apply, &tile});
                   const auto half = [&](const Tensor<T>& dz, const Tensor<T>& weight, index_t input) {
                     if (auto dw = b.grad(input)) {
                       kernels::gemm<T>(true, false, ff, d, rows, T(1), dz.data(), ff, saved.x.data(), d,
-                                       dw.beta, dw.data, d, {}, precision);
+                                       dw.beta, dw.data, d, {}, products.precision);
                     }
                     if (auto db = b.grad(input + 1))
                       kernels::sum_rows<T>(dz.data(), db.data, db.beta, rows, ff);
                     if (auto dx = b.grad(0)) {
-                      kernels::gemm<T>(false, false, rows, d, ff, T(1), dz.data(), ff, weight.data(), d,
-                                       dx.beta, dx.data, d, {}, precision);
+                      products.run(true, rows, T(1), dz.data(), weight, 0, ff, dx.beta, dx.data);
                     }
                   };
                   half(dgate, saved.w_gate, 1);

@@ -13,6 +13,7 @@
 #include "eigenformer/kernels/elementwise/elementwise.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/kernels/packed/packed_weights.hpp"
+#include "eigenformer/kernels/packed/weight_cache.hpp"
 #include "eigenformer/kernels/reduction/reduce.hpp"
 
 namespace eigenformer {
@@ -84,6 +85,32 @@ void require_memory(const char* op, const Parameter<T>& weight) {
                            "it (they serve decoding, and neither training nor attention maps)");
 }
 
+// How an op multiplies by its weights, in forward and in backward.
+template <class T>
+struct WeightProducts {
+  GemmPrecision precision;
+  std::shared_ptr<kernels::WeightCache> cache;
+
+  explicit WeightProducts(const Context<T>& ctx) : precision(ctx.precision()), cache(ctx.weight_cache()) {}
+
+  // y = alpha x W^T + beta y with rows [first, first + count) of the weight, or alpha x W + beta y if
+  // `transposed`.
+  void run(bool transposed, index_t rows, T alpha, const T* x, const Tensor<T>& weight, index_t first,
+           index_t count, T beta, T* y, const kernels::GemmEpilogue<T>& epilogue = {}) const {
+    const index_t columns = weight.dim(1), in = transposed ? count : columns,
+                  out = transposed ? columns : count;
+    if constexpr (std::is_same_v<T, float>) {
+      if (cache != nullptr && precision == GemmPrecision::bf16) {
+        kernels::gemm_packed(rows, x, in, cache->get(weight, first, count, transposed), beta, y, out,
+                             epilogue, alpha);
+        return;
+      }
+    }
+    kernels::gemm<T>(false, !transposed, rows, out, in, alpha, x, in, weight.data() + first * columns,
+                     columns, beta, y, out, epilogue, precision);
+  }
+};
+
 // y = x W[first_row : first_row + out]^T + bias, with the packed rows if the context has them and nothing is
 // recorded.
 template <class T>
@@ -98,8 +125,7 @@ void weight_product(const char* op, const Context<T>& ctx, index_t rows, const T
     if (packed != nullptr) return kernels::gemm_packed(rows, x, in, *packed, 0, y, out, epilogue);
   }
   require_memory(op, weight);
-  kernels::gemm<T>(false, true, rows, out, in, T(1), x, in, weight.value().data() + first_row * in, in, T(0),
-                   y, out, epilogue, ctx.precision());
+  WeightProducts<T>(ctx).run(false, rows, T(1), x, weight.value(), first_row, out, T(0), y, epilogue);
 }
 
 // linear() with rows [first_row, first_row + out) of the weight and the bias: how the fused in-projection of
@@ -153,7 +179,8 @@ template <class T>
   return record(
       op, y, {x, w, b}, SavedTensors().add_if(w.recorded(), x).add_if(x.recorded(), w).add_if(relu, y),
       [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
-       dropout = tail.dropout, rows, in, out, first_row, precision = ctx.precision()](Backward<T>& back) {
+       dropout = tail.dropout, rows, in, out, first_row,
+       products = WeightProducts<T>(ctx)](Backward<T>& back) {
         const T* dz = back.dy().data();
         Tensor<T> scratch;
         if (activation != Activation::none || dropout.rate > 0) {
@@ -188,15 +215,14 @@ template <class T>
           }
         }
         if (auto dx = back.grad(0)) {
-          kernels::gemm<T>(false, false, rows, in, out, T(1), dz, out, w.data() + first_row * in, in, dx.beta,
-                           dx.data, in, {}, precision);
+          products.run(true, rows, T(1), dz, w, first_row, out, dx.beta, dx.data);
         }
         // A slice leaves the other rows' gradient as it is; at the first write that is zero.
         const bool slice = out * in != w.numel();
         if (auto dw = back.grad(1)) {
           if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
           kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x.data(), in, slice ? T(1) : dw.beta,
-                           dw.data + first_row * in, in, {}, precision);
+                           dw.data + first_row * in, in, {}, products.precision);
         }
         if (auto db = back.grad(2)) {
           if (slice && db.beta == T(0)) std::fill_n(db.data, w.shape()[0], T(0));

@@ -139,8 +139,8 @@ template <class T>
                                                       static_cast<T>(scale), nullptr);
     const T beta = row == 0 ? T(0) : T(1);
     if (wants_x) {
-      kernels::gemm<T>(false, false, n, d, classes, T(1), logits.data(), classes, weight.value().data(), d,
-                       T(0), dx.data() + row * d, d, {}, ctx.precision());
+      detail::WeightProducts<T>(ctx).run(true, n, T(1), logits.data(), weight.value(), 0, classes, T(0),
+                                         dx.data() + row * d);
     }
     if (wants_w) {
       kernels::gemm<T>(true, false, classes, d, n, T(1), logits.data(), classes, xr, d, beta, dw.data(), d,

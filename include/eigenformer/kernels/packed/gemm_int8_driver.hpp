@@ -1,0 +1,119 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/kernels/gemm/gemm_driver.hpp"
+#include "eigenformer/kernels/packed/gemm_int8.hpp"
+#include "eigenformer/kernels/packed/gemm_int8_amx.hpp"
+
+// The loops around the tiles of int8 products.
+
+namespace eigenformer::kernels::detail {
+
+/// One product of quantised inputs and int8 weights, as every range of it sees it.
+struct Int8Problem {
+  index_t m, n, steps;
+  const Int8Four* x;       ///< inputs as q + 128: (m, stride)
+  index_t stride;          ///< fours from a row to the next
+  const float* row_scale;  ///< (m)
+  const Int8Four* panels;
+  const float* scale;       ///< per column, of whole panels
+  const std::int32_t* sum;  ///< per column, of whole panels
+  float beta;
+  float* c;
+  index_t ldc;
+  GemmEpilogue<float> epilogue;
+
+  /// The output of a tile.
+  Int8Output output(index_t i, index_t rows, index_t j, index_t cols) const {
+    return {sum + j,       scale + j,
+            row_scale + i, c + i * ldc + j,
+            ldc,           epilogue.bias != nullptr ? epilogue.bias + j : nullptr,
+            rows,          cols,
+            beta != 0.0f};
+  }
+};
+
+/// Quantises rows of floats x (m, k) to x (m, stride) of an Int8Problem, on the caller's threads.
+inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, Int8Four* out, index_t stride,
+                          float* row_scale) {
+  parallel_for(m, std::max<index_t>(1, 65536 / k), [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      dispatch<QuantizeRow>(k, x + i * ldx, reinterpret_cast<std::uint8_t*>(out + i * stride), row_scale + i);
+    }
+  });
+}
+
+/// C's ranges are handed to `panel(i, rows, j, cols)`, panel by panel for each block of rows; then the
+/// epilogue is called. `begin(i, rows)` comes before a block's panels.
+template <class Begin, class Panel>
+void int8_blocks(const Int8Problem& g, index_t tile, index_t i0, index_t i1, index_t j0, index_t j1,
+                 const Begin& begin, const Panel& panel) {
+  constexpr index_t epilogue_columns = 256;
+  if (g.beta != 0.0f && g.beta != 1.0f) scale_rows(g, i0, i1, j0, j1);
+  const index_t row_block = gemm_row_block(i1 - i0, tile);
+  for (index_t ic = i0; ic < i1; ic += row_block) {
+    const index_t in = std::min(row_block, i1 - ic);
+    begin(ic, in);
+    for (index_t j = j0; j < j1; j += int8_columns) {
+      const index_t cols = std::min(int8_columns, j1 - j);
+      panel(ic, in, j, cols);
+      const index_t done = j + cols - j0;
+      if (g.epilogue.apply != nullptr && (done % epilogue_columns == 0 || j + cols == j1)) {
+        const index_t from = j0 + (done - 1) / epilogue_columns * epilogue_columns;
+        g.epilogue.apply(g.epilogue.context, g.c + ic * g.ldc + from, g.ldc, ic, in, from, j + cols - from);
+      }
+    }
+  }
+}
+
+/// The elements of C in rows [i0, i1) and columns [j0, j1), on the calling thread, by vectors. `pack` lays
+/// rows of floats, which fours of bytes move like, side by side.
+inline void int8_range(const Int8Problem& g, const Int8Kernels& kernels, PackFunction<float> pack, index_t i0,
+                       index_t i1, index_t j0, index_t j1) {
+  const index_t rows_packed = std::min(gemm_row_block(i1 - i0, kernels.rows), i1 - i0) + gemm_max_rows;
+  const GemmScratch<0> memory;
+  Int8Four* const packed = memory->reserve<Int8Four>(rows_packed * g.steps + 16);
+  const auto each_tile = [&](index_t rows, const auto& f) {
+    Int8Four* a = packed;
+    for (index_t i = 0; i < rows; i += kernels.rows) {
+      const index_t valid = std::min(kernels.rows, rows - i);
+      const index_t width = kernels.tile_rows[static_cast<std::size_t>(valid)];
+      f(i, valid, width, a);
+      a += width * g.steps;
+    }
+  };
+  int8_blocks(
+      g, kernels.rows, i0, i1, j0, j1,
+      [&](index_t ic, index_t in) {
+        each_tile(in, [&](index_t i, index_t rows, index_t width, Int8Four* a) {
+          pack(g.steps, rows, width, reinterpret_cast<const float*>(g.x + (ic + i) * g.stride), g.stride,
+               reinterpret_cast<float*>(a));
+        });
+      },
+      [&](index_t ic, index_t in, index_t j, index_t cols) {
+        each_tile(in, [&](index_t i, index_t rows, index_t, const Int8Four* a) {
+          const Int8Output out = g.output(ic + i, rows, j, cols);
+          kernels.micro[static_cast<std::size_t>(rows)](g.steps, a, g.panels + j * g.steps, &out);
+        });
+      });
+}
+
+/// The same by AMX; i0 is a multiple of 32.
+template <class Tiles>
+void int8_range_by_tiles(const Int8Problem& g, index_t i0, index_t i1, index_t j0, index_t j1) {
+  using Panel = Int8TilePanel<Tiles>;
+  constexpr auto run = body_for<Panel, Tiles::vector_bytes, typename Panel::Function>();
+  const TileSession<Tiles> session;
+  int8_blocks(
+      g, 2 * amx_rows, i0, i1, j0, j1, [](index_t, index_t) {},
+      [&](index_t ic, index_t in, index_t j, index_t cols) {
+        const Int8Output out = g.output(ic, in, j, cols);
+        run(g.steps, g.x + ic * g.stride, g.stride, g.panels + j * g.steps, &out);
+      });
+}
+
+}  // namespace eigenformer::kernels::detail
