@@ -146,12 +146,13 @@ class Ensemble : public detail::ModelOptions<M> {
         continue;
       }
       for (index_t i = 0; i < p.numel(); ++i) {
-        const T high = std::max(mixed.data()[i], p.data()[i]), low = std::min(mixed.data()[i], p.data()[i]);
-        // NaN stays, and two probabilities of 0 are 0.
-        if (low > -std::numeric_limits<T>::infinity())
-          mixed.data()[i] = high + std::log1p(std::exp(low - high));
-        else
-          mixed.data()[i] = std::isnan(low) || std::isnan(high) ? std::numeric_limits<T>::quiet_NaN() : high;
+        T& x = mixed.data()[i];
+        const T y = p.data()[i], high = std::max(x, y), low = std::min(x, y);
+        if (std::isnan(x + y)) {
+          x = std::numeric_limits<T>::quiet_NaN();
+        } else {  // a probability of 0 adds nothing
+          x = low == -std::numeric_limits<T>::infinity() ? high : high + std::log1p(std::exp(low - high));
+        }
       }
     }
     const T models = std::log(static_cast<T>(members_.size()));

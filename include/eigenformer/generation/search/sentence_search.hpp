@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,7 @@ class SentenceSearch {
         if (i >= beam) continue;
         finish(std::move(h), length, true);
         if (grouped) taken.push_back(c.id);
+        if (beam == 1) break;  // greedy search ends with the first end symbol
         continue;
       }
       if (grouped) taken.push_back(c.id);
@@ -106,7 +108,6 @@ class SentenceSearch {
   bool done(index_t length) const {
     if (growing_.empty()) return true;
     const bool full = static_cast<index_t>(finished_.size()) >= options_->beam_size;
-    // Greedy search ends with the first end symbol.
     if (full && (options_->early_stopping || options_->beam_size == 1)) return true;
     if (options_->num_beam_groups == 1)
       return rule_->done({length, growing_, finished_, best_ended_}, *options_);
@@ -117,7 +118,8 @@ class SentenceSearch {
     return rule_->done({length, likeliest_first, finished_, best_ended_}, *options_);
   }
 
-  /// The best hypotheses, ended ones before those that were cut off.
+  /// The best hypotheses, ended ones before those that were cut off; all of a group, as other groups may have
+  /// found the same.
   std::vector<Hypothesis> result(index_t length) && {
     const auto wanted = static_cast<std::size_t>(options_->num_hypotheses);
     std::vector<Hypothesis> best = std::move(finished_);
@@ -126,7 +128,7 @@ class SentenceSearch {
       for (Hypothesis& h : growing_) finish(std::move(h), length, false);
       std::move(finished_.begin(), finished_.end(), std::back_inserter(best));
     }
-    if (best.size() > wanted) best.resize(wanted);
+    if (best.size() > wanted && options_->num_beam_groups == 1) best.resize(wanted);
     return best;
   }
 
