@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
     translator::add_translate(app, run);
     translator::add_score(app, run);
     translator::add_evaluate(app, run);
+    translator::add_calibrate(app, run);
     translator::add_inspect(app, run);
     translator::add_import(app, run);
     translator::add_quantize(app, run);

@@ -35,11 +35,11 @@ void fill(LineReader& reader, std::vector<std::string>& lines, std::size_t count
 
 int score(const ScoreCommand& command) {
   set_threads(command.threads);
-  // The log-probability alone is a format of text.
   const auto format = command.format->applied("score");
   format.validate();
   const DecodingModels models(command.folders);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
+  options.confidence = models.confidence();
   options.batching = command.batching->applied("generation");
   const SentenceTranslator translator = sentence_translator(models, options);
   LineReader sources(command.source), targets(command.target);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "confidence_file.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
 #include "model_folder.hpp"
@@ -33,6 +34,8 @@ class DecodingModels {
   /// their sentences, differ.
   explicit DecodingModels(const std::vector<std::string>& folders)
       : models_(load(folders)), ensemble_(members()) {
+    // Of one model alone: that of an ensemble is another.
+    if (folders.size() == 1) confidence_ = load_confidence(folders[0]);
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(*models_[0], *models_[i])) {
         throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
@@ -52,6 +55,7 @@ class DecodingModels {
   /// Of the model that has room for the fewest tokens.
   const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
   const eigenformer::Ensemble<Model>& ensemble() const { return ensemble_; }
+  const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
 
  private:
   static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders) {
@@ -82,6 +86,7 @@ class DecodingModels {
 
   std::vector<std::unique_ptr<DecodingModel>> models_;
   eigenformer::Ensemble<Model> ensemble_;
+  eigenformer::ConfidenceScale confidence_;
   std::size_t shortest_ = 0;
 };
 

@@ -88,6 +88,7 @@ class DecodingCommand {
   /// use.
   ef::TextTranslatorOptions for_models(const DecodingModels& models) const {
     ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
+    options.confidence = models.confidence();
     options.search = search_->applied("generation", options.search);
     options.batching = batching_->applied("generation");
     // A beam takes memory for each of its hypotheses, and there are no more tokens than this to begin with.

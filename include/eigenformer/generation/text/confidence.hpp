@@ -12,6 +12,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
 
@@ -34,13 +35,20 @@ struct ConfidenceScale {
   double slope = 1;
   double offset = 0;
 
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"slope", "what logits are multiplied by", Allowed::finite}, self.slope);
+    visit(OptionField{"offset", "what is added to them", Allowed::finite}, self.offset);
+  }
+
   /// probability: in [0, 1].
   double operator()(double probability) const {
-    // 0 and 1 have no logit.
-    const double p = std::fmin(std::fmax(probability, 1e-12), 1 - 1e-12);
     if (slope == 1 && offset == 0) return probability;
+    const double p = clamped(probability);
     return 1 / (1 + std::exp(-(slope * std::log(p / (1 - p)) + offset)));
   }
+
+  /// A probability that has a logit: 0 and 1 have none.
+  static double clamped(double probability) { return std::clamp(probability, 1e-12, 1 - 1e-12); }
 };
 
 /// The words of a text with their confidences: the probability of a word is the product of its tokens', each
