@@ -6,22 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/text/text_translator.hpp"
-#include "model/decoding_model.hpp"
+#include "model/sentence_translator.hpp"
 #include "option_flags.hpp"
 #include "terminal/threads.hpp"
 
 namespace translator {
 
 namespace ef = eigenformer;
-
-using SentenceTranslator = ef::TextTranslator<ef::Ensemble<Model>>;
-
-/// A translator of loaded models.
-inline SentenceTranslator sentence_translator(const DecodingModels& models,
-                                              ef::TextTranslatorOptions options) {
-  return {models.ensemble(), models.tokenizers(), models.description(), std::move(options)};
-}
 
 /// Adds --model. several: whether it may be given more than once.
 inline void add_models(CLI::App& app, std::vector<std::string>& folders, bool several) {
