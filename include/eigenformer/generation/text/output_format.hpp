@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
