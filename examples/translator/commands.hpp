@@ -16,6 +16,8 @@ using Run = std::function<int()>;
 void add_demo(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
 void add_translate(CLI::App& app, Run& run);
+void add_score(CLI::App& app, Run& run);
+void add_calibrate(CLI::App& app, Run& run);
 void add_evaluate(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_import(CLI::App& app, Run& run);

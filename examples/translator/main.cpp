@@ -60,7 +60,9 @@ int main(int argc, char** argv) {
     translator::add_demo(app, run);
     translator::add_train(app, run);
     translator::add_translate(app, run);
+    translator::add_score(app, run);
     translator::add_evaluate(app, run);
+    translator::add_calibrate(app, run);
     translator::add_inspect(app, run);
     translator::add_import(app, run);
     translator::add_quantize(app, run);

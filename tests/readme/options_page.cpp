@@ -18,6 +18,7 @@
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
 #include "eigenformer/nn/models/sequence_regressor_options.hpp"
@@ -149,12 +150,15 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   write_table(page, "TrainingOptions", "And the fields of LoopOptions.",
               without(option_rows(training), training.loop), every);
   write_table(page, "GenerationOptions",
-              "Flags of `translator translate`, `evaluate` and `compare`; what is not given is as the "
-              "model's folder says.",
+              "Flags of `translator translate`, `evaluate`, `compare` and `calibrate`; `--n-best` is of "
+              "`translate` alone. What is not given is as the model's folder says.",
               option_rows(ef::GenerationOptions{}), decodes);
   write_table(page, "SamplingOptions", "Flags of `translator translate --sample`.",
               option_rows(ef::SamplingOptions{}), decodes);
-  write_table(page, "BatchGenerationOptions", "Flags of `translator translate`, `evaluate` and `compare`.",
+  write_table(page, "OutputOptions", "Flags of `translator translate` and `score`.",
+              option_rows(ef::OutputOptions{}), every);
+  write_table(page, "BatchGenerationOptions",
+              "Flags of `translator translate`, `score`, `evaluate`, `compare` and `calibrate`.",
               option_rows(ef::BatchGenerationOptions{}), every);
   write_table(page, "BatchingOptions",
               "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",

@@ -33,7 +33,7 @@ ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingM
     if (s != b.loaded.tokenizers.source->encode(line) ||
         t != b.loaded.tokenizers.target->encode(references[i])) {
       throw ef::ValueError("compare",
-                           "'" + command.folder + "' and '" + command.other +
+                           "'" + command.folders[0] + "' and '" + command.other +
                                "' have different vocabularies; their choices of tokens cannot be compared");
     }
     if (s.empty() || t.empty()) continue;
@@ -62,7 +62,8 @@ ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef:
 
 int compare(const CompareCommand& command) {
   command.set_threads();
-  const DecodingModel a(command.folder), b(command.other);
+  const DecodingModels first(command.folders), second({command.other});
+  const DecodingModel &a = first.first(), &b = second.first();
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {
@@ -73,11 +74,11 @@ int compare(const CompareCommand& command) {
   const ef::Accuracy equal = agreement(a, b, encode_for_both(command, a, b, sources, references));
   std::printf("next-token choices equal: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
-  for (const DecodingModel* model : {&a, &b}) {
-    const SentenceTranslator translator(model->loaded, command.for_model(*model), model->ctx);
+  for (const DecodingModels* models : {&first, &second}) {
+    const SentenceTranslator translator = sentence_translator(*models, command.for_models(*models));
     const ef::BleuScore bleu = ef::corpus_bleu(texts(translator.translate(sources)), references);
-    std::printf("%s %-8s %s\n", model == &a ? "A" : "B",
-                ef::weight_format_name(model->loaded.description.weights), bleu.str().c_str());
+    std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
+                ef::weight_format_name(models->description().weights), bleu.str().c_str());
   }
   std::printf("%s\n", ef::bleu_signature().c_str());
   return 0;
@@ -90,7 +91,7 @@ void add_compare(CLI::App& app, Run& run) {
                                      "Tells how much two models differ, such as a model and its int8 copy: "
                                      "equal choices of tokens, BLEU of both");
   auto command = std::make_shared<CompareCommand>();
-  command->add_to(*sub);
+  command->add_to(*sub, false);
   sub->add_option("--with", command->other,
                   "folder of the model to compare with; it needs the same vocabulary")
       ->required();

@@ -1,5 +1,4 @@
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -11,7 +10,7 @@
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
-#include "eigenformer/train/loss.hpp"
+#include "eigenformer/metrics/perplexity.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
 #include "terminal/output_checks.hpp"
@@ -25,29 +24,20 @@ struct EvaluateCommand : DecodingCommand {
   std::string source, reference, output;
 };
 
-/// exp of the mean loss of the references, for the pairs that have words on both sides; 0 when there is none.
-double reference_perplexity(const DecodingModel& model, const std::vector<std::string>& sources,
+/// Of the references, for the pairs that have words on both sides; 0 when there is none.
+double reference_perplexity(const SentenceTranslator& translator, const std::vector<std::string>& sources,
                             const std::vector<std::string>& references) {
-  const ef::TokenizerPair& tokenizers = model.loaded.tokenizers;
-  const ef::TextConventions& text = model.loaded.description.text;
-  ef::EncodedCorpus corpus;
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const auto s = tokenizers.source->encode(text.source_text + sources[i]);
-    const auto t = tokenizers.target->encode(references[i]);
-    if (s.empty() || t.empty()) continue;
-    corpus.source.push_back(s);
-    corpus.target.push_back(t);
-  }
-  return corpus.size() == 0 ? 0
-                            : std::exp(ef::corpus_loss(model.loaded.model, corpus, 2048, model.ctx, text));
+  ef::Perplexity perplexity;
+  for (const ef::Translation& pair : translator.score(sources, references))
+    perplexity.add(-pair.log_probability, static_cast<ef::index_t>(pair.tokens.size()));
+  return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
   if (!command.output.empty()) check_writable_file(command.output);
-  const DecodingModel model(command.folder);
-  const ef::TranslationModel<float>& loaded = model.loaded;
-  const SentenceTranslator translator(loaded, command.for_model(model), model.ctx);
+  const DecodingModels models(command.folders);
+  const SentenceTranslator translator = sentence_translator(models, command.for_models(models));
   const std::vector<std::string> sources = ef::read_lines(command.source);
   const std::vector<std::string> references = ef::read_lines(command.reference);
   if (sources.size() != references.size()) {
@@ -72,7 +62,7 @@ int evaluate(const EvaluateCommand& command) {
   std::printf("chrF2 = %.2f\n%s\n", ef::corpus_chrf(translations, references), ef::chrf_signature().c_str());
   std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
               static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
-  if (const double perplexity = reference_perplexity(model, sources, references); perplexity > 0) {
+  if (const double perplexity = reference_perplexity(translator, sources, references); perplexity > 0) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,19 +6,23 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
+#include "eigenformer/metrics/pairwise.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/output_checks.hpp"
+#include "terminal/result_output.hpp"
 
 namespace translator {
 
 namespace {
 
 struct TranslateCommand : DecodingCommand {
-  std::string input, output, attention;
+  std::string input, output, attention, utility;
+  bool prefixes = false;
+  std::optional<OptionFlags<ef::OutputOptions>> format;
 };
 
 /// Collects attention weights as tensors named "<line>.<source, target or memory>.<layer>", (heads, queries,
@@ -52,84 +55,78 @@ class AttentionFile {
   std::vector<std::pair<std::string, ef::Tensor<float>>> tensors_;
 };
 
-/// Takes translations: to stdout line by line, or to a file that appears when all is done.
-class Output {
- public:
-  explicit Output(const std::string& path) {
-    if (path.empty()) return;
-    std::error_code ignored;
-    const auto status = std::filesystem::status(path, ignored);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-      stream_ = std::fopen(path.c_str(), "wb");  // a device or a pipe
-      if (stream_ == nullptr) refuse();
-    } else {
-      file_.emplace(path);
-    }
+/// Takes what stands behind the first tab of each line, which its translation is to begin with, off it.
+std::vector<std::string> split_prefixes(std::vector<std::string>& lines) {
+  std::vector<std::string> prefixes;
+  for (std::string& line : lines) {
+    const std::size_t tab = line.find('\t');
+    prefixes.push_back(tab == std::string::npos ? "" : line.substr(tab + 1));
+    if (tab != std::string::npos) line.resize(tab);
   }
-  ~Output() {
-    if (stream_ != stdout && stream_ != nullptr) std::fclose(stream_);
+  return prefixes;
+}
+
+/// What the command line asks for that the search's own options do not say.
+ef::TextTranslatorOptions with_results(const TranslateCommand& command, ef::TextTranslatorOptions options,
+                                       const ef::OutputOptions& format) {
+  options.search.attention = !command.attention.empty();
+  options.search.token_scores = format.scores;
+  if (options.sampling) options.sampling->token_scores = format.scores;
+  if (options.search.attention && options.search.num_hypotheses > 1)
+    throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
+  if (command.utility.empty()) return options;
+  if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {
+    throw ef::ValueError("translate",
+                         "--mbr has nothing to choose from: give --sample with --num-samples, or --n-best");
   }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-
-  void write(const std::vector<std::string>& lines) {
-    std::string text;
-    for (const std::string& line : lines) (text += line) += '\n';
-    if (file_) {
-      file_->write(text);
-    } else if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size() ||
-               std::fflush(stream_) != 0) {
-      refuse();
-    }
+  if (command.utility == "chrf") {
+    options.utility = ef::pairwise_chrf;
+  } else if (command.utility == "bleu") {
+    options.utility = ef::pairwise_bleu;
+  } else {
+    throw ef::ValueError("translate", "--mbr is '" + command.utility + "', expected chrf or bleu");
   }
-
-  /// Whether what was translated is lost when finish() is not reached.
-  bool appears_at_the_end() const { return file_.has_value(); }
-
-  void finish() {
-    if (file_) file_->commit();
-  }
-
- private:
-  [[noreturn]] static void refuse() {
-    throw ef::IoError("translate", "cannot write the translations: " + ef::detail::errno_text(errno));
-  }
-
-  std::FILE* stream_ = stdout;
-  std::optional<ef::AtomicFile> file_;
-};
+  return options;
+}
 
 int translate(const TranslateCommand& command) {
   command.set_threads();
   if (!command.attention.empty() && command.attention == command.output)
     throw ef::ValueError("translate",
                          "--attention and --output are both '" + command.output + "', expected two files");
-  const DecodingModel model(command.folder);
-  const ef::TranslationModel<float>& loaded = model.loaded;
-  const ef::index_t max_source = ef::max_source_tokens(loaded.description);
+  const auto format = command.format->applied("translate");
+  format.validate();
+  const DecodingModels models(command.folders);
+  const ef::index_t max_source = ef::max_source_tokens(models.description());
   AttentionFile attention(command.attention);
-  ef::TextTranslatorOptions options = command.for_model(model);
-  options.search.attention = attention.wanted();
-  const SentenceTranslator translator(loaded, options, model.ctx);
+  const ef::TextTranslatorOptions options = with_results(command, command.for_models(models), format);
+  const SentenceTranslator translator = sentence_translator(models, options);
   LineReader reader(command.input);
-  Output output(command.output);
+  ResultOutput output(command.output);
+  output.write(ef::translations_header(format));
+  const std::size_t shown =  // of each line
+      options.utility    ? 1
+      : options.sampling ? static_cast<std::size_t>(options.sampling->num_samples)
+                         : static_cast<std::size_t>(options.search.num_hypotheses);
   const auto most = static_cast<std::size_t>(options.batching.batch_size) * 32;
   std::size_t before = 0;  // lines of earlier chunks
   for (std::vector<std::string> lines; !(lines = reader.chunk(most)).empty(); before += lines.size()) {
-    if (before == 0 && lines[0].rfind("\xEF\xBB\xBF", 0) == 0) lines[0].erase(0, 3);  // byte order mark
-    std::string problem;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      const auto bad = ef::find_invalid_utf8(lines[i]);
-      if (!bad) continue;
-      problem = "invalid UTF-8 in line " + std::to_string(before + i + 1) + " of " + reader.name() +
-                ", at byte " + std::to_string(*bad + 1) + " of the line";
-      lines.resize(i);
-    }
-    const std::vector<ef::Translation> translations = translator.translate(lines, before);
-    output.write(texts(translations));
+    if (before == 0) drop_byte_order_mark(lines[0]);
+    const std::string problem = cut_at_invalid_utf8(lines, before, reader);
+    std::vector<std::string> prefixes;
+    if (command.prefixes) prefixes = split_prefixes(lines);
+    auto translations = translator.alternatives(lines, before, prefixes);
+    std::string text;
     for (std::size_t i = 0; i < translations.size(); ++i) {
-      if (translations[i].attention != nullptr) attention.add(before + i + 1, *translations[i].attention);
-      if (!translations[i].cut) continue;
+      std::vector<ef::Translation>& of_line = translations[i];
+      if (of_line.size() > shown) of_line.resize(shown);
+      text += ef::format_translations(format, before + i + 1, lines[i], of_line, shown);
+    }
+    output.write(text);
+    for (std::size_t i = 0; i < translations.size(); ++i) {
+      const ef::Translation& best = translations[i].front();
+      if (best.attention != nullptr) attention.add(before + i + 1, *best.attention);
+      if (!best.cut) continue;
       std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n",
                    before + i + 1, static_cast<long long>(max_source));
     }
@@ -150,13 +147,19 @@ void add_translate(CLI::App& app, Run& run) {
   CLI::App* sub =
       app.add_subcommand("translate", "Translates lines of text: one output line for each input line");
   auto command = std::make_shared<TranslateCommand>();
-  command->add_to(*sub);
+  command->add_to(*sub, true, true);
   sub->add_option("--input", command->input, "file to translate; else standard input");
   sub->add_option("--output", command->output, "file for the translations; else standard output");
   CLI::Option* const attention =
       sub->add_option("--attention", command->attention,
                       "file for the attention weights of every line, layer and head, as safetensors");
   command->add_sampling_to(*sub, attention);
+  sub->add_flag("--with-prefix", command->prefixes,
+                "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
+  sub->add_option("--mbr", command->utility,
+                  "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like the "
+                  "others, by chrf or bleu");
+  command->format.emplace(*sub, ef::OutputOptions{}, "Results");
   sub->callback([&run, command] { run = [command] { return translate(*command); }; });
 }
 

@@ -1,14 +1,22 @@
 #pragma once
 
+#include <array>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "confidence_file.hpp"
+#include "eigenformer/generation/decoding/ensemble.hpp"
+#include "eigenformer/generation/text/conventions.hpp"
 #include "model_folder.hpp"
 
 namespace translator {
 
+using Model = eigenformer::Seq2SeqTransformer<float>;
+
 /// A model as decoding wants it: its weights packed in the format of its folder, and nothing held twice.
 struct DecodingModel {
-  eigenformer::PackedModel<eigenformer::Seq2SeqTransformer<float>> packed;
+  eigenformer::PackedModel<Model> packed;
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
@@ -17,6 +25,69 @@ struct DecodingModel {
       : packed(eigenformer::load_packed_folder(folder)), loaded(packed.loaded), ctx(packed.context()) {}
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
+};
+
+/// The models of one or more folders, which translate together.
+class DecodingModels {
+ public:
+  /// Throws as load_packed_folder does, and ValueError where the models' vocabularies, or what stands around
+  /// their sentences, differ.
+  explicit DecodingModels(const std::vector<std::string>& folders)
+      : models_(load(folders)), ensemble_(members()) {
+    // Of one model alone: that of an ensemble is another.
+    if (folders.size() == 1) confidence_ = load_confidence(folders[0]);
+    for (std::size_t i = 1; i < models_.size(); ++i) {
+      if (!same_text(*models_[0], *models_[i])) {
+        throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
+                                                      "' have different vocabularies or text conventions, "
+                                                      "expected the same");
+      }
+      // Lines must fit all of them.
+      const auto& description = models_[i]->loaded.description;
+      if (eigenformer::max_source_tokens(description) <
+          eigenformer::max_source_tokens(models_[shortest_]->loaded.description))
+        shortest_ = i;
+    }
+  }
+
+  const DecodingModel& first() const { return *models_.front(); }
+  const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
+  /// Of the model that has room for the fewest tokens.
+  const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
+  const eigenformer::Ensemble<Model>& ensemble() const { return ensemble_; }
+  const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
+
+ private:
+  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders) {
+    std::vector<std::unique_ptr<DecodingModel>> models;
+    for (const std::string& folder : folders) models.push_back(std::make_unique<DecodingModel>(folder));
+    return models;
+  }
+  std::vector<eigenformer::Ensemble<Model>::Member> members() const {
+    std::vector<eigenformer::Ensemble<Model>::Member> members;
+    for (const auto& model : models_) members.push_back({model->loaded.model, model->ctx});
+    return members;
+  }
+  static bool same_text(const DecodingModel& a, const DecodingModel& b) {
+    const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
+      if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
+      for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
+        if (x.token(id) != y.token(id)) return false;
+      }
+      return true;
+    };
+    const eigenformer::TextConventions &s = a.loaded.description.text, &t = b.loaded.description.text;
+    return s.source_text == t.source_text && s.source_prefix == t.source_prefix &&
+           s.source_suffix == t.source_suffix && s.begin_id == t.begin_id &&
+           s.target_prefix == t.target_prefix && s.end_id == t.end_id &&
+           same(*a.loaded.tokenizers.source, *b.loaded.tokenizers.source) &&
+           same(*a.loaded.tokenizers.target, *b.loaded.tokenizers.target);
+  }
+
+  std::vector<std::unique_ptr<DecodingModel>> models_;
+  eigenformer::Ensemble<Model> ensemble_;
+  eigenformer::ConfidenceScale confidence_;
+  std::size_t shortest_ = 0;
 };
 
 }  // namespace translator

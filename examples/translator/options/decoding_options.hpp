@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/generation/text/text_translator.hpp"
-#include "model/decoding_model.hpp"
+#include "model/sentence_translator.hpp"
 #include "option_flags.hpp"
 #include "terminal/threads.hpp"
 
@@ -15,7 +14,23 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-using SentenceTranslator = ef::TextTranslator<ef::Seq2SeqTransformer<float>>;
+/// Adds --model. several: whether it may be given more than once.
+inline void add_models(CLI::App& app, std::vector<std::string>& folders, bool several) {
+  app.add_option("--model", folders,
+                 several ? "folder of the model; given again: models that work together, by the mean of "
+                           "their probabilities"
+                         : "folder of the model")
+      ->required()
+      ->expected(1)
+      ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+}
+
+/// Adds --threads.
+inline void add_threads(CLI::App& app, ef::index_t& threads) {
+  app.add_option("--threads", threads, "threads; 0: as many as there are cores")
+      ->capture_default_str()
+      ->group("Batches");
+}
 
 /// The texts of translations.
 inline std::vector<std::string> texts(const std::vector<ef::Translation>& translations) {
@@ -27,16 +42,17 @@ inline std::vector<std::string> texts(const std::vector<ef::Translation>& transl
 /// The options of all commands that translate: of the model, the search and its batches.
 class DecodingCommand {
  public:
-  std::string folder;
+  std::vector<std::string> folders;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--model", folder, "folder of the model")->required();
-    search_.emplace(app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
-                    has_flag);
+  /// more_models: whether several models may be given, which translate together. n_best: whether the command
+  /// has a use for more than the best.
+  void add_to(CLI::App& app, bool more_models = true, bool n_best = false) {
+    add_models(app, folders, more_models);
+    search_.emplace(
+        app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
+        [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });
     batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
-    app.add_option("--threads", threads_, "threads; 0: as many as there are cores")
-        ->capture_default_str()
-        ->group("Batches");
+    add_threads(app, threads_);
   }
 
   /// Adds --sample and the fields of sampling that a search does not have.
@@ -44,7 +60,8 @@ class DecodingCommand {
     constexpr const char* group = "Sampling";
     sample_ =
         app.add_flag("--sample", samples_, "draw each translation in place of a beam search")->group(group);
-    for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end"})
+    for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end",
+                             "--n-best", "--coverage-penalty", "--beam-groups", "--diversity-penalty"})
       sample_->excludes(app.get_option(name));
     sample_->excludes(attention);
     const std::vector<OptionRow> searching = option_rows(ef::GenerationOptions{});
@@ -60,12 +77,13 @@ class DecodingCommand {
 
   /// The library's options for a model. Throws ValueError for a beam that takes more memory than it can be of
   /// use.
-  ef::TextTranslatorOptions for_model(const DecodingModel& model) const {
-    ef::TextTranslatorOptions options = ef::text_translator_options(model.loaded.description);
+  ef::TextTranslatorOptions for_models(const DecodingModels& models) const {
+    ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
+    options.confidence = models.confidence();
     options.search = search_->applied("generation", options.search);
     options.batching = batching_->applied("generation");
     // A beam takes memory for each of its hypotheses, and there are no more tokens than this to begin with.
-    const ef::index_t most = std::min<ef::index_t>(4096, model.loaded.tokenizers.target->vocabulary_size());
+    const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
     if (search_->given().contains("beam_size") && beam > most) {
       throw ef::ValueError("generation", "beam_size is " + std::to_string(beam) + ", must be at most " +
@@ -74,7 +92,7 @@ class DecodingCommand {
     }
     if (samples_) {
       ef::SamplingOptions sampling =
-          sampling_->applied("sampling", ef::sampling_options(model.loaded.description));
+          sampling_->applied("sampling", ef::sampling_options(models.description()));
       sampling.max_length = options.search.max_length;
       sampling.min_length = options.search.min_length;
       sampling.no_repeat_ngram_size = options.search.no_repeat_ngram_size;

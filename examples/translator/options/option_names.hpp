@@ -24,9 +24,11 @@ inline constexpr std::array<ShortName, 9> training_short_names = {{
     {"tying", "tie"},
     {"clip_norm", "clip"},
 }};
-inline constexpr std::array<ShortName, 2> decoding_short_names = {{
+inline constexpr std::array<ShortName, 4> decoding_short_names = {{
     {"beam_size", "beam"},
     {"no_repeat_ngram_size", "no_repeat_ngram"},
+    {"num_beam_groups", "beam_groups"},
+    {"num_hypotheses", "n_best"},
 }};
 
 /// The short name of a field; empty: it has none.
@@ -59,7 +61,7 @@ inline constexpr std::array<std::string_view, 5> model_fields_without_flag = {
     "source_vocab_size", "target_vocab_size", "max_length", "padding_index", "causal"};
 /// Fields of search and sampling without a flag: the model's folder decides them, or the command does.
 inline constexpr std::array<std::string_view, 7> decoding_fields_without_flag = {
-    "num_hypotheses", "begin_id", "end_id", "prefix_ids", "prefix_length", "forbidden_ids", "attention"};
+    "begin_id", "end_id", "prefix_ids", "prefix_length", "forbidden_ids", "attention", "token_scores"};
 
 inline bool is_among(std::string_view name, std::span<const std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
 
 namespace translator {
 
@@ -84,5 +85,23 @@ class LineReader {
   std::size_t searched_ = 0;  // up to here there is no line end
   bool over_ = false;
 };
+
+inline void drop_byte_order_mark(std::string& line) {
+  if (line.rfind("\xEF\xBB\xBF", 0) == 0) line.erase(0, 3);
+}
+
+/// Keeps the lines before the first that is not UTF-8, and says what is wrong with that; empty: nothing.
+/// before: lines that were read earlier.
+inline std::string cut_at_invalid_utf8(std::vector<std::string>& lines, std::size_t before,
+                                       const LineReader& reader) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto bad = eigenformer::find_invalid_utf8(lines[i]);
+    if (!bad) continue;
+    lines.resize(i);
+    return "invalid UTF-8 in line " + std::to_string(before + i + 1) + " of " + reader.name() + ", at byte " +
+           std::to_string(*bad + 1) + " of the line";
+  }
+  return {};
+}
 
 }  // namespace translator

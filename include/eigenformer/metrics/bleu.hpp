@@ -178,6 +178,60 @@ inline void require_pairs(const char* op, std::size_t hypotheses, std::size_t re
   if (hypotheses == 0) throw ValueError(op, "no hypotheses, expected at least one");
 }
 
+/// Gives each word a number.
+class WordNumbers {
+ public:
+  std::vector<std::int32_t> operator()(std::string_view text) {
+    std::vector<std::int32_t> tokens;
+    for (std::string& word : tokenize_13a(text)) {
+      tokens.push_back(
+          numbers_.try_emplace(std::move(word), static_cast<std::int32_t>(numbers_.size())).first->second);
+    }
+    return tokens;
+  }
+
+ private:
+  std::unordered_map<std::string, std::int32_t> numbers_;
+};
+
+/// Adds a pair of sentences, as numbers of words.
+inline void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypothesis,
+                            std::span<const std::int32_t> reference) {
+  bleu.hypothesis_length += static_cast<index_t>(hypothesis.size());
+  bleu.reference_length += static_cast<index_t>(reference.size());
+  for (std::size_t n = 1; n <= 4; ++n) {
+    const std::vector<Ngram> h = sorted_ngrams(hypothesis, n);
+    bleu.total[n - 1] += static_cast<index_t>(h.size());
+    bleu.correct[n - 1] += common_count(h, sorted_ngrams(reference, n));
+  }
+}
+
+/// Makes the score of the counts. effective_order: orders without an n-gram are left out.
+inline void score_bleu_counts(BleuScore& bleu, bool effective_order) {
+  const auto h = static_cast<double>(bleu.hypothesis_length);
+  const auto r = static_cast<double>(bleu.reference_length);
+  bleu.ratio = r > 0 ? h / r : 0;
+  bleu.brevity_penalty = h >= r ? 1 : h > 0 ? std::exp(1 - r / h) : 0;
+  if (bleu.correct == std::array<index_t, 4>{}) return;
+  // Each order without a match counts as half of the match of the order without a match before it (NIST's
+  // smoothing).
+  double smooth = 1, log_sum = 0;
+  std::size_t orders = 0;
+  for (; orders < 4; ++orders) {
+    const std::size_t n = orders;
+    const auto total = static_cast<double>(bleu.total[n]);
+    if (bleu.total[n] == 0) {
+      if (effective_order) break;
+      return;  // no n-gram of this order: undefined, and 0 by convention
+    }
+    if (bleu.correct[n] == 0) smooth *= 2;
+    bleu.precisions[n] =
+        bleu.correct[n] == 0 ? 100 / (smooth * total) : 100 * static_cast<double>(bleu.correct[n]) / total;
+    log_sum += std::log(bleu.precisions[n]);
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / static_cast<double>(orders));
+}
+
 }  // namespace detail
 
 /// Corpus BLEU of one hypothesis and one reference a sentence, equal to sacreBLEU's default: tokenization
@@ -188,42 +242,11 @@ inline BleuScore corpus_bleu(std::span<const std::string> hypotheses,
   detail::require_pairs("corpus_bleu", hypotheses.size(), references.size());
   BleuScore bleu;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    std::unordered_map<std::string, std::int32_t> numbers;
-    const auto number = [&](std::string_view text) {
-      std::vector<std::int32_t> tokens;
-      for (std::string& word : tokenize_13a(text)) {
-        tokens.push_back(
-            numbers.try_emplace(std::move(word), static_cast<std::int32_t>(numbers.size())).first->second);
-      }
-      return tokens;
-    };
-    const std::vector<std::int32_t> hypothesis = number(hypotheses[i]);
-    const std::vector<std::int32_t> reference = number(references[i]);
-    bleu.hypothesis_length += static_cast<index_t>(hypothesis.size());
-    bleu.reference_length += static_cast<index_t>(reference.size());
-    for (std::size_t n = 1; n <= 4; ++n) {
-      const std::vector<detail::Ngram> h = detail::sorted_ngrams(hypothesis, n);
-      bleu.total[n - 1] += static_cast<index_t>(h.size());
-      bleu.correct[n - 1] += detail::common_count(h, detail::sorted_ngrams(reference, n));
-    }
+    detail::WordNumbers numbers;
+    const std::vector<std::int32_t> hypothesis = numbers(hypotheses[i]), reference = numbers(references[i]);
+    detail::add_bleu_counts(bleu, hypothesis, reference);
   }
-  const auto h = static_cast<double>(bleu.hypothesis_length);
-  const auto r = static_cast<double>(bleu.reference_length);
-  bleu.ratio = r > 0 ? h / r : 0;
-  bleu.brevity_penalty = h >= r ? 1 : h > 0 ? std::exp(1 - r / h) : 0;
-  if (bleu.correct == std::array<index_t, 4>{}) return bleu;
-  // Each order without a match counts as half of the match of the order without a match before it (NIST's
-  // smoothing).
-  double smooth = 1, log_sum = 0;
-  for (std::size_t n = 0; n < 4; ++n) {
-    const auto total = static_cast<double>(bleu.total[n]);
-    if (bleu.total[n] == 0) return bleu;  // no n-gram of this order: undefined, and 0 by convention
-    if (bleu.correct[n] == 0) smooth *= 2;
-    bleu.precisions[n] =
-        bleu.correct[n] == 0 ? 100 / (smooth * total) : 100 * static_cast<double>(bleu.correct[n]) / total;
-    log_sum += std::log(bleu.precisions[n]);
-  }
-  bleu.score = bleu.brevity_penalty * std::exp(log_sum / 4);
+  detail::score_bleu_counts(bleu, false);
   return bleu;
 }
 

@@ -38,39 +38,64 @@ inline std::u32string without_spaces(std::string_view text) {
   return out;
 }
 
+/// The character n-grams of a text that chrF counts, those of each order sorted.
+class ChrfNgrams {
+ public:
+  static constexpr std::size_t order = 6;
+
+  explicit ChrfNgrams(std::string_view text) {
+    const std::u32string characters = without_spaces(text);
+    for (std::size_t n = 0; n < order; ++n) ngrams_[n] = sorted_ngrams(characters, n + 1);
+  }
+  const std::vector<std::u32string>& operator[](std::size_t n) const { return ngrams_[n]; }
+
+ private:
+  std::array<std::vector<std::u32string>, order> ngrams_;
+};
+
+/// Sums of n-grams over sentences, and their score.
+class ChrfCounts {
+ public:
+  void add(const ChrfNgrams& hypothesis, const ChrfNgrams& reference) {
+    for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
+      const auto &h = hypothesis[n], &r = reference[n];
+      // Where the reference has no n-gram of this order, the hypothesis's ones do not count.
+      if (!r.empty()) in_hypotheses_[n] += static_cast<index_t>(h.size());
+      in_references_[n] += static_cast<index_t>(r.size());
+      common_[n] += common_count(h, r);
+    }
+  }
+
+  double score() const {
+    constexpr double beta2 = 4;
+    double precision = 0, recall = 0;
+    int orders = 0;
+    for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
+      if (in_hypotheses_[n] == 0 || in_references_[n] == 0) continue;
+      precision += static_cast<double>(common_[n]) / static_cast<double>(in_hypotheses_[n]);
+      recall += static_cast<double>(common_[n]) / static_cast<double>(in_references_[n]);
+      ++orders;
+    }
+    if (precision + recall == 0) return 0;
+    precision /= orders;
+    recall /= orders;
+    return 100 * (1 + beta2) * precision * recall / (beta2 * precision + recall);
+  }
+
+ private:
+  std::array<index_t, ChrfNgrams::order> in_hypotheses_{}, in_references_{}, common_{};
+};
+
 }  // namespace detail
 
 /// Corpus chrF2 (Popović 2015), 0 to 100, equal to sacreBLEU's default: character 1- to 6-grams without
 /// spaces, recall weighted by beta = 2. Throws ValueError for unequal or zero numbers of sentences.
 inline double corpus_chrf(std::span<const std::string> hypotheses, std::span<const std::string> references) {
   detail::require_pairs("corpus_chrf", hypotheses.size(), references.size());
-  constexpr std::size_t order = 6;
-  constexpr double beta2 = 4;
-  std::array<index_t, order> in_hypotheses{}, in_references{}, common{};
-  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    const std::u32string hypothesis = detail::without_spaces(hypotheses[i]);
-    const std::u32string reference = detail::without_spaces(references[i]);
-    for (std::size_t n = 0; n < order; ++n) {
-      const auto h = detail::sorted_ngrams(hypothesis, n + 1);
-      const auto r = detail::sorted_ngrams(reference, n + 1);
-      // Where the reference has no n-gram of this order, the hypothesis's ones do not count.
-      if (!r.empty()) in_hypotheses[n] += static_cast<index_t>(h.size());
-      in_references[n] += static_cast<index_t>(r.size());
-      common[n] += detail::common_count(h, r);
-    }
-  }
-  double precision = 0, recall = 0;
-  int orders = 0;
-  for (std::size_t n = 0; n < order; ++n) {
-    if (in_hypotheses[n] == 0 || in_references[n] == 0) continue;
-    precision += static_cast<double>(common[n]) / static_cast<double>(in_hypotheses[n]);
-    recall += static_cast<double>(common[n]) / static_cast<double>(in_references[n]);
-    ++orders;
-  }
-  if (precision + recall == 0) return 0;
-  precision /= orders;
-  recall /= orders;
-  return 100 * (1 + beta2) * precision * recall / (beta2 * precision + recall);
+  detail::ChrfCounts counts;
+  for (std::size_t i = 0; i < hypotheses.size(); ++i)
+    counts.add(detail::ChrfNgrams(hypotheses[i]), detail::ChrfNgrams(references[i]));
+  return counts.score();
 }
 
 }  // namespace eigenformer

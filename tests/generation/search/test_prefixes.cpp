@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/language_tools.hpp"
@@ -79,4 +80,49 @@ TEST_CASE("beam search after forced tokens that see one another") {
   options.prefix_length = 4;
   CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, options); }),
                  "prefix_length is 4, must be at most 3, the begin_id and the prefix_ids"));
+}
+
+TEST_CASE("inputs with prefixes of their own are searched and sampled as alone with prefix_ids") {
+  const auto model = small_model(19);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> sources = {{5, 6, 7, 3}, {8, 3}, {9, 4, 4, 11, 12, 3}, {10, 9, 3}};
+  const std::vector<Ids> prefixes = {{7}, {}, {9, 10, 11}, {8, 8}};
+  for (const SearchRule rule : {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2}) {
+    GenerationOptions options{.beam_size = 3, .max_length = 7, .length_penalty = 0.8, .rule = rule};
+    options.prefix_ids = {6};
+    options.prefixes = prefixes;
+    options.num_hypotheses = 2;
+    const auto found = generate(model, ctx, std::span<const Ids>(sources), options, {.batch_size = 3});
+    SamplingOptions sampling{.max_length = 7};
+    sampling.prefix_ids = {6};
+    sampling.prefixes = prefixes;
+    sampling.num_samples = 2;
+    const auto drawn = sample(model, ctx, std::span<const Ids>(sources), sampling);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const std::vector<Ids> one{sources[i]};
+      GenerationOptions alone = options;
+      alone.prefixes = {};
+      alone.prefix_ids.insert(alone.prefix_ids.end(), prefixes[i].begin(), prefixes[i].end());
+      const auto expected = beam_search(model, ctx, one, alone)[0];
+      REQUIRE(found[i].size() == expected.size());
+      for (std::size_t h = 0; h < expected.size(); ++h) {
+        CHECK(found[i][h].ids == expected[h].ids);
+        CHECK(found[i][h].score == doctest::Approx(expected[h].score).epsilon(1e-12));
+      }
+      SamplingOptions sampled = sampling;
+      sampled.prefixes = {};
+      sampled.prefix_ids = alone.prefix_ids;
+      sampled.numbers = {i};
+      const auto texts = sample(model, ctx, std::span<const Ids>(one), sampled);
+      REQUIRE(texts.size() == 2);
+      for (std::size_t k = 0; k < 2; ++k) CHECK(drawn[2 * i + k].ids == texts[k].ids);
+    }
+  }
+  GenerationOptions wrong;
+  wrong.prefixes = {{7}};
+  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, wrong); }),
+                 "1 prefixes must be 4, one for each input, or none"));
+  wrong.prefixes = {{7}, {19}, {}, {}};
+  CHECK(contains(message_of<ValueError>([&] { (void)beam_search(model, ctx, sources, wrong); }),
+                 "one of a text's prefix is 19, must be below the vocabulary's size 19"));
 }

@@ -69,6 +69,54 @@ TEST_CASE("a token is drawn as often as the model, the temperature, top_k and to
   check_shares(o, {0.5, 1.0 / 6, 0, 1.0 / 3});
 }
 
+TEST_CASE("min_p keeps the tokens that are at least so likely as a share of the likeliest") {
+  auto o = free_options();
+  o.min_p = 0.6;  // of 0.4: 0.24
+  check_shares(o, {3.0 / 7, 0, 4.0 / 7, 0});
+  o.min_p = 0.2;
+  check_shares(o, {0.3, 0.1, 0.4, 0.2});
+  o.min_p = 0.99;
+  check_shares(o, {0, 0, 1, 0});
+  // After the temperature: 0.16, 0.09, 0.04 and 0.01, of which 0.45 is 0.072.
+  o.min_p = 0.45;
+  o.temperature = 0.5;
+  check_shares(o, {9.0 / 25, 0, 16.0 / 25, 0});
+  o.temperature = 1;
+  o.top_p = 0.65;  // two tokens; of 0.4 0.45 is 0.18, which would leave three
+  check_shares(o, {3.0 / 7, 0, 4.0 / 7, 0});
+  o.top_p = 0.95;  // four; min_p leaves three
+  check_shares(o, {3.0 / 9, 0, 4.0 / 9, 2.0 / 9});
+  o.min_p = 1;
+  CHECK(contains(message_of<ValueError>([&] { o.validate(); }), "min_p is 1, must be in [0, 1)"));
+}
+
+TEST_CASE("several texts for an input: the first is what one alone is, and no text depends on their number") {
+  const auto model = small_language_model(language_models().front());
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> prompts = {{2, 7, 8, 9}, {2}, {2, 5}};
+  SamplingOptions o;
+  o.max_length = 12;
+  o.min_length = 8;            // so that few texts are alike
+  o.repetition_penalty = 1.3;  // which changes scores in place
+  const auto one = sample(model, ctx, prompts, o);
+  o.num_samples = 5;
+  const auto five = sample(model, ctx, prompts, o);
+  o.num_samples = 2;
+  const auto two = sample(model, ctx, prompts, o);
+  REQUIRE(five.size() == 15);
+  REQUIRE(two.size() == 6);
+  std::set<Ids> different;
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(five[5 * i].ids == one[i].ids);
+    CHECK(five[5 * i].log_probability == doctest::Approx(one[i].log_probability).epsilon(1e-12));
+    for (std::size_t k = 0; k < 2; ++k) CHECK(two[2 * i + k].ids == five[5 * i + k].ids);
+    for (std::size_t k = 0; k < 5; ++k) different.insert(five[5 * i + k].ids);
+  }
+  CHECK(different.size() > 12);
+  o.num_samples = 0;
+  CHECK_THROWS_AS((void)sample(model, ctx, prompts, o), ValueError);
+}
+
 TEST_CASE("a drawn token comes with the model's own log probability, and may not end where it must not") {
   auto o = free_options();
   o.temperature = 0.1;
@@ -190,7 +238,7 @@ TEST_CASE("parts of a list are drawn as the whole list is, with the numbers of t
   CHECK(part[0].ids == all[2].ids);
   CHECK(part[1].ids == all[0].ids);
   CHECK(contains(message_of<ValueError>([&] { (void)sample(model, ctx, sources, o); }),
-                 "2 numbers must be 3, one for each text"));
+                 "2 numbers must be 3, one for each input"));
 }
 
 TEST_CASE("a target sentence goes on from forced tokens, which may see one another in both directions") {

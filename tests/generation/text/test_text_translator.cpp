@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -70,6 +72,129 @@ TEST_CASE(
   std::vector<std::string> texts;
   for (const auto& translation : translations) texts.push_back(translation.text);
   CHECK(translate(loaded, lines, options.search) == texts);
+}
+
+TEST_CASE(
+    "alternatives are the n best with the log-probabilities of their tokens, scored pairs have the same") {
+  const auto loaded = small_translator();
+  TextTranslatorOptions options = text_translator_options(loaded.description);
+  options.search.max_length = 7;
+  options.search.num_hypotheses = 3;
+  options.search.token_scores = true;
+  const TextTranslator translator(loaded, options);
+  const auto found = translator.alternatives(lines);
+  REQUIRE(found.size() == 4);
+  REQUIRE(found[1].size() == 1);
+  CHECK(found[1][0].text.empty());
+  for (const std::size_t i : {0, 2, 3}) {
+    REQUIRE(found[i].size() == 3);
+    CHECK(found[i][0].text == translator.translate(lines[i]).text);
+    for (const Translation& t : found[i]) {
+      CHECK(t.score <= found[i][0].score);
+      double sum = 0;
+      for (const TokenScore& token : t.tokens) sum += token.log_probability;
+      CHECK(sum == doctest::Approx(t.log_probability).epsilon(1e-12));
+      CHECK(t.confidence == sentence_confidence(t.words));
+      CHECK(t.confidence <= 1);
+    }
+  }
+  const std::vector<std::string> targets = {"ein Mann", "Hund", "", "geht mit dem Hund"};
+  const auto scored = translator.score(lines, targets);
+  CHECK(scored[1].tokens.empty());  // no word in the source
+  CHECK(scored[2].tokens.empty());  // none in the target
+  REQUIRE(scored[3].tokens.size() == 5);
+  CHECK(scored[3].tokens[4].token == "</s>");
+  CHECK(scored[3].words.size() == 4);
+  const auto target = loaded.tokenizers.target->encode(targets[3]);
+  auto source = loaded.tokenizers.source->encode(lines[3]);
+  source.push_back(3);
+  const std::vector<std::vector<std::int32_t>> input{source}, output{target};
+  CHECK(scored[3].log_probability == score_targets(loaded.model, Context<double>::inference(),
+                                                   std::span<const std::vector<std::int32_t>>(input),
+                                                   std::span<const std::vector<std::int32_t>>(output))[0]
+                                         .log_probability);
+}
+
+TEST_CASE("a translation begins with its line's prefix, alone and among others") {
+  const auto loaded = small_translator();
+  TextTranslatorOptions options = text_translator_options(loaded.description);
+  options.search.max_length = 7;
+  options.search.token_scores = true;
+  const std::vector<std::string> prefixes = {"Hund geht", "", "", "mit"};
+  const TextTranslator translator(loaded, options);
+  const auto found = translator.translate(lines, 0, prefixes);
+  CHECK(found[0].text.starts_with("Hund geht"));
+  CHECK(found[0].words[0].confidence == 1);
+  CHECK(found[0].words[1].confidence == 1);
+  CHECK(found[1].text.empty());
+  CHECK(found[2].text == translator.translate(lines[2]).text);
+  CHECK(found[3].text.starts_with("mit"));
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(
+        translator.translate(std::span(lines).subspan(i, 1), 0, std::span(prefixes).subspan(i, 1))[0].text ==
+        found[i].text);
+  options.sampling = sampling_options(loaded.description);
+  options.sampling->max_length = 7;
+  options.sampling->num_samples = 3;
+  const auto drawn = TextTranslator(loaded, options).alternatives(lines, 0, prefixes);
+  REQUIRE(drawn[3].size() == 3);
+  for (const Translation& t : drawn[3]) CHECK(t.text.starts_with("mit"));
+  CHECK(contains(
+      message_of<ValueError>([&] { (void)translator.translate(lines, 0, std::span(prefixes).first(2)); }),
+      "2 prefixes must be 4"));
+}
+
+TEST_CASE("a prefix takes room where there is little, and may not take all") {
+  const auto loaded = small_translator(LearnedPositions{}, 5);
+  const TextTranslator translator(loaded);
+  const std::vector<std::string> prefixes = {"Hund geht mit", "", "", ""};
+  const auto found = translator.translate(lines, 0, prefixes);
+  CHECK(found[0].text.starts_with("Hund geht mit"));
+  CHECK(found[3].text == translator.translate(lines[3]).text);
+  CHECK(contains(
+      message_of<ValueError>([&] {
+        (void)translator.translate(lines, 0, std::vector<std::string>{"", "", "", "ein Mann geht mit dem"});
+      }),
+      "the prefix of line 4 has 5 tokens, must be fewer than 5"));
+}
+
+TEST_CASE("with a utility translations are ordered by what is expected of them") {
+  const auto loaded = small_translator();
+  TextTranslatorOptions options = text_translator_options(loaded.description);
+  options.search.max_length = 7;
+  options.search.num_hypotheses = 4;
+  const auto plain = TextTranslator(loaded, options).alternatives(lines)[2];
+  // 1 for a text of the reference's length, else 0.
+  options.utility = [](std::span<const std::string> texts) {
+    std::vector<double> all;
+    for (const auto& h : texts) {
+      for (const auto& r : texts) all.push_back(h.size() == r.size() ? 1 : 0);
+    }
+    return all;
+  };
+  const auto ordered = TextTranslator(loaded, options).alternatives(lines)[2];
+  REQUIRE(ordered.size() == 4);
+  double total = 0;
+  for (const Translation& t : plain) total += std::exp(t.log_probability);
+  for (std::size_t i = 0; i < 4; ++i) {
+    double expected = 0;
+    for (const Translation& t : plain) {
+      if (t.text.size() == ordered[i].text.size()) expected += std::exp(t.log_probability) / total;
+    }
+    CHECK(ordered[i].expected_utility == doctest::Approx(expected).epsilon(1e-9));
+    if (i > 0) CHECK(ordered[i].expected_utility <= ordered[i - 1].expected_utility);
+  }
+  options.sampling = sampling_options(loaded.description);
+  options.sampling->max_length = 7;
+  options.sampling->num_samples = 6;
+  const auto drawn = TextTranslator(loaded, options).alternatives(lines)[2];
+  REQUIRE(drawn.size() == 6);
+  for (const Translation& t : drawn) {
+    const auto same = std::count_if(drawn.begin(), drawn.end(), [&](const Translation& other) {
+      return other.text.size() == t.text.size();
+    });
+    CHECK(t.expected_utility == doctest::Approx(static_cast<double>(same) / 6));  // all count alike
+  }
 }
 
 TEST_CASE("what is drawn for a line depends on its number and the seed, and not on the lines beside it") {

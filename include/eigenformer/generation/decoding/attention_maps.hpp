@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <concepts>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "eigenformer/generation/search/hypothesis.hpp"
@@ -39,6 +43,39 @@ template <class T, class E, class D>
     return all;
   };
   return {heads(maps.source), heads(maps.decoder.target), heads(maps.decoder.memory)};
+}
+
+namespace detail {
+
+template <class M>
+concept HasAttentionMaps = requires(const M& model, const Context<typename M::value_type>& ctx,
+                                    const typename M::Input& input, const std::vector<std::int32_t>& target) {
+  {
+    attention_maps(model, ctx, input, target, std::int32_t{}, index_t{})
+    } -> std::convertible_to<AttentionMaps>;
+};
+
+}  // namespace detail
+
+/// The coverage of a source sentence by its translation: sum over source tokens of log(min(attention, 1)),
+/// where attention is what all of the translation's tokens gave it, averaged over the heads of the decoder's
+/// last layer; 0 where each got 1, else negative (Wu et al. 2016, eq. 15 without its factor). ended: whether
+/// the end symbol counts among the tokens.
+inline double coverage_log(const AttentionMaps& maps, bool ended) {
+  const Tensor<float>& memory = maps.memory.back();
+  const index_t heads = memory.dim(0), rows = memory.dim(1) - (ended ? 0 : 1), sources = memory.dim(2);
+  std::vector<double> attention(static_cast<std::size_t>(sources));
+  for (index_t h = 0; h < heads; ++h) {
+    for (index_t t = 0; t < rows; ++t) {
+      const float* row = memory.data() + (h * memory.dim(1) + t) * sources;
+      for (index_t s = 0; s < sources; ++s)
+        attention[static_cast<std::size_t>(s)] += static_cast<double>(row[s]) / static_cast<double>(heads);
+    }
+  }
+  double sum = 0;
+  for (const double a : attention)
+    sum += std::log(std::clamp<double>(a, std::numeric_limits<float>::min(), 1));
+  return sum;
 }
 
 }  // namespace eigenformer

@@ -110,11 +110,19 @@ inline void require_id(const char* op, const char* field, std::int32_t id, index
                                        : "below the vocabulary's size " + std::to_string(vocabulary)));
 }
 
-/// What each text goes on from: begin_id and prefix_ids, or the model's own prompt and prefix_ids. Throws
-/// ValueError for ids outside the vocabulary and an empty prompt.
+/// Throws ValueError where the prefixes of inputs are neither none nor one for each.
+inline void require_one_prefix_each(const char* op, std::size_t prefixes, std::size_t inputs) {
+  if (prefixes == 0 || prefixes == inputs) return;
+  throw ValueError(op, std::to_string(prefixes) + " prefixes must be " + std::to_string(inputs) +
+                           ", one for each input, or none");
+}
+
+/// What each text goes on from: begin_id, or the model's own prompt, then prefix_ids and the input's own
+/// prefix. places: the inputs' places in the caller's list, which has the prefixes. Throws ValueError for ids
+/// outside the vocabulary and an empty prompt.
 template <class M, class Options>
 Prompts make_prompts(const char* op, const M& model, std::span<const typename M::Input> inputs,
-                     const Options& options) {
+                     const Options& options, std::span<const std::size_t> places) {
   const auto vocabulary = static_cast<index_t>(model.vocabulary_size());
   for (const std::int32_t id : options.prefix_ids) require_id(op, "one of prefix_ids", id, vocabulary, 0);
   Prompts prompts;
@@ -128,7 +136,12 @@ Prompts make_prompts(const char* op, const M& model, std::span<const typename M:
       if (i == 0) require_id(op, "begin_id", options.begin_id, vocabulary, 0);
       prompts.push_back({options.begin_id});
     }
-    prompts.back().insert(prompts.back().end(), options.prefix_ids.begin(), options.prefix_ids.end());
+    std::vector<std::int32_t>& prompt = prompts.back();
+    prompt.insert(prompt.end(), options.prefix_ids.begin(), options.prefix_ids.end());
+    if (options.prefixes.empty()) continue;
+    const std::vector<std::int32_t>& prefix = options.prefixes[places[i]];
+    for (const std::int32_t id : prefix) require_id(op, "one of a text's prefix", id, vocabulary, 0);
+    prompt.insert(prompt.end(), prefix.begin(), prefix.end());
   }
   return prompts;
 }

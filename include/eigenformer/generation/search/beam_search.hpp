@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/decoding/attention_maps.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
 #include "eigenformer/generation/search/rules.hpp"
 #include "eigenformer/generation/search/sentence_search.hpp"
@@ -19,25 +21,69 @@ namespace eigenformer {
 
 namespace detail {
 
-/// The search itself. inputs: the places of the prompts' inputs in the caller's list.
+// What the search of each input goes by: one for all, or one for each where inputs have prefixes of their
+// own.
+inline std::vector<GenerationOptions> search_options(const GenerationOptions& options,
+                                                     std::span<const std::size_t> inputs) {
+  GenerationOptions group = options;
+  group.beam_size /= options.num_beam_groups;
+  group.num_hypotheses = std::min(options.num_hypotheses, group.beam_size);
+  group.prefixes.clear();
+  if (options.prefixes.empty()) return {group};
+  std::vector<GenerationOptions> all(inputs.size(), group);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<std::int32_t>& prefix = options.prefixes[inputs[i]];
+    all[i].prefix_ids.insert(all[i].prefix_ids.end(), prefix.begin(), prefix.end());
+  }
+  return all;
+}
+
+// What the groups of a diverse beam found, as one list: each text once, the best first.
+inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions& options) {
+  const bool cut_competes = beam_rule(options).cut_competes();
+  std::stable_sort(found.begin(), found.end(), [&](const Hypothesis& a, const Hypothesis& b) {
+    if (a.finished != b.finished && !cut_competes) return a.finished;
+    return a.score > b.score;
+  });
+  std::vector<Hypothesis> merged;
+  for (Hypothesis& h : found) {
+    if (static_cast<index_t>(merged.size()) == options.num_hypotheses) break;
+    const bool known = std::any_of(merged.begin(), merged.end(), [&](const Hypothesis& other) {
+      return other.ids == h.ids && other.finished == h.finished;
+    });
+    if (!known) merged.push_back(std::move(h));
+  }
+  found = std::move(merged);
+}
+
+/// The search itself. inputs: the places of the prompts' inputs in the caller's list. end_score: as
+/// SentenceSearch has it.
 template <class T>
 std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
-                                                  const GenerationOptions& options) {
+                                                  const GenerationOptions& options,
+                                                  const EndScore& end_score) {
   std::vector<std::vector<Hypothesis>> results(prompts.size());
+  const std::vector<GenerationOptions> searched = search_options(options, inputs);
   const ProcessorList processors("generation", options);
   const ProcessorInput scale = beam_rule(options).processor_input(options);
   StepScores<T> scores(processors, scale);
   std::vector<std::optional<SentenceSearch>> searches;
-  for (std::size_t i = 0; i < prompts.size(); ++i) searches.emplace_back(std::in_place, i, options);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (index_t group = 0; group < options.num_beam_groups; ++group) {
+      searches.emplace_back(std::in_place, i, group, searched.size() == 1 ? searched[0] : searched[i],
+                            end_score);
+    }
+  }
   std::vector<LogitsStep> steps;
   std::vector<Continuation> continuations;
-  std::vector<std::int32_t> parents, ids;
+  std::vector<std::int32_t> parents, ids, taken;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
   for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
     const bool last = t + 1 == options.max_length;
     steps.clear();
     for (const auto& search : searches) {
+      if (t == 0 && search->group() > 0) continue;  // the first step of all groups is that of the prompt
       for (const Hypothesis& h : search->growing()) {
         steps.push_back({inputs[search->input()], t, prompts[search->input()], h.ids,
                          scale == ProcessorInput::log_probabilities});
@@ -46,9 +92,12 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
     scores.find(logits, steps, 2 * options.beam_size);
     parents.clear();
     ids.clear();
-    std::size_t row = 0;
+    std::size_t row = 0, input = prompts.size();
     for (auto& search : searches) {
       continuations.clear();
+      if (search->input() != input) taken.clear();
+      input = search->input();
+      if (t == 0) row = input;
       const std::size_t first_row = row;
       for (std::size_t h = 0; h < search->growing().size(); ++h, ++row) {
         const double before = search->growing()[h].log_probability;
@@ -62,36 +111,63 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
           continuations.push_back({before + log_probability, h, i, id});
         }
       }
-      std::vector<Hypothesis>& result = results[search->input()];
-      if (continuations.empty()) {  // every next token is forbidden: the sentence ends with what it has
-        result = std::move(*search).result(std::max<index_t>(1, t));
+      const auto keep_result = [&, into = &results[input]](index_t length) {
+        auto found = std::move(*search).result(length);
+        std::move(found.begin(), found.end(), std::back_inserter(*into));
         search.reset();
+      };
+      if (continuations.empty()) {  // every next token is forbidden: the sentence ends with what it has
+        keep_result(std::max<index_t>(1, t));
         continue;
       }
       const std::size_t rows_before = parents.size();
-      search->advance(continuations, t, [&](std::size_t parent, std::int32_t id) {
+      search->advance(continuations, t, taken, [&](std::size_t parent, std::int32_t id) {
         parents.push_back(static_cast<std::int32_t>(first_row + parent));
         ids.push_back(id);
       });
       if (last || search->done(t + 1)) {
         parents.resize(rows_before);
         ids.resize(rows_before);
-        result = std::move(*search).result(t + 1);
-        search.reset();
+        keep_result(t + 1);
       }
     }
     std::erase_if(searches, [](const auto& search) { return !search.has_value(); });
     if (!searches.empty()) logits = model.step(parents, ids);
+  }
+  if (options.num_beam_groups > 1) {
+    for (std::vector<Hypothesis>& result : results) merge_groups(result, options);
   }
   return results;
 }
 
 EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(NextTokens<float>&, const Prompts&,
                                                                        std::span<const std::size_t>,
-                                                                       const GenerationOptions&))
+                                                                       const GenerationOptions&,
+                                                                       const EndScore&))
 EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(NextTokens<double>&, const Prompts&,
                                                                        std::span<const std::size_t>,
-                                                                       const GenerationOptions&))
+                                                                       const GenerationOptions&,
+                                                                       const EndScore&))
+
+/// Throws ValueError where `what` needs a function attention_maps that there is not for the model.
+template <class M>
+void require_attention_maps(const char* what) {
+  if (HasAttentionMaps<M>) return;
+  throw ValueError("generation", std::string(what) +
+                                     ", and there is no function attention_maps(model, ctx, input, target, "
+                                     "begin_id, prefix) for this model");
+}
+
+/// The attention weights of a hypothesis. place: of its input in the caller's list.
+template <class M>
+AttentionMaps hypothesis_maps(const M& model, const Context<ValueOf<M>>& ctx, const typename M::Input& input,
+                              std::size_t place, const Hypothesis& h, const GenerationOptions& options) {
+  std::vector<std::int32_t> target = options.prefix_ids;
+  if (!options.prefixes.empty())
+    target.insert(target.end(), options.prefixes[place].begin(), options.prefixes[place].end());
+  target.insert(target.end(), h.ids.begin(), h.ids.end());
+  return attention_maps(model, ctx, input, target, options.begin_id, options.prefix_length);
+}
 
 // Searches one batch. places: of its inputs in the caller's list.
 template <class M>
@@ -106,9 +182,19 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
                                        ", the begin_id and the prefix_ids");
   }
   if (inputs.empty()) return {};
-  const Prompts prompts = make_prompts("generation", model, inputs, options);
+  EndScore coverage;
+  if (options.coverage_penalty > 0) {
+    require_attention_maps<M>("a coverage penalty is asked for");
+    if constexpr (HasAttentionMaps<M>) {
+      coverage = [&](std::size_t i, const Hypothesis& h) {
+        const AttentionMaps maps = hypothesis_maps(model, ctx, inputs[i], places[i], h, options);
+        return options.coverage_penalty * coverage_log(maps, h.finished);
+      };
+    }
+  }
+  const Prompts prompts = make_prompts("generation", model, inputs, options, places);
   ModelNextTokens<M> next("generation", model, ctx, inputs);
-  return search_beams<ValueOf<M>>(next, prompts, places, options);
+  return search_beams<ValueOf<M>>(next, prompts, places, options, coverage);
 }
 
 }  // namespace detail
@@ -125,6 +211,7 @@ std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<d
                                                  std::span<const typename detail::InputOf<M>::type> inputs,
                                                  const GenerationOptions& options = {}) {
   options.validate();
+  detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
   std::vector<std::size_t> places(inputs.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
   return detail::search_batch(model, ctx, inputs, places, options);

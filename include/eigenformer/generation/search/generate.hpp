@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/decoding/attention_maps.hpp"
 #include "eigenformer/generation/search/beam_search.hpp"
 
 namespace eigenformer {
@@ -91,14 +90,6 @@ void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches,
   });
 }
 
-template <class M>
-concept HasAttentionMaps = requires(const M& model, const Context<typename M::value_type>& ctx,
-                                    const typename M::Input& input, const std::vector<std::int32_t>& target) {
-  {
-    attention_maps(model, ctx, input, target, std::int32_t{}, index_t{})
-    } -> std::convertible_to<AttentionMaps>;
-};
-
 }  // namespace detail
 
 /// The best texts for inputs: translations of source sentences (token ids with their end symbol, as the model
@@ -114,12 +105,8 @@ std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<deta
                                               const BatchGenerationOptions& batching = {}) {
   using Input = typename M::Input;
   options.validate();
-  if (options.attention && !detail::HasAttentionMaps<M>) {
-    throw ValueError(
-        "generation",
-        "attention weights are asked for, and there is no function attention_maps(model, ctx, input, "
-        "target, begin_id, prefix) for this model");
-  }
+  detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
+  if (options.attention) detail::require_attention_maps<M>("attention weights are asked for");
   std::vector<index_t> lengths;
   for (const Input& input : inputs) lengths.push_back(detail::input_length(model, input));
   std::vector<std::size_t> order;
@@ -136,10 +123,8 @@ std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<deta
       // A pass over the finished sentence: a search would have to carry the weights of all it gives up.
       for (std::size_t k = 0; k < places.size(); ++k) {
         for (Hypothesis& h : results[places[k]]) {
-          std::vector<std::int32_t> target = options.prefix_ids;
-          target.insert(target.end(), h.ids.begin(), h.ids.end());
           h.attention = std::make_shared<const AttentionMaps>(
-              attention_maps(model, ctx, batch[k], target, options.begin_id, options.prefix_length));
+              detail::hypothesis_maps(model, ctx, batch[k], places[k], h, options));
         }
       }
     }

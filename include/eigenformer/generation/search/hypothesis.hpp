@@ -24,6 +24,9 @@ struct Hypothesis {
   double score = 0;               ///< log_probability / length penalty
   bool finished = false;          ///< ended by the end symbol and not by max_length
   std::shared_ptr<const AttentionMaps> attention = {};  ///< where the options ask for it
+  /// Of each token, the end symbol of a finished text included, in nats; they sum to log_probability. Empty
+  /// unless the options ask for them.
+  std::vector<double> token_log_probabilities{};
 };
 
 }  // namespace eigenformer

@@ -31,11 +31,23 @@ struct GenerationOptions {
   /// What a token's score is divided by (where it is positive) or multiplied by (where it is negative) once
   /// the token has come, the prompt counted; 1: none (Keskar et al. 2019).
   double repetition_penalty = 1;
+  /// beta: adds beta * sum over source tokens of log(min(attention they got, 1)) to the score of a text that
+  /// ends, so that one which leaves out a part of the source loses (Wu et al. 2016, eq. 14). Attention is the
+  /// mean over the heads of the decoder's last layer. Each text that ends takes another pass of the model.
+  double coverage_penalty = 0;
+  /// Diverse beam search (Vijayakumar et al. 2018): the beam is split into so many groups, of which each one
+  /// pays for the tokens that those before it chose in the same step.
+  index_t num_beam_groups = 1;
+  /// What a token costs a group, in nats, for each time that an earlier group chose it in this step (Hamming
+  /// diversity). It adds up over steps and decides what a group keeps; results have their own scores.
+  double diversity_penalty = 0;
   index_t num_hypotheses = 1;  ///< sentences returned for each input, the best first; at most beam_size
   std::int32_t begin_id = SpecialIds::begin;  ///< what comes first, of models without a prompt
   std::int32_t end_id = SpecialIds::end;
   /// Forced after begin_id or the prompt, at no cost; not in the results.
   std::vector<std::int32_t> prefix_ids{};
+  /// Forced after prefix_ids as those are, one list for each input; empty: none for all.
+  std::vector<std::vector<std::int32_t>> prefixes{};
   /// The first of begin_id and prefix_ids (or of the prompt) that see one another in both directions, for a
   /// decoder that was trained as a prefix language model.
   index_t prefix_length = 0;
@@ -43,10 +55,11 @@ struct GenerationOptions {
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
   /// Whether hypotheses come with their attention weights; those not asked for cost nothing.
   bool attention = false;
+  bool token_scores = false;      ///< whether hypotheses come with the log-probabilities of their tokens
   LogitsProcessors processors{};  ///< your own, called in this order before those that other fields ask for
   std::shared_ptr<const BeamRule> own_rule{};  ///< in place of `rule`
 
-  /// All but processors and own_rule, which files do not hold.
+  /// All but prefixes, processors and own_rule, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept for each sentence; 1: greedy", Allowed::positive},
           self.beam_size);
@@ -70,8 +83,19 @@ struct GenerationOptions {
                       "lowers the scores of tokens already in the text by this factor; 1: off",
                       Allowed::positive},
           self.repetition_penalty);
-    visit(OptionField{"num_hypotheses", "sentences returned for each input", Allowed::positive},
-          self.num_hypotheses);
+    visit(OptionField{"coverage_penalty",
+                      "lowers the scores of texts that leave parts of the source without attention; 0: off",
+                      Allowed::not_negative},
+          self.coverage_penalty);
+    visit(OptionField{"num_beam_groups", "groups of a diverse beam search; 1: an ordinary one",
+                      Allowed::positive},
+          self.num_beam_groups);
+    visit(OptionField{"diversity_penalty", "what a token costs that an earlier group chose in the same step",
+                      Allowed::not_negative},
+          self.diversity_penalty);
+    visit(
+        OptionField{"num_hypotheses", "sentences returned for each input, the best first", Allowed::positive},
+        self.num_hypotheses);
     visit(OptionField{"begin_id", "what comes first, of models without a prompt"}, self.begin_id);
     visit(OptionField{"end_id", "the end symbol"}, self.end_id);
     visit(OptionField{"prefix_ids", "forced after begin_id or the prompt"}, self.prefix_ids);
@@ -81,6 +105,8 @@ struct GenerationOptions {
           self.prefix_length);
     visit(OptionField{"forbidden_ids", "never produced"}, self.forbidden_ids);
     visit(OptionField{"attention", "hypotheses come with their attention weights"}, self.attention);
+    visit(OptionField{"token_scores", "hypotheses come with the log-probabilities of their tokens"},
+          self.token_scores);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -35,6 +35,7 @@ class BeamRule {
 
   /// What hypotheses are ranked by. length: tokens of the hypothesis without the prompt, its end symbol
   /// counted.
+  /// The search adds the coverage penalty.
   virtual double score(double log_probability, index_t length, const GenerationOptions& options) const = 0;
   /// Whether nothing that still grows can matter. Asked after each step, unless nothing grows, beam_size is 1
   /// and a hypothesis has ended, or early_stopping holds, which end every search.
@@ -152,6 +153,17 @@ inline void GenerationOptions::validate() const {
   validate_fields("generation", *this);
   detail::require_at_most("generation", "num_hypotheses", num_hypotheses, "beam_size", beam_size);
   detail::require_at_most("generation", "min_length", min_length, "max_length", max_length);
+  if (beam_size % num_beam_groups != 0) {
+    throw ValueError("generation", "beam_size is " + std::to_string(beam_size) +
+                                       ", must be divisible by num_beam_groups, which is " +
+                                       std::to_string(num_beam_groups));
+  }
+  // Groups that cost each other nothing find the same, and one group has no other.
+  if ((num_beam_groups > 1) != (diversity_penalty > 0)) {
+    throw ValueError("generation", "num_beam_groups is " + std::to_string(num_beam_groups) +
+                                       " and diversity_penalty is " + detail::number_text(diversity_penalty) +
+                                       ", must be above 1 and above 0 together");
+  }
   beam_rule(*this).validate(*this);
 }
 

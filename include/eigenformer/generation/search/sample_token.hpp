@@ -96,9 +96,13 @@ std::int32_t draw_token(std::span<const T> scores, const SamplingOptions& option
       if (i + 1 == tokens.size() || enough(sums[i])) return i;
     }
   };
-  if (options.top_p < 1) {
-    const double share = options.top_p * total;
-    const std::size_t kept = sum_to([&](double sum) { return sum >= share; });
+  if (options.top_p < 1 || options.min_p > 0) {
+    const double share = options.top_p < 1 ? options.top_p * total : std::numeric_limits<double>::infinity();
+    std::size_t kept = sum_to([&](double sum) {
+      // The likeliest token has weight 1.
+      return sum >= share ||
+             (sums.size() < tokens.size() && weight(tokens[sums.size()].score) < options.min_p);
+    });
     const double drawn = uniform * sums[kept];
     const auto last = sums.begin() + static_cast<std::ptrdiff_t>(kept);
     return tokens[static_cast<std::size_t>(std::upper_bound(sums.begin(), last, drawn) - sums.begin())].id;
@@ -127,10 +131,10 @@ struct LogNormaliser {
 
 }  // namespace detail
 
-/// Draws a token: the logits of allowed ones, divided by the temperature, cut to top_k and then to top_p, and
-/// of what is left the one that `uniform`, in [0, 1), falls on, the likeliest first and of equals the lower
-/// id. may_end: whether end_id is allowed. Processors and what depends on earlier tokens are not applied.
-/// Throws ValueError when no token is allowed and for NaN and +infinity.
+/// Draws a token: the logits of allowed ones, divided by the temperature, cut to top_k, then to top_p
+/// and to min_p, and of what is left the one that `uniform`, in [0, 1), falls on, the likeliest first and of
+/// equals the lower id. may_end: whether end_id is allowed. Processors and what depends on earlier tokens are
+/// not applied. Throws ValueError when no token is allowed and for NaN and +infinity.
 template <class T>
 SampledToken sample_token(std::span<const T> logits, const SamplingOptions& options, double uniform,
                           bool may_end = true) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,12 +18,13 @@ namespace eigenformer {
 
 namespace detail {
 
-// The number in [0, 1) that decides the token at `place` of text `number`: a function of these and the seed
-// alone, so that a text does not depend on what it is sampled with.
-inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t place) {
+// The number in [0, 1) that decides the token at `place` of sample `sample` of text `number`: a function of
+// these and the seed alone, so that a text does not depend on what it is sampled with.
+inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t sample, index_t place) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const Philox4x32::Counter words =
-      Philox4x32::generate({low(number), low(number >> 32), low(static_cast<std::uint64_t>(place)), 1},
+      Philox4x32::generate({low(number), low(number >> 32), low(static_cast<std::uint64_t>(place)),
+                            low(static_cast<std::uint64_t>(sample) + 1)},
                            {low(seed), low(seed >> 32)});
   const std::uint64_t bits = static_cast<std::uint64_t>(words[0]) << 32 | words[1];
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
@@ -31,7 +33,7 @@ inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t
 // The next token of a text from its logits, which are overwritten; id -1 where none is allowed.
 template <class T>
 SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const ProcessorList& processors,
-                        const SamplingOptions& options, std::uint64_t number) {
+                        const SamplingOptions& options, std::uint64_t number, index_t sample) {
   const LogNormaliser<T> normaliser(logits);
   if (normaliser.bad()) require_numbers<T>("sampling", logits, step.input, step.step, false);
   std::vector<T> given;
@@ -40,20 +42,32 @@ SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const Proce
   if (processors.changes_values()) require_numbers<T>("sampling", logits, step.input, step.step, true);
   if (std::none_of(logits.begin(), logits.end(), [](T x) { return x > -std::numeric_limits<T>::infinity(); }))
     return {};
-  const std::int32_t id = draw_token<T>(logits, options, sampling_uniform(options.seed, number, step.step));
+  const std::int32_t id =
+      draw_token<T>(logits, options, sampling_uniform(options.seed, number, sample, step.step));
   const auto at = static_cast<std::size_t>(id);
   return {id, normaliser(given.empty() ? logits[at] : given[at])};
 }
 
-/// Draws a text for each prompt at once.
+// Each row n times.
+template <class T>
+Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
+  Tensor<T> y(Shape{x.dim(0) * n, x.dim(1)});
+  for (index_t row = 0; row < y.dim(0); ++row)
+    std::copy_n(x.data() + row / n * x.dim(1), x.dim(1), y.data() + row * x.dim(1));
+  return y;
+}
+
+/// Draws the texts of each prompt at once.
 template <class T>
 std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                      const SamplingOptions& options) {
   const ProcessorList processors("sampling", options);
-  std::vector<Hypothesis> texts(prompts.size());
+  const auto samples = static_cast<std::size_t>(options.num_samples);
+  std::vector<Hypothesis> texts(prompts.size() * samples);
   std::vector<std::size_t> growing(texts.size());
   for (std::size_t i = 0; i < growing.size(); ++i) growing[i] = i;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
+  if (samples > 1) logits = repeated_rows(logits, options.num_samples);
   std::vector<SampledToken> drawn;
   for (index_t t = 0;; ++t) {
     const index_t vocabulary = logits.dim(1);
@@ -61,11 +75,12 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
     parallel_for(static_cast<index_t>(growing.size()), std::max<index_t>(1, 4096 / vocabulary),
                  [&](index_t begin, index_t end) {
                    for (index_t row = begin; row < end; ++row) {
-                     const std::size_t i = growing[static_cast<std::size_t>(row)];
+                     const std::size_t text = growing[static_cast<std::size_t>(row)], i = text / samples;
                      drawn[static_cast<std::size_t>(row)] = sample_row<T>(
                          {logits.data() + row * vocabulary, static_cast<std::size_t>(vocabulary)},
-                         {i, t, prompts[i], texts[i].ids, false}, processors, options,
-                         options.numbers.empty() ? i : options.numbers[i]);
+                         {i, t, prompts[i], texts[text].ids, false}, processors, options,
+                         options.numbers.empty() ? i : options.numbers[i],
+                         static_cast<index_t>(text % samples));
                    }
                  });
     std::vector<std::size_t> still;
@@ -74,11 +89,13 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
       Hypothesis& text = texts[growing[row]];
       const SampledToken token = drawn[row];
       text.log_probability += token.log_probability;
+      if (options.token_scores && token.id >= 0)
+        text.token_log_probabilities.push_back(token.log_probability);
       text.finished = token.id >= 0 && token.id == options.end_id;
       if (text.finished || token.id < 0) continue;
       text.ids.push_back(token.id);
       still.push_back(growing[row]);
-      live.push_back(static_cast<std::int32_t>(row));
+      live.push_back(static_cast<std::int32_t>(t == 0 ? row / samples : row));
       ids.push_back(token.id);
     }
     growing = std::move(still);
@@ -96,14 +113,15 @@ EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<double>&, c
 
 }  // namespace detail
 
-/// Draws a text for each input, token after token, all at once, with what the model keeps of earlier tokens
-/// (its key/value cache): a translation of a source sentence (with its end symbol, as the model was trained),
-/// or what follows a prompt.
+/// Draws texts for inputs, options.num_samples for each, token after token, all at once, with what the model
+/// keeps of earlier tokens (its key/value cache): a translation of a source sentence (with its end symbol, as
+/// the model was trained), or what follows a prompt.
 ///
 /// model: any that generation/model.hpp describes. Returns the new tokens of each text, without begin and end
-/// symbol and forced prefix. A text depends on its input, its number in the list and the seed, and not on the
-/// others. A text of which every next token is forbidden ends there. Throws ValueError for impossible
-/// options, an empty prompt and logits that are not numbers, IndexError for an id outside the vocabulary.
+/// symbol and forced prefix; the texts of an input stand one after the other. A text depends on its input,
+/// its input's number in the list, its own number among the input's and the seed, and not on the others. A
+/// text of which every next token is forbidden ends there. Throws ValueError for impossible options, an empty
+/// prompt and logits that are not numbers, IndexError for an id outside the vocabulary.
 template <class M>
 std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                std::span<const typename detail::InputOf<M>::type> inputs,
@@ -112,10 +130,13 @@ std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>
   detail::require_id("sampling", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), -1);
   if (!options.numbers.empty() && options.numbers.size() != inputs.size()) {
     throw ValueError("sampling", std::to_string(options.numbers.size()) + " numbers must be " +
-                                     std::to_string(inputs.size()) + ", one for each text");
+                                     std::to_string(inputs.size()) + ", one for each input");
   }
+  detail::require_one_prefix_each("sampling", options.prefixes.size(), inputs.size());
   if (inputs.empty()) return {};
-  const Prompts prompts = detail::make_prompts("sampling", model, inputs, options);
+  std::vector<std::size_t> places(inputs.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  const Prompts prompts = detail::make_prompts("sampling", model, inputs, options, places);
   detail::ModelNextTokens<M> next("sampling", model, ctx, inputs);
   return detail::sample_texts<detail::ValueOf<M>>(next, prompts, options);
 }

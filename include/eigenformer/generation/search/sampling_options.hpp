@@ -16,12 +16,17 @@ struct SamplingOptions {
   index_t top_k = 0;       ///< draws from so many likeliest tokens only (Fan et al. 2018); 0: from all
   /// and of those from the likeliest that together reach this share (Holtzman et al. 2020)
   double top_p = 1;
+  /// and of those the ones at least this share as likely as the likeliest (Nguyen et al. 2024); 0: all
+  double min_p = 0;
+  index_t num_samples = 1;   ///< texts drawn for each input
   std::uint64_t seed = 0;    ///< with the text's number and the token's place, fixes what is drawn
   index_t max_length = 256;  ///< new tokens at most, the end symbol included
   index_t min_length = 0;    ///< new tokens at least before the end symbol may come
   std::int32_t begin_id = SpecialIds::begin;  ///< what comes first, of models without a prompt
   /// Forced after begin_id or the prompt, at no cost; not in the results.
   std::vector<std::int32_t> prefix_ids{};
+  /// Forced after prefix_ids as those are, one list for each input; empty: none for all.
+  std::vector<std::vector<std::int32_t>> prefixes{};
   std::int32_t end_id = SpecialIds::end;  ///< ends a text; -1: none does
   /// Never drawn.
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
@@ -34,9 +39,10 @@ struct SamplingOptions {
   std::vector<std::uint64_t> numbers{};
   index_t no_repeat_ngram_size = 0;  ///< as in GenerationOptions
   double repetition_penalty = 1;     ///< as in GenerationOptions
+  bool token_scores = false;         ///< as in GenerationOptions
   LogitsProcessors processors{};     ///< as in GenerationOptions; they see logits
 
-  /// All but numbers and processors, which files do not hold.
+  /// All but prefixes, numbers and processors, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"temperature", "divides the logits; 0: the likeliest token", Allowed::not_negative},
           self.temperature);
@@ -45,6 +51,10 @@ struct SamplingOptions {
     visit(
         OptionField{"top_p", "draw from the likeliest tokens that together reach this share", Allowed::share},
         self.top_p);
+    visit(OptionField{"min_p", "draw from tokens at least this share as likely as the likeliest; 0: from all",
+                      Allowed::rate},
+          self.min_p);
+    visit(OptionField{"num_samples", "texts drawn for each input", Allowed::positive}, self.num_samples);
     visit(OptionField{"seed", "with the text's number, fixes what is drawn"}, self.seed);
     visit(OptionField{"max_length", "new tokens at most, the end symbol included", Allowed::positive},
           self.max_length);
@@ -64,6 +74,8 @@ struct SamplingOptions {
                       "lowers the scores of tokens already in the text by this factor; 1: off",
                       Allowed::positive},
           self.repetition_penalty);
+    visit(OptionField{"token_scores", "texts come with the log-probabilities of their tokens"},
+          self.token_scores);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,38 +17,65 @@ struct Continuation {
   double log_probability;
   std::size_t parent, rank;
   std::int32_t id;
+  double diversity = 0;  ///< what its tokens cost because earlier groups chose them
+
+  double value() const noexcept { return log_probability - diversity; }
 };
 
-/// The beam of one sentence: hypotheses still growing, and those that have ended.
+/// What is added to the score of a hypothesis of an input when it ends; null: nothing.
+using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
+
+/// The beam of one sentence, or one group of a diverse beam: hypotheses still growing, and those that have
+/// ended.
 class SentenceSearch {
  public:
-  SentenceSearch(std::size_t input, const GenerationOptions& options)
-      : input_(input), options_(&options), rule_(&beam_rule(options)), growing_(1) {}
+  /// options: with the beam_size and num_hypotheses of a group.
+  SentenceSearch(std::size_t input, index_t group, const GenerationOptions& options,
+                 const EndScore& end_score)
+      : input_(input),
+        group_(group),
+        options_(&options),
+        end_score_(&end_score),
+        rule_(&beam_rule(options)),
+        growing_(1),
+        diversity_(1) {}
 
   std::size_t input() const noexcept { return input_; }
+  index_t group() const noexcept { return group_; }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
 
-  /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. chosen(parent,
-  /// id) is called for each hypothesis that goes on growing.
+  /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. taken: the
+  /// tokens that earlier groups of the sentence chose in this step; those chosen here are added.
+  /// chosen(parent, id) is called for each hypothesis that goes on growing.
   template <class F>
-  void advance(std::vector<Continuation>& continuations, index_t step, F&& chosen) {
+  void advance(std::vector<Continuation>& continuations, index_t step, std::vector<std::int32_t>& taken,
+               F&& chosen) {
+    const bool grouped = options_->num_beam_groups > 1;
+    if (grouped) {
+      for (Continuation& c : continuations) {
+        c.diversity =
+            diversity_[c.parent] +
+            options_->diversity_penalty * static_cast<double>(std::count(taken.begin(), taken.end(), c.id));
+      }
+    }
     const auto beam = static_cast<std::size_t>(options_->beam_size);
     // Of 2 beams' worth of continuations at most half end.
     const std::size_t kept = std::min(continuations.size(), 2 * beam);
     std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
                       continuations.end(), [](const Continuation& a, const Continuation& b) {
-                        if (a.log_probability != b.log_probability)
-                          return a.log_probability > b.log_probability;
+                        if (a.value() != b.value()) return a.value() > b.value();
                         return a.parent != b.parent ? a.parent < b.parent : a.rank < b.rank;
                       });
     const index_t length = step + 1;
     const bool cut = length == options_->max_length && rule_->cut_competes();
     const std::size_t considered = cut ? std::min(kept, beam) : kept;
     std::vector<Hypothesis> next;
+    std::vector<double> diversity;
     std::size_t places = beam;
     for (std::size_t i = 0; i < considered && next.size() < places; ++i) {
       const Continuation& c = continuations[i];
       Hypothesis h = growing_[c.parent];
+      if (options_->token_scores) h.token_log_probabilities.push_back(c.log_probability - h.log_probability);
       h.log_probability = c.log_probability;
       if (c.id == options_->end_id) {
         if (rule_->gives_up_end(static_cast<index_t>(i), step, *options_)) {
@@ -55,30 +84,42 @@ class SentenceSearch {
         }
         best_ended_ = best_ended_ || i == 0;
         // An end outside the beam would not have survived as a hypothesis either.
-        if (i < beam) finish(std::move(h), length, true);
+        if (i >= beam) continue;
+        finish(std::move(h), length, true);
+        if (grouped) taken.push_back(c.id);
+        if (beam == 1) break;  // greedy search ends with the first end symbol
         continue;
       }
+      if (grouped) taken.push_back(c.id);
       h.ids.push_back(c.id);
       if (cut) {
         finish(std::move(h), length, false);
         continue;
       }
       next.push_back(std::move(h));
+      diversity.push_back(c.diversity);
       chosen(c.parent, c.id);
     }
     growing_ = std::move(next);
+    diversity_ = std::move(diversity);
   }
 
   /// Whether the search is over after hypotheses have got `length` tokens.
   bool done(index_t length) const {
     if (growing_.empty()) return true;
     const bool full = static_cast<index_t>(finished_.size()) >= options_->beam_size;
-    // Greedy search ends with the first end symbol.
     if (full && (options_->early_stopping || options_->beam_size == 1)) return true;
-    return rule_->done({length, growing_, finished_, best_ended_}, *options_);
+    if (options_->num_beam_groups == 1)
+      return rule_->done({length, growing_, finished_, best_ended_}, *options_);
+    std::vector<Hypothesis> likeliest_first = growing_;
+    std::stable_sort(
+        likeliest_first.begin(), likeliest_first.end(),
+        [](const Hypothesis& a, const Hypothesis& b) { return a.log_probability > b.log_probability; });
+    return rule_->done({length, likeliest_first, finished_, best_ended_}, *options_);
   }
 
-  /// The best hypotheses, ended ones before those that were cut off.
+  /// The best hypotheses, ended ones before those that were cut off; all of a group, as other groups may have
+  /// found the same.
   std::vector<Hypothesis> result(index_t length) && {
     const auto wanted = static_cast<std::size_t>(options_->num_hypotheses);
     std::vector<Hypothesis> best = std::move(finished_);
@@ -87,23 +128,27 @@ class SentenceSearch {
       for (Hypothesis& h : growing_) finish(std::move(h), length, false);
       std::move(finished_.begin(), finished_.end(), std::back_inserter(best));
     }
-    if (best.size() > wanted) best.resize(wanted);
+    if (best.size() > wanted && options_->num_beam_groups == 1) best.resize(wanted);
     return best;
   }
 
  private:
   void finish(Hypothesis h, index_t length, bool ended) {
-    h.score = rule_->score(h.log_probability, length, *options_);
     h.finished = ended;
+    h.score = rule_->score(h.log_probability, length, *options_);
+    if (*end_score_) h.score += (*end_score_)(input_, h);
     const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
     finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), h, better), std::move(h));
     if (static_cast<index_t>(finished_.size()) > rule_->max_finished(*options_)) finished_.pop_back();
   }
 
   std::size_t input_;
+  index_t group_;
   const GenerationOptions* options_;
+  const EndScore* end_score_;
   const BeamRule* rule_;
-  std::vector<Hypothesis> growing_;   // the likeliest first
+  std::vector<Hypothesis> growing_;   // the likeliest first, less what diversity costs them
+  std::vector<double> diversity_;     // what that is, of each
   std::vector<Hypothesis> finished_;  // the best first
   bool best_ended_ = false;           // whether the best of a beam has ended
 };

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/decoding/target_scores.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
+#include "eigenformer/generation/text/confidence.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
+#include "eigenformer/generation/text/minimum_bayes_risk.hpp"
 
 namespace eigenformer {
 
@@ -23,6 +28,12 @@ struct Translation {
   double log_probability = 0;                           ///< Hypothesis::log_probability
   std::shared_ptr<const AttentionMaps> attention = {};  ///< where search.attention asks for it
   bool cut = false;  ///< whether the line had more tokens than the model can read, and lost its end
+  double expected_utility = 0;  ///< where the options have a utility
+  /// Where token_scores asks for them: the tokens after the forced ones, the end symbol included where the
+  /// text ended, and the words of all the text.
+  std::vector<TokenScore> tokens{};
+  std::vector<WordConfidence> words{};
+  double confidence = 0;  ///< sentence_confidence() of the words
 };
 
 /// How a TextTranslator works.
@@ -30,6 +41,10 @@ struct TextTranslatorOptions {
   GenerationOptions search{};
   std::optional<SamplingOptions> sampling{};  ///< draw in place of searching for the best
   BatchGenerationOptions batching{};
+  /// Minimum Bayes risk decoding (Eikema & Aziz 2020): translations are ordered by their expected utility
+  /// over the texts that were drawn, or over those that the search found, weighted by their probabilities.
+  PairwiseUtility utility{};
+  ConfidenceScale confidence{};  ///< of words, where token_scores asks for them
 };
 
 /// What a model's conventions say: the options to start from.
@@ -79,58 +94,215 @@ class TextTranslator {
                  const Context<T>& ctx = Context<T>::inference())
       : TextTranslator(loaded.model, loaded.tokenizers, loaded.description, std::move(options), ctx) {}
 
-  /// A translation for each line. first: the number of the first line, which decides with the seed what is
-  /// drawn, so that a text drawn for a line does not depend on how lines are grouped. Throws ValueError where
-  /// a tokenizer does, and as generate() and sample() do.
-  std::vector<Translation> translate(std::span<const std::string> lines, std::size_t first = 0) const {
-    std::vector<Translation> translations(lines.size());
-    std::vector<std::vector<std::int32_t>> sources;
-    std::vector<std::size_t> places;
+  /// The translations of each line, the best first: search.num_hypotheses or sampling.num_samples, or as many
+  /// as there are; one, empty, for a line without a word. first: the number of the first line, which decides
+  /// with the seed what is drawn, so that a text drawn for a line does not depend on how lines are grouped.
+  /// prefixes: what the translation of each line begins with, as text; empty: nothing. Throws ValueError
+  /// where a tokenizer does, for a prefix that the model has no room for, and as generate() and sample() do.
+  std::vector<std::vector<Translation>> alternatives(std::span<const std::string> lines,
+                                                     std::size_t first = 0,
+                                                     std::span<const std::string> prefixes = {}) const {
+    detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
+    std::vector<std::vector<Translation>> translations(lines.size());
+    Work all;
     for (std::size_t i = 0; i < lines.size(); ++i) {
+      Translation& front = translations[i].emplace_back();
       auto ids = source_ids(description_.text, *tokenizers_.source, lines[i], max_source_tokens(description_),
-                            &translations[i].cut);
+                            &front.cut);
       if (ids.empty()) continue;
-      sources.push_back(std::move(ids));
-      places.push_back(i);
+      Ids prefix = prefixes.empty() ? Ids() : tokenizers_.target->encode(prefixes[i]);
+      if (const auto room = room_after(prefix, i)) {
+        // What the prefix leaves of the model's room decides for this line alone.
+        Work one;
+        one.add(std::move(ids), std::move(prefix), i);
+        run(one, first, *room, translations);
+      } else {
+        all.add(std::move(ids), std::move(prefix), i);
+      }
     }
-    const std::vector<Hypothesis> found = options_.sampling ? draw(sources, places, first) : search(sources);
-    for (std::size_t k = 0; k < found.size(); ++k) {
-      Translation& translation = translations[places[k]];
-      translation.text = tokenizers_.target->decode(found[k].ids);
-      translation.score = found[k].score;
-      translation.log_probability = found[k].log_probability;
-      translation.attention = found[k].attention;
-    }
+    run(all, first, std::nullopt, translations);
     return translations;
+  }
+
+  /// The best translation of each line: the first of alternatives().
+  std::vector<Translation> translate(std::span<const std::string> lines, std::size_t first = 0,
+                                     std::span<const std::string> prefixes = {}) const {
+    std::vector<Translation> best;
+    for (auto& translations : alternatives(lines, first, prefixes))
+      best.push_back(std::move(translations.front()));
+    return best;
   }
   Translation translate(const std::string& line) const {
     return std::move(translate(std::span(&line, 1)).front());
+  }
+
+  /// What the model gives to translations that are there: for each pair of lines the target's text as the
+  /// model reads it, log_probability, the tokens with the end symbol, words and confidence. A pair of which a
+  /// side has no word has no tokens. What is longer than the model can read is cut. Throws ValueError for
+  /// unequal numbers of lines and where a tokenizer does.
+  std::vector<Translation> score(std::span<const std::string> lines,
+                                 std::span<const std::string> targets) const {
+    if (lines.size() != targets.size()) {
+      throw ValueError("text_translator", std::to_string(lines.size()) + " lines and " +
+                                              std::to_string(targets.size()) +
+                                              " targets must be equal numbers");
+    }
+    std::vector<Translation> translations(lines.size());
+    std::vector<Ids> sources, given;
+    std::vector<std::size_t> places;
+    const index_t most = max_target_tokens(description_, std::numeric_limits<index_t>::max());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      Translation& translation = translations[i];
+      Ids source = source_ids(description_.text, *tokenizers_.source, lines[i],
+                              max_source_tokens(description_), &translation.cut);
+      Ids target = tokenizers_.target->encode(targets[i]);
+      if (source.empty() || target.empty()) continue;
+      if (static_cast<index_t>(target.size()) >= most) {
+        target.resize(static_cast<std::size_t>(most) - 1);
+        translation.cut = true;
+      }
+      sources.push_back(std::move(source));
+      given.push_back(std::move(target));
+      places.push_back(i);
+    }
+    const auto scores = score_targets(model_, ctx_, std::span<const Ids>(sources),
+                                      std::span<const Ids>(given), options_.search, options_.batching);
+    for (std::size_t k = 0; k < scores.size(); ++k) {
+      Hypothesis h{.ids = given[k], .log_probability = scores[k].log_probability, .finished = true};
+      h.score = hypothesis_score(h.log_probability, static_cast<index_t>(h.ids.size()) + 1, options_.search);
+      h.token_log_probabilities = scores[k].token_log_probabilities;
+      const bool cut = translations[places[k]].cut;
+      translations[places[k]] = translation_of(h, {});
+      translations[places[k]].cut = cut;
+    }
+    return translations;
   }
 
   /// How it works, with max_length as far as the model has room.
   const TextTranslatorOptions& options() const noexcept { return options_; }
 
  private:
-  std::vector<Hypothesis> search(const std::vector<std::vector<std::int32_t>>& sources) const {
-    std::vector<Hypothesis> best;
-    for (auto& hypotheses : generate(model_, ctx_, sources, options_.search, options_.batching))
-      best.push_back(std::move(hypotheses.front()));
-    return best;
+  using Ids = std::vector<std::int32_t>;
+
+  // Lines that are translated together.
+  struct Work {
+    std::vector<Ids> sources, prefixes;
+    std::vector<std::size_t> places;  // among the caller's lines
+    bool prefixed = false;
+
+    void add(Ids source, Ids prefix, std::size_t place) {
+      prefixed = prefixed || !prefix.empty();
+      sources.push_back(std::move(source));
+      prefixes.push_back(std::move(prefix));
+      places.push_back(place);
+    }
+  };
+
+  // The tokens that the model has room for after a prefix, where these are fewer than max_length.
+  std::optional<index_t> room_after(const Ids& prefix, std::size_t line) const {
+    const index_t all = max_target_tokens(description_, std::numeric_limits<index_t>::max());
+    const auto taken = static_cast<index_t>(prefix.size());
+    if (taken >= all) {
+      throw ValueError("text_translator", "the prefix of line " + std::to_string(line + 1) + " has " +
+                                              std::to_string(taken) + " tokens, must be fewer than " +
+                                              std::to_string(all) + ", for which the model has room");
+    }
+    const index_t wanted = options_.sampling ? options_.sampling->max_length : options_.search.max_length;
+    return all - taken < wanted ? std::optional(all - taken) : std::nullopt;
   }
 
-  std::vector<Hypothesis> draw(const std::vector<std::vector<std::int32_t>>& sources,
-                               const std::vector<std::size_t>& places, std::size_t first) const {
-    std::vector<Hypothesis> drawn;
-    const auto most = static_cast<std::size_t>(options_.batching.batch_size);
-    for (std::size_t begin = 0; begin < sources.size(); begin += most) {
-      const std::size_t count = std::min(most, sources.size() - begin);
-      SamplingOptions options = *options_.sampling;
+  template <class Options>
+  static Options limited(Options options, std::optional<index_t> room) {
+    if (room) {
+      options.max_length = *room;
+      options.min_length = std::min(options.min_length, *room);
+    }
+    return options;
+  }
+
+  void run(const Work& work, std::size_t first, std::optional<index_t> room,
+           std::vector<std::vector<Translation>>& translations) const {
+    const auto found = options_.sampling ? draw(work, first, room) : search(work, room);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      std::vector<Translation>& of_line = translations[work.places[k]];
+      const bool cut = of_line.front().cut;
+      of_line.clear();
+      for (const Hypothesis& h : found[k]) {
+        of_line.push_back(translation_of(h, work.prefixes[k]));
+        of_line.back().cut = cut;
+      }
+      if (options_.utility) order_by_utility(of_line);
+    }
+  }
+
+  std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room) const {
+    GenerationOptions options = limited(options_.search, room);
+    if (work.prefixed) options.prefixes = work.prefixes;
+    return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
+  }
+
+  std::vector<std::vector<Hypothesis>> draw(const Work& work, std::size_t first,
+                                            std::optional<index_t> room) const {
+    std::vector<std::vector<Hypothesis>> drawn;
+    const SamplingOptions common = limited(*options_.sampling, room);
+    const auto samples = static_cast<std::size_t>(common.num_samples);
+    const std::size_t most =
+        std::max<std::size_t>(1, static_cast<std::size_t>(options_.batching.batch_size) / samples);
+    for (std::size_t begin = 0; begin < work.sources.size(); begin += most) {
+      const std::size_t count = std::min(most, work.sources.size() - begin);
+      SamplingOptions options = common;
       options.numbers.clear();
-      for (std::size_t k = begin; k < begin + count; ++k) options.numbers.push_back(first + places[k]);
-      for (auto& text : sample(model_, ctx_, std::span(sources).subspan(begin, count), options))
-        drawn.push_back(std::move(text));
+      for (std::size_t k = begin; k < begin + count; ++k) options.numbers.push_back(first + work.places[k]);
+      if (work.prefixed) {
+        const auto from = work.prefixes.begin() + static_cast<std::ptrdiff_t>(begin);
+        options.prefixes.assign(from, from + static_cast<std::ptrdiff_t>(count));
+      }
+      auto texts = sample(model_, ctx_, std::span(work.sources).subspan(begin, count), options);
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        if (i % samples == 0) drawn.emplace_back();
+        drawn.back().push_back(std::move(texts[i]));
+      }
     }
     return drawn;
+  }
+
+  // prefix: forced tokens that stand before those of the hypothesis.
+  Translation translation_of(const Hypothesis& h, const Ids& prefix) const {
+    Translation translation;
+    Ids ids = prefix;
+    ids.insert(ids.end(), h.ids.begin(), h.ids.end());
+    translation.text = tokenizers_.target->decode(ids);
+    translation.score = h.score;
+    translation.log_probability = h.log_probability;
+    translation.attention = h.attention;
+    const std::span<const double> scores(h.token_log_probabilities);
+    if (scores.empty()) return translation;
+    for (std::size_t t = 0; t < scores.size(); ++t) {
+      const std::int32_t id = t < h.ids.size() ? h.ids[t] : options_.search.end_id;
+      translation.tokens.push_back({tokenizers_.target->token(id), scores[t]});
+    }
+    translation.words =
+        word_confidences(*tokenizers_.target, ids, scores.first(h.ids.size()), options_.confidence);
+    translation.confidence = sentence_confidence(translation.words);
+    return translation;
+  }
+
+  // Texts that were drawn stand for the model's distribution by how often they come, those that a search
+  // found by their probabilities.
+  void order_by_utility(std::vector<Translation>& translations) const {
+    std::vector<std::string> candidates;
+    std::vector<double> weights;
+    double most = translations.front().log_probability;
+    for (const Translation& t : translations) most = std::max(most, t.log_probability);
+    for (const Translation& t : translations) {
+      candidates.push_back(t.text);
+      if (!options_.sampling) weights.push_back(std::exp(t.log_probability - most));
+    }
+    const std::vector<double> expected = expected_utilities(candidates, weights, options_.utility);
+    for (std::size_t i = 0; i < expected.size(); ++i) translations[i].expected_utility = expected[i];
+    std::stable_sort(
+        translations.begin(), translations.end(),
+        [](const Translation& a, const Translation& b) { return a.expected_utility > b.expected_utility; });
   }
 
   const M& model_;

@@ -1,0 +1,111 @@
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/metrics/calibration.hpp"
+#include "options/decoding_options.hpp"
+
+namespace translator {
+
+namespace {
+
+struct CalibrateCommand : DecodingCommand {
+  std::string source, reference;
+  bool save = false;
+};
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The words of translations: their probabilities and which of them the references have, sentence by
+/// sentence.
+struct Outcomes {
+  std::vector<std::vector<double>> probabilities, right;
+
+  std::vector<double> words(const std::vector<std::vector<double>>& values) const {
+    std::vector<double> all;
+    for (const auto& sentence : values) all.insert(all.end(), sentence.begin(), sentence.end());
+    return all;
+  }
+
+  void print(const char* title, const ef::ConfidenceScale& scale) const {
+    std::vector<std::vector<double>> confidences = probabilities;
+    std::vector<double> sentences, shares;
+    for (std::size_t i = 0; i < confidences.size(); ++i) {
+      for (double& p : confidences[i]) p = scale(p);
+      sentences.push_back(mean(confidences[i]));
+      shares.push_back(mean(right[i]));
+    }
+    std::printf("%s\nwords\n%s", title, ef::calibration(words(confidences), words(right)).str().c_str());
+    std::printf("sentences (right: the share of a sentence's words)\n%s\n",
+                ef::calibration(sentences, shares).str().c_str());
+  }
+};
+
+int calibrate(const CalibrateCommand& command) {
+  command.set_threads();
+  if (command.save && command.folders.size() > 1)
+    throw ef::ValueError("calibrate", "--save is of one model, expected a single --model");
+  const DecodingModels models(command.folders);
+  ef::TextTranslatorOptions options = command.for_models(models);
+  const ef::ConfidenceScale scale = options.confidence;
+  options.confidence = {};
+  options.search.token_scores = true;
+  const SentenceTranslator translator = sentence_translator(models, options);
+  const std::vector<std::string> sources = ef::read_lines(command.source);
+  const std::vector<std::string> references = ef::read_lines(command.reference);
+  if (sources.size() != references.size()) {
+    throw ef::IoError("calibrate", "'" + command.source + "' has " + std::to_string(sources.size()) +
+                                       " lines and '" + command.reference + "' has " +
+                                       std::to_string(references.size()) + ", expected equal numbers");
+  }
+  Outcomes outcomes;
+  const std::vector<ef::Translation> translations = translator.translate(sources);
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    if (translations[i].words.empty()) continue;
+    std::vector<double>& probabilities = outcomes.probabilities.emplace_back();
+    for (const ef::WordConfidence& word : translations[i].words) probabilities.push_back(word.confidence);
+    outcomes.right.push_back(ef::right_words(translations[i].words, references[i]));
+  }
+  if (outcomes.right.empty())
+    throw ef::IoError("calibrate",
+                      "'" + command.source + "' has no sentence with words, expected at least one");
+  outcomes.print("probabilities", {});
+  if (scale.slope != 1 || scale.offset != 0) {
+    std::printf("slope %.4f, offset %.4f, of confidence.json\n", scale.slope, scale.offset);
+    outcomes.print("confidences", scale);
+  }
+  if (command.save) {
+    const ef::ConfidenceScale fitted =
+        ef::fit_confidence(outcomes.words(outcomes.probabilities), outcomes.words(outcomes.right));
+    outcomes.print("after the fit, on the data of the fit", fitted);
+    save_confidence(command.folders[0], fitted);
+    std::printf("slope %.4f, offset %.4f: saved in '%s'\n", fitted.slope, fitted.offset,
+                confidence_file(command.folders[0]).string().c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "calibrate", "Tells how far the confidences of words and sentences can be believed, and mends them");
+  auto command = std::make_shared<CalibrateCommand>();
+  command->add_to(*sub);
+  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
+  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  sub->add_flag("--save", command->save,
+                "fit the confidences to this data, and save the fit in the model's folder (confidence.json)");
+  sub->footer(
+      "A word counts as right where the reference has it. Fit on data that the model was not trained on, and "
+      "measure on other data.");
+  sub->callback([&run, command] { run = [command] { return calibrate(*command); }; });
+}
+
+}  // namespace translator

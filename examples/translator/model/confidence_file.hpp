@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
+#include "eigenformer/generation/text/confidence.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+
+// How a model's probabilities become confidences, as `translator calibrate --save` found it.
+namespace translator {
+
+inline std::filesystem::path confidence_file(const std::string& folder) {
+  return std::filesystem::path(folder) / "confidence.json";
+}
+
+/// Throws IoError.
+inline void save_confidence(const std::string& folder, const eigenformer::ConfidenceScale& scale) {
+  eigenformer::write_file(confidence_file(folder), eigenformer::options_to_json(scale).dump(2) + "\n");
+}
+
+/// Of a folder without the file: probabilities as they are. Throws IoError for a file that says something
+/// else.
+inline eigenformer::ConfidenceScale load_confidence(const std::string& folder) {
+  const std::filesystem::path path = confidence_file(folder);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  try {
+    auto scale = eigenformer::options_from_json<eigenformer::ConfidenceScale>(
+        nlohmann::json::parse(eigenformer::read_file(path)));
+    eigenformer::validate_fields("confidence", scale);
+    return scale;
+  } catch (const nlohmann::json::exception& error) {
+    throw eigenformer::IoError("confidence", "'" + path.string() + "' is not JSON: " + error.what());
+  } catch (const eigenformer::ValueError& error) {
+    throw eigenformer::IoError("confidence", "'" + path.string() + "': " + error.what());
+  }
+}
+
+}  // namespace translator

@@ -1,0 +1,218 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/decoding/attention_maps.hpp"
+#include "eigenformer/generation/decoding/next_tokens.hpp"
+#include "eigenformer/kernels/reduction/top_k.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// The options of a model that has some.
+template <class M>
+struct ModelOptions {
+  explicit ModelOptions(const M&) {}
+};
+template <class M>
+requires requires(const M& model) { model.options; }
+struct ModelOptions<M> {
+  explicit ModelOptions(const M& model) : options(model.options) {}
+  std::remove_cvref_t<decltype(M::options)> options;
+};
+
+}  // namespace detail
+
+/// Several models of one vocabulary as one: the probability of a token is the mean of the models', and its
+/// logit the logarithm of that (log of the mean of the softmaxes). It is a model for generate(),
+/// beam_search(), sample() and score_targets(), which work with it as with one of its members; an ensemble of
+/// one gives that model's own logits.
+///
+///     const ef::Ensemble<ef::Seq2SeqTransformer<float>> both({{a, ctx_a}, {b, ctx_b}});
+///     auto found = ef::generate(both, ef::Context<float>::inference(), sources);
+///
+/// The models must outlive it. Each runs in its own context, so that each has its own packed weights; the
+/// context of a call does not count. `options` are those of the first model, where it has some.
+template <class M>
+class Ensemble : public detail::ModelOptions<M> {
+ public:
+  using T = detail::ValueOf<M>;
+  using value_type = T;
+  using Input = typename M::Input;
+
+  struct Member {
+    const M& model;
+    Context<T> ctx = Context<T>::inference();
+  };
+
+  /// Throws ValueError for no model and for vocabularies of different sizes.
+  explicit Ensemble(std::vector<Member> members)
+      : detail::ModelOptions<M>(first(members)), members_(std::move(members)) {
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+      const auto size = static_cast<index_t>(members_[i].model.vocabulary_size());
+      if (size == vocabulary_size()) continue;
+      throw ValueError("ensemble", "model " + std::to_string(i) + " has a vocabulary of " +
+                                       std::to_string(size) + " ids, must have " +
+                                       std::to_string(vocabulary_size()) + ", as model 0 has");
+    }
+    widths_ = std::make_shared<Widths>(members_.size());
+  }
+
+  /// The states of the members, in step.
+  class State {
+   public:
+    index_t sequences() const { return static_cast<index_t>(states_.front().sequences()); }
+    void reorder(std::span<const std::int32_t> parents) {
+      for (auto& state : states_) state.reorder(parents);
+    }
+    Var<T> step(const Tensor<std::int32_t>& ids) {
+      return join([&](auto& state) { return Var<T>(state.step(ids)); });
+    }
+    Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
+                const std::vector<index_t>& prefix) {
+      return join([&](auto& state) { return Var<T>(state.step(ids, counts, prefix)); });
+    }
+
+   private:
+    friend class Ensemble;
+
+    // The members' rows side by side.
+    template <class F>
+    Var<T> join(F&& step) {
+      std::vector<Tensor<T>> parts;
+      index_t width = 0;
+      for (std::size_t m = 0; m < states_.size(); ++m) {
+        parts.push_back(step(states_[m]).value());
+        const index_t d = parts[m].numel() / std::max<index_t>(1, parts[m].dim(0));
+        (*widths_)[m].store(d, std::memory_order_relaxed);
+        width += d;
+      }
+      if (parts.size() == 1) return Var<T>(std::move(parts[0]));
+      const index_t rows = parts[0].dim(0);
+      Tensor<T> joined(Shape{rows, width});
+      index_t at = 0;
+      for (const Tensor<T>& part : parts) {
+        const index_t d = part.dim(1);
+        for (index_t r = 0; r < rows; ++r)
+          std::copy_n(part.data() + r * d, d, joined.data() + r * width + at);
+        at += d;
+      }
+      return Var<T>(std::move(joined));
+    }
+
+    std::vector<models::StateOf<M>> states_;
+    std::shared_ptr<std::vector<std::atomic<index_t>>> widths_;
+  };
+
+  index_t vocabulary_size() const { return static_cast<index_t>(members_.front().model.vocabulary_size()); }
+
+  State begin(const Context<T>&, std::span<const Input> inputs) const {
+    State state;
+    state.widths_ = widths_;
+    for (const Member& member : members_) state.states_.push_back(member.model.begin(member.ctx, inputs));
+    return state;
+  }
+
+  /// rows: of a state's steps. Returns log-probabilities, or the logits of the one model.
+  Var<T> logits(const Context<T>&, const Var<T>& rows) const {
+    if (members_.size() == 1) return members_[0].model.logits(members_[0].ctx, rows);
+    const Tensor<T>& joined = rows.value();
+    const index_t count = joined.dim(0), width = joined.dim(1), vocabulary = vocabulary_size();
+    Tensor<T> mixed;
+    index_t at = 0;
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      const index_t d = (*widths_)[m].load(std::memory_order_relaxed);
+      Tensor<T> part(Shape{count, d});
+      for (index_t r = 0; r < count; ++r) std::copy_n(joined.data() + r * width + at, d, part.data() + r * d);
+      at += d;
+      const Var<T> made = members_[m].model.logits(members_[m].ctx, Var<T>(std::move(part)));
+      Tensor<T> p = made.value().clone();
+      std::vector<T> sums(static_cast<std::size_t>(count));
+      kernels::log_sum_exp<T>(p.data(), vocabulary, count, vocabulary, sums.data());
+      for (index_t i = 0; i < p.numel(); ++i) p.data()[i] -= sums[static_cast<std::size_t>(i / vocabulary)];
+      if (m == 0) {
+        mixed = std::move(p);
+        continue;
+      }
+      for (index_t i = 0; i < p.numel(); ++i) {
+        T& x = mixed.data()[i];
+        const T y = p.data()[i], high = std::max(x, y), low = std::min(x, y);
+        if (std::isnan(x + y)) {
+          x = std::numeric_limits<T>::quiet_NaN();
+        } else {  // a probability of 0 adds nothing
+          x = low == -std::numeric_limits<T>::infinity() ? high : high + std::log1p(std::exp(low - high));
+        }
+      }
+    }
+    const T models = std::log(static_cast<T>(members_.size()));
+    for (T& x : mixed.span()) x -= models;
+    return Var<T>(std::move(mixed));
+  }
+
+  decltype(auto) prompt(const Input& input) const requires models::HasPrompt<M> {
+    return members_.front().model.prompt(input);
+  }
+  index_t input_length(const Input& input) const requires models::HasInputLength<M> {
+    return static_cast<index_t>(members_.front().model.input_length(input));
+  }
+
+  std::span<const Member> members() const noexcept { return members_; }
+
+ private:
+  using Widths = std::vector<std::atomic<index_t>>;
+
+  static const M& first(const std::vector<Member>& members) {
+    if (members.empty()) throw ValueError("ensemble", "there is no model, must be at least one");
+    return members.front().model;
+  }
+
+  std::vector<Member> members_;
+  std::shared_ptr<Widths> widths_;  // of the members' rows, known from the first step on
+};
+
+/// The mean of the members' attention weights. Throws ValueError unless all have as many layers and heads.
+template <class M>
+requires detail::HasAttentionMaps<M>
+[[nodiscard]] AttentionMaps attention_maps(const Ensemble<M>& model, const Context<typename M::value_type>&,
+                                           const typename M::Input& source,
+                                           const std::vector<std::int32_t>& target, std::int32_t begin_id,
+                                           index_t prefix = 0) {
+  AttentionMaps mean;
+  const auto count = static_cast<float>(model.members().size());
+  for (const auto& member : model.members()) {
+    AttentionMaps maps = attention_maps(member.model, member.ctx, source, target, begin_id, prefix);
+    if (model.members().size() == 1) return maps;
+    const auto add = [&](std::vector<Tensor<float>>& sum, std::vector<Tensor<float>>& layers) {
+      if (sum.empty()) {
+        for (Tensor<float>& layer : layers) sum.push_back(Tensor<float>::zeros(layer.shape()));
+      }
+      bool same = sum.size() == layers.size();
+      for (std::size_t i = 0; same && i < layers.size(); ++i) same = sum[i].shape() == layers[i].shape();
+      if (!same) {
+        throw ValueError("attention_maps",
+                         "the models of the ensemble differ in layers or heads, so their attention has no "
+                         "mean; expected equal numbers");
+      }
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (index_t k = 0; k < layers[i].numel(); ++k) sum[i].data()[k] += layers[i].data()[k] / count;
+      }
+    };
+    add(mean.source, maps.source);
+    add(mean.target, maps.target);
+    add(mean.memory, maps.memory);
+  }
+  return mean;
+}
+
+}  // namespace eigenformer

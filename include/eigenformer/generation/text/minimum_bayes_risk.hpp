@@ -1,0 +1,71 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// How good each text is as a translation where each one is the reference: n x n numbers of n texts, those of
+/// the first text as hypothesis first. pairwise_chrf() and pairwise_bleu() in metrics/ are such functions.
+using PairwiseUtility = std::function<std::vector<double>(std::span<const std::string> texts)>;
+
+/// The expected utility of each candidate, the candidates themselves being the references, weighted
+/// (Eikema & Aziz 2020, eq. 6): the one with the highest has minimum Bayes risk. weights: of each candidate,
+/// not negative and not all 0; empty: all alike, which is right for samples. A text that comes several times
+/// counts as often. Throws ValueError for weights or utilities that do not fit.
+inline std::vector<double> expected_utilities(std::span<const std::string> candidates,
+                                              std::span<const double> weights,
+                                              const PairwiseUtility& utility) {
+  if (!weights.empty() && weights.size() != candidates.size()) {
+    throw ValueError("minimum_bayes_risk", std::to_string(weights.size()) + " weights must be " +
+                                               std::to_string(candidates.size()) +
+                                               ", one for each candidate, or none");
+  }
+  // Texts that come several times are compared once.
+  std::vector<std::string> texts;
+  std::vector<double> mass;
+  std::vector<std::size_t> text_of;
+  double total = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const double weight = weights.empty() ? 1 : weights[i];
+    if (!(weight >= 0) || !std::isfinite(weight)) {
+      throw ValueError("minimum_bayes_risk", "weight " + std::to_string(i) + " is " + std::to_string(weight) +
+                                                 ", must be finite and not negative");
+    }
+    const auto at =
+        static_cast<std::size_t>(std::find(texts.begin(), texts.end(), candidates[i]) - texts.begin());
+    if (at == texts.size()) {
+      texts.push_back(candidates[i]);
+      mass.push_back(0);
+    }
+    mass[at] += weight;
+    total += weight;
+    text_of.push_back(at);
+  }
+  if (candidates.empty()) return {};
+  if (!(total > 0))
+    throw ValueError("minimum_bayes_risk", "all weights are 0, at least one must be positive");
+  const std::vector<double> values = utility(texts);
+  const std::size_t n = texts.size();
+  if (values.size() != n * n) {
+    throw ValueError("minimum_bayes_risk", "the utility gave " + std::to_string(values.size()) +
+                                               " numbers for " + std::to_string(n) + " texts, must be " +
+                                               std::to_string(n * n));
+  }
+  std::vector<double> expected(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) expected[i] += mass[j] / total * values[i * n + j];
+  }
+  std::vector<double> of_candidates;
+  for (const std::size_t t : text_of) of_candidates.push_back(expected[t]);
+  return of_candidates;
+}
+
+}  // namespace eigenformer

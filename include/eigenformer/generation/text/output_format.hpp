@@ -1,0 +1,231 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/generation/text/text_translator.hpp"
+#include "eigenformer/nn/options/field.hpp"
+
+namespace eigenformer {
+
+/// How results are written.
+enum class OutputFormat {
+  text,   ///< a line for each translation, and nothing else
+  tsv,    ///< columns between tabs, with a line of their names first
+  jsonl,  ///< a JSON object for each input line
+};
+template <>
+struct EnumNames<OutputFormat> {
+  static constexpr std::array names = {"text", "tsv", "jsonl"};
+};
+
+/// What results are written with.
+struct OutputOptions {
+  OutputFormat output_format = OutputFormat::text;
+  bool scores = false;  ///< with scores, log-probabilities in nats and confidences
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"output_format", "how results are written"}, self.output_format);
+    visit(
+        OptionField{"scores", "scores and log-probabilities (nats) of sentences and tokens, and confidences"},
+        self.scores);
+  }
+
+  /// Throws ValueError for scores in a format that has no place for them.
+  void validate() const {
+    validate_fields("output", *this);
+    if (scores && output_format == OutputFormat::text)
+      throw ValueError("output", "scores have no place in output_format text, expected tsv or jsonl");
+  }
+};
+
+namespace detail {
+
+// A text with U+FFFD in place of each byte that is not UTF-8.
+inline std::string valid_utf8(std::string_view text) {
+  if (!find_invalid_utf8(text)) return std::string(text);
+  std::string valid;
+  while (!text.empty()) {
+    const std::size_t length = decode_front(text).length;
+    valid += length == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return valid;
+}
+
+// Six decimals say all that float weights know.
+inline double rounded(double x) { return std::round(x * 1e6) / 1e6; }
+inline std::string rounded_text(double x) {
+  // A pair that could not be scored.
+  return std::isfinite(x) ? number_text(rounded(x) + 0.0) : "nan";
+}
+
+inline nlohmann::ordered_json number_json(double x) {
+  return std::isfinite(x) ? nlohmann::ordered_json(rounded(x) + 0.0) : nlohmann::ordered_json(nullptr);
+}
+
+inline double perplexity_of(const Translation& t) {
+  return t.tokens.empty() ? std::nan("")
+                          : std::exp(-t.log_probability / static_cast<double>(t.tokens.size()));
+}
+
+inline nlohmann::ordered_json tokens_json(const Translation& t) {
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
+  for (const TokenScore& token : t.tokens)
+    tokens.push_back(
+        {{"token", valid_utf8(token.token)}, {"log_probability", number_json(token.log_probability)}});
+  return tokens;
+}
+
+inline nlohmann::ordered_json words_json(const Translation& t) {
+  nlohmann::ordered_json words = nlohmann::ordered_json::array();
+  for (const WordConfidence& word : t.words)
+    words.push_back({{"word", valid_utf8(word.word)}, {"confidence", number_json(word.confidence)}});
+  return words;
+}
+
+template <class Items, class F>
+std::string join_with_spaces(const Items& items, F&& text) {
+  std::string joined;
+  for (const auto& item : items) (joined += joined.empty() ? "" : " ") += text(item);
+  return joined;
+}
+
+}  // namespace detail
+
+/// A field of a TSV line: a tab is written \t, a line feed \n, a carriage return \r and a backslash \\; a
+/// byte that is not UTF-8 becomes U+FFFD. space: whether a space is written \s, as in the column of tokens.
+inline std::string tsv_field(std::string_view text, bool space = false) {
+  std::string field;
+  for (const char c : detail::valid_utf8(text)) {
+    switch (c) {
+      case '\t':
+        field += "\\t";
+        break;
+      case '\n':
+        field += "\\n";
+        break;
+      case '\r':
+        field += "\\r";
+        break;
+      case '\\':
+        field += "\\\\";
+        break;
+      case ' ':
+        field += space ? "\\s" : " ";
+        break;
+      default:
+        field += c;
+    }
+  }
+  return field;
+}
+
+namespace detail {
+
+// The columns of what a text's tokens and words get.
+inline constexpr const char* token_columns = "\ttokens\ttoken_log_probabilities\tword_confidences";
+inline std::string token_fields(const Translation& t) {
+  return "\t" + join_with_spaces(t.tokens, [](const TokenScore& s) { return tsv_field(s.token, true); }) +
+         "\t" +
+         join_with_spaces(t.tokens, [](const TokenScore& s) { return rounded_text(s.log_probability); }) +
+         "\t" + join_with_spaces(t.words, [](const WordConfidence& w) { return rounded_text(w.confidence); });
+}
+
+}  // namespace detail
+
+/// The first line of translations in this format, with its line feed; empty where there is none.
+inline std::string translations_header(const OutputOptions& options) {
+  if (options.output_format != OutputFormat::tsv) return {};
+  std::string header = "line\trank\ttranslation";
+  if (options.scores) (header += "\tscore\tlog_probability\tconfidence") += detail::token_columns;
+  return header + "\n";
+}
+
+/// The translations of one line, the best first, in a format, with line feeds. number: the line's, from 1.
+/// lines: as text so many lines, some of them empty where there are fewer translations, so that line i has
+/// its first one in line (i - 1) * lines + 1. All formats but text are valid UTF-8.
+inline std::string format_translations(const OutputOptions& options, std::size_t number,
+                                       const std::string& source, std::span<const Translation> translations,
+                                       std::size_t lines = 1) {
+  std::string out;
+  if (options.output_format == OutputFormat::text) {
+    for (std::size_t i = 0; i < lines; ++i)
+      (out += i < translations.size() ? translations[i].text : std::string()) += '\n';
+    return out;
+  }
+  if (options.output_format == OutputFormat::tsv) {
+    for (std::size_t i = 0; i < translations.size(); ++i) {
+      const Translation& t = translations[i];
+      out += std::to_string(number) + "\t" + std::to_string(i + 1) + "\t" + tsv_field(t.text);
+      if (options.scores) {
+        out += "\t" + detail::rounded_text(t.score) + "\t" + detail::rounded_text(t.log_probability) + "\t" +
+               detail::rounded_text(t.confidence) + detail::token_fields(t);
+      }
+      out += '\n';
+    }
+    return out;
+  }
+  nlohmann::ordered_json object = {{"line", number}, {"source", detail::valid_utf8(source)}};
+  if (!translations.empty() && translations.front().cut) object["cut"] = true;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Translation& t : translations) {
+    nlohmann::ordered_json entry = {{"text", detail::valid_utf8(t.text)}};
+    if (options.scores) {
+      entry["score"] = detail::number_json(t.score);
+      entry["log_probability"] = detail::number_json(t.log_probability);
+      entry["confidence"] = detail::number_json(t.confidence);
+      entry["tokens"] = detail::tokens_json(t);
+      entry["words"] = detail::words_json(t);
+    }
+    list.push_back(std::move(entry));
+  }
+  object["translations"] = std::move(list);
+  return object.dump() + "\n";
+}
+
+/// The first line of scored pairs in this format.
+inline std::string scored_pairs_header(const OutputOptions& options) {
+  if (options.output_format != OutputFormat::tsv) return {};
+  std::string header = "line\tlog_probability\tnum_tokens\tperplexity\tconfidence";
+  if (options.scores) header += detail::token_columns;
+  return header + "\n";
+}
+
+/// What TextTranslator::score gave a pair of lines, in a format. As text it is the log-probability. A pair
+/// that has no tokens has "nan", in JSON null. scores asks for tokens and words.
+inline std::string format_scored_pair(const OutputOptions& options, std::size_t number,
+                                      const std::string& source, const std::string& target,
+                                      const Translation& t) {
+  const double log_probability = t.tokens.empty() ? std::nan("") : t.log_probability;
+  const double confidence = t.tokens.empty() ? std::nan("") : t.confidence;
+  if (options.output_format == OutputFormat::text) return detail::rounded_text(log_probability) + "\n";
+  if (options.output_format == OutputFormat::tsv) {
+    return std::to_string(number) + "\t" + detail::rounded_text(log_probability) + "\t" +
+           std::to_string(t.tokens.size()) + "\t" + detail::rounded_text(detail::perplexity_of(t)) + "\t" +
+           detail::rounded_text(confidence) + (options.scores ? detail::token_fields(t) : "") + "\n";
+  }
+  nlohmann::ordered_json object = {{"line", number},
+                                   {"source", detail::valid_utf8(source)},
+                                   {"target", detail::valid_utf8(target)},
+                                   {"log_probability", detail::number_json(log_probability)},
+                                   {"num_tokens", t.tokens.size()},
+                                   {"perplexity", detail::number_json(detail::perplexity_of(t))},
+                                   {"confidence", detail::number_json(confidence)}};
+  if (t.cut) object["cut"] = true;
+  if (options.scores) {
+    object["tokens"] = detail::tokens_json(t);
+    object["words"] = detail::words_json(t);
+  }
+  return object.dump() + "\n";
+}
+
+}  // namespace eigenformer

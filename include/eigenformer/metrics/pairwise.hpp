@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/metrics/chrf.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// score(i, j) of all n x n pairs.
+template <class F>
+std::vector<double> all_pairs(std::size_t n, F&& score) {
+  std::vector<double> scores;
+  scores.reserve(n * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) scores.push_back(score(i, j));
+  }
+  return scores;
+}
+
+}  // namespace detail
+
+/// chrF2 of one sentence, 0 to 100: corpus_chrf() of it alone.
+inline double sentence_chrf(const std::string& hypothesis, const std::string& reference) {
+  return corpus_chrf(std::span(&hypothesis, 1), std::span(&reference, 1));
+}
+
+/// BLEU of one sentence, 0 to 100, equal to sacreBLEU's sentence_bleu(): as corpus_bleu(), but with effective
+/// order, so that a sentence of fewer than four words has a score.
+inline double sentence_bleu(const std::string& hypothesis, const std::string& reference) {
+  detail::WordNumbers numbers;
+  BleuScore bleu;
+  const std::vector<std::int32_t> h = numbers(hypothesis), r = numbers(reference);
+  detail::add_bleu_counts(bleu, h, r);
+  detail::score_bleu_counts(bleu, true);
+  return bleu.score;
+}
+
+/// sentence_chrf() of each text with each text as the reference: n x n numbers, those of the first text as
+/// hypothesis first. A PairwiseUtility.
+inline std::vector<double> pairwise_chrf(std::span<const std::string> texts) {
+  std::vector<detail::ChrfNgrams> ngrams;
+  for (const std::string& text : texts) ngrams.emplace_back(text);
+  return detail::all_pairs(texts.size(), [&](std::size_t i, std::size_t j) {
+    detail::ChrfCounts counts;
+    counts.add(ngrams[i], ngrams[j]);
+    return counts.score();
+  });
+}
+
+/// The same with sentence_bleu().
+inline std::vector<double> pairwise_bleu(std::span<const std::string> texts) {
+  detail::WordNumbers numbers;
+  std::vector<std::vector<std::int32_t>> words;
+  for (const std::string& text : texts) words.push_back(numbers(text));
+  return detail::all_pairs(texts.size(), [&](std::size_t i, std::size_t j) {
+    BleuScore bleu;
+    detail::add_bleu_counts(bleu, words[i], words[j]);
+    detail::score_bleu_counts(bleu, true);
+    return bleu.score;
+  });
+}
+
+}  // namespace eigenformer
