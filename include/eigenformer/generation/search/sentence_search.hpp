@@ -30,7 +30,8 @@ class SentenceSearch {
   /// id) is called for each hypothesis that goes on growing.
   template <class F>
   void advance(std::vector<Continuation>& continuations, index_t step, F&& chosen) {
-    const auto beam = static_cast<std::size_t>(options_->beam_size);
+    const bool shrinks = rule_->ended_keeps_place();
+    const std::size_t beam = static_cast<std::size_t>(options_->beam_size) - (shrinks ? ended_ : 0);
     // Of 2 beams' worth of continuations at most half end.
     const std::size_t kept = std::min(continuations.size(), 2 * beam);
     std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
@@ -41,7 +42,7 @@ class SentenceSearch {
                       });
     const index_t length = step + 1;
     const bool cut = length == options_->max_length && rule_->cut_competes();
-    const std::size_t considered = cut ? std::min(kept, beam) : kept;
+    const std::size_t considered = cut || shrinks ? std::min(kept, beam) : kept;
     std::vector<Hypothesis> next;
     std::size_t places = beam;
     for (std::size_t i = 0; i < considered && next.size() < places; ++i) {
@@ -55,7 +56,10 @@ class SentenceSearch {
         }
         best_ended_ = best_ended_ || i == 0;
         // An end outside the beam would not have survived as a hypothesis either.
-        if (i < beam) finish(std::move(h), length, true);
+        if (i < beam) {
+          finish(std::move(h), length, true);
+          ++ended_;
+        }
         continue;
       }
       h.ids.push_back(c.id);
@@ -105,6 +109,7 @@ class SentenceSearch {
   const BeamRule* rule_;
   std::vector<Hypothesis> growing_;   // the likeliest first
   std::vector<Hypothesis> finished_;  // the best first
+  std::size_t ended_ = 0;             // those that ended, kept or not
   bool best_ended_ = false;           // whether the best of a beam has ended
 };
 
