@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/data/corpus/shortlist.hpp"
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io.hpp"
@@ -98,8 +99,8 @@ const Search searches[] = {{"b1.pieces", 1, 0, 3, false},
 
 /// Runs one search on all lines, one at a time as Marian did; false where it differs by more than allowed.
 bool check(const fs::path& folder, const Student& student, const std::string& precision, const Search& search,
-           int lists_allowed, double tolerance) {
-  const fs::path path = folder / (precision + "." + search.name);
+           int lists_allowed, double tolerance, const std::shared_ptr<const ef::Shortlist>& shortlist = {}) {
+  const fs::path path = folder / (precision + (shortlist ? ".lex." : ".") + search.name);
   if (!fs::exists(path)) return true;
   const auto expected = read_lists(path);
   const auto& loaded = student.loaded();
@@ -122,6 +123,7 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
     options.num_hypotheses = static_cast<ef::index_t>(list.size());
     options.max_length = std::max<ef::index_t>(
         1, static_cast<ef::index_t>(std::ceil(search.factor * static_cast<double>(given.size()))));
+    options.shortlist = shortlist;
     if (search.penalty) options.own_rule = std::make_shared<MarianWithPenalty>();
     const std::vector<Ids> inputs = {given};
     const auto found = ef::beam_search(loaded.model, student.context(), inputs, options).front();
@@ -170,18 +172,23 @@ int main(int argc, char** argv) try {
       } else {
         student.packed = std::make_shared<ef::PackedModel<Model>>(ef::import_marian_int8(folder / file));
       }
+      std::shared_ptr<const ef::Shortlist> shortlist;
+      if (fs::exists(folder / "lex.s2t.bin")) {
+        const auto read = ef::Shortlist::load(folder / "lex.s2t.bin");
+        shortlist =
+            std::make_shared<const ef::Shortlist>(read.with_source_ids(student.loaded().tokenizers.joint()));
+      }
       for (const Search& search : searches) {
         // Without numbers of the inputs Marian has one scale for all rows of a product, and we one for each:
         // the words of most lines are the same, n-best lists are others.
         const bool dynamic = precision == "int8";
         if (dynamic && search.beam > 1) continue;
         const bool exact = precision == "float32";
-        good = check(folder, student, precision, search,
-                     exact     ? 0
-                     : dynamic ? 8
-                               : 3,
-                     exact ? 1e-5 : 0.015) &&
-               good;
+        const int allowed = exact ? 0 : dynamic ? 8 : 3;
+        const double tolerance = exact ? 1e-5 : 0.015;
+        good = check(folder, student, precision, search, allowed, tolerance) && good;
+        if (shortlist)
+          good = check(folder, student, precision, search, allowed, tolerance, shortlist) && good;
       }
     }
   }

@@ -254,7 +254,7 @@ TranslationModel<T> import_marian(const std::filesystem::path& from, const Impor
 /// inputs are quantised ("alphas"), they are quantised so. Matrices of a float32 file are quantised as
 /// pack_weights() does.
 ///
-///     save_packed_folder("en-de-model", ef::import_marian_int8("en-de"));
+///     ef::save_packed_folder("en-de-model", ef::import_marian_int8("en-de"));
 inline PackedModel<Seq2SeqTransformer<float>> import_marian_int8(const std::filesystem::path& from,
                                                                  const ImportOptions& options = {}) {
   const detail::MarianFiles files = detail::find_marian_files(from);
