@@ -260,7 +260,7 @@ TEST_CASE("help has groups, defaults and ranges, and what is rare only with --he
   }
   const std::string translate = run("translator", {"translate", "--help"}).out;
   for (const char* part : {"--beam,--beam-size INT=4", "--batch-size INT=32", "--top-p FLOAT=1",
-                           "(in (0, 1])", "--rule TEXT=gnmt", "(gnmt, huggingface, ctranslate2)"}) {
+                           "(in (0, 1])", "--rule TEXT=gnmt", "(gnmt, huggingface, ctranslate2, marian)"}) {
     CAPTURE(part);
     CHECK(contains(translate, part));
   }

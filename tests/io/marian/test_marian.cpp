@@ -70,7 +70,7 @@ TEST_CASE(
     check_logits<float>(reference, packed.loaded, packed.context(), 1e-4);
     // The weights that they stand for, with inputs as they are: near, and not the same.
     const auto plain = import_marian(reference.folder);
-    check_logits<float>(reference, plain, Context<float>::inference(), 0.2);
+    check_logits<float>(reference, plain, Context<float>::inference(), 0.5);
   }
 }
 
@@ -203,10 +203,10 @@ TEST_CASE("a model of Marian that the import is not for is refused with the sett
   check_refused(with("tied-embeddings-all: true\n", "tied-embeddings-all: off \n"),
                 {"tied-embeddings-all off"});
   check_refused(with("dim-emb: 16", "dim-emb: 17"), {"embeddings of 16", "17"});
-  check_refused(with("enc-depth: 2", "enc-depth: 3"), {"missing", "encoder_l3"});
+  check_refused(with("enc-depth: 2", "enc-depth: 3"), {"no item 'encoder_l3"});
   check_refused(with("dec-depth: 2", "dec-depth: 1"), {"unexpected", "decoder_l2"});
   check_refused(with("dec-depth: 2", "dec-depth: 0"), {"dec-depth 0"});
   check_refused(with("tied-layers: []", "tied-layers: 12"), {"transformer-tied-layers"});
   check_refused(with("encoder_l1_ffn_W1", "encoder_l1_ffn_W9"), {"encoder_l1_ffn_W1", "encoder_l1_ffn_W9"});
-  check_refused(with("transformer-heads: 2", "transformer-heads: 3"), {"num_heads is 3"});
+  check_refused(with("transformer-heads: 2", "transformer-heads: 3"), {"num_heads, which is 3"});
 }

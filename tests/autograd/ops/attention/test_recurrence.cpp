@@ -7,6 +7,7 @@
 
 #include "autograd/op_check.hpp"
 #include "eigenformer/autograd/ops/elementwise/activation.hpp"
+#include "fixtures.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;
