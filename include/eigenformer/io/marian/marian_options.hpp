@@ -88,8 +88,6 @@ class MarianTransformer {
          std::vector<std::pair<const char*, const char*>>{{"type", "transformer"},
                                                           {"transformer-decoder-autoreg", "rnn"},
                                                           {"dec-cell", "ssru"},
-                                                          {"dec-cell-base-depth", "2"},
-                                                          {"dec-cell-high-depth", "1"},
                                                           {"transformer-preprocess", ""},
                                                           {"transformer-postprocess", "dan"},
                                                           {"transformer-ffn-depth", "2"}}) {
@@ -97,7 +95,9 @@ class MarianTransformer {
     }
     // Where these are there: other values change the model.
     for (const auto& [key, value] :
-         std::vector<std::pair<const char*, const char*>>{{"transformer-postprocess-top", ""},
+         std::vector<std::pair<const char*, const char*>>{{"dec-cell-base-depth", "2"},
+                                                          {"dec-cell-high-depth", "1"},
+                                                          {"transformer-postprocess-top", ""},
                                                           {"transformer-decoder-dim-ffn", "0"},
                                                           {"transformer-decoder-ffn-depth", "0"},
                                                           {"transformer-no-projection", "false"},
@@ -106,7 +106,6 @@ class MarianTransformer {
                                                           {"transformer-rnn-projection", "false"},
                                                           {"transformer-pool", "false"},
                                                           {"transformer-train-position-embeddings", "false"},
-                                                          {"transformer-train-positions", "false"},
                                                           {"factors-combine", "sum"},
                                                           {"factors-dim-emb", "0"},
                                                           {"lemma-dependency", ""},
