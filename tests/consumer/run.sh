@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh KIND COMPILER SCRATCH BUILD EIGEN COMPONENTS [WORKING FLAG...]: builds a client project with COMPILER in SCRATCH and runs it.
-# KIND is a folder here, or `bare` for the include folder and a compiler alone. BUILD is this project's build folder, to
+# KIND is a folder here; mixed_flags is also the use with the include folder and a compiler alone. BUILD is this project's build folder, to
 # install from; EIGEN the folder that holds Eigen/Core. COMPONENTS (a;b;...) were found
 # there. The FLAGs are those of WORKING optional libraries.
 set -euo pipefail
@@ -13,10 +13,6 @@ rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch"
 case $kind in
-  bare)
-    "$compiler" "${flags[@]}" "$here/main.cpp" -o client
-    ./client
-    ;;
   implementation)
     "$compiler" "${flags[@]}" -c "$here/implementation/implementation.cpp" -o implementation.o &
     first=$!

@@ -113,7 +113,7 @@ TEST_CASE("misuse of a decoder's state is refused") {
   const auto model = small_model(19);
   const auto memory = encode(model, {{5, 3}, {6, 3}});
   Tape<double> tape;
-  CHECK_THROWS_AS(model.begin(Context<double>::checking(tape), memory), ValueError);
+  CHECK_THROWS_AS((void)model.begin(Context<double>::checking(tape), memory), ValueError);
   DecoderState<double> decoder = model.begin(Context<double>::inference(), memory);
   CHECK_THROWS_WITH_AS((void)decoder.step(id_tensor({2, 2, 2})),
                        "[decoder_state] ids of shape (3,) must be (2) or (2, n), a row for each sequence",

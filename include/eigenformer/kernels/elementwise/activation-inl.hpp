@@ -51,7 +51,12 @@ struct ActivationMath {
 
   EIGENFORMER_ALWAYS_INLINE static void backward(const V& v, V& g) {
     if constexpr (activation == Activation::relu) {
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE_SIZE__)
+      // g++ 12 fails with an internal error in the selection below at -Os.
+      for (std::size_t i = 0; i < sizeof(V) / sizeof(T); ++i) g[i] = v[i] <= T(0) ? T(0) : g[i];
+#else
       g = v <= T(0) ? V{} : g;
+#endif
     } else if constexpr (activation == Activation::gelu) {
       // Phi(x) + x phi(x).
       V cdf = v * root_half, density;

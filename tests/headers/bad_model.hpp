@@ -1,13 +1,4 @@
-// A model that lacks LACKS: what compilers say of it is tested.
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "eigenformer/generation/search/generate.hpp"
-#include "eigenformer/generation/search/sampling.hpp"
-
-namespace ef = eigenformer;
-
+// A model that lacks the thing of number LACKS; included by bad_models.cpp in a namespace for each.
 struct State {
 #if LACKS != 3
   ef::Var<float> step(const ef::Tensor<std::int32_t>& ids);

@@ -1,8 +1,5 @@
-// A rule of scores that is wrong in the way of number WRONG: what compilers say of it is tested.
-#include "eigenformer/kernels/attention/rules/score_rule.hpp"
-
-namespace ef = eigenformer;
-
+// A rule of scores that is wrong in the way of number WRONG; included by bad_rules.cpp in a namespace for
+// each.
 struct Rule {
 #if WRONG == 0
   static constexpr bool additive = true;
