@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -65,4 +66,64 @@ TEST_CASE(
   CHECK(run("translator",
             {"import", "--from", checkpoint.string(), "--model", model, "--overwrite", "--weights", "bf16"})
             .code == 0);
+}
+
+TEST_CASE(
+    "a model of Marian is imported with its int8 weights, and translates with and without a shortlist") {
+  const TemporaryFolder folder;
+  const fs::path checkpoint = fixtures_folder() / "checkpoints" / "marian_int8";
+  const std::string model = (folder.path() / "model").string();
+  const Ended imported = run("translator", {"import", "--from", checkpoint.string(), "--model", model});
+  CAPTURE(imported.err);
+  REQUIRE(imported.code == 0);
+  CHECK(contains(imported.out, model + ": 2 + 2 layers of width 16, "));
+  const std::string shown = run("translator", {"inspect", "--model", model}).out;
+  CHECK(contains(shown, "int8 weights, format version 6"));
+  CHECK(contains(shown, "\"self_mixing\":\"ssru\""));
+  const std::string lines = "the dog sees the red bird .\n\na tree\n";
+  const Ended translated = run("translator", {"translate", "--model", model, "--max-length", "20"}, lines);
+  CHECK(translated.err.empty());
+  CHECK(std::count(translated.out.begin(), translated.out.end(), '\n') == 3);
+
+  const std::string source = folder.write("source", "the dog sees\na tree\n").string(),
+                    target = folder.write("target", "a red bird\nthe house\n").string(),
+                    lex = (folder.path() / "lex.bin").string();
+  const Ended made = run("translator", {"shortlist", "--model", model, "--source", source, "--target", target,
+                                        "--output", lex, "--first", "8", "--best", "4"});
+  CAPTURE(made.err);
+  REQUIRE(made.code == 0);
+  CHECK(contains(made.out, "source ids have translations"));
+  const Ended listed =
+      run("translator", {"translate", "--model", model, "--max-length", "20", "--shortlist", lex}, lines);
+  CHECK(listed.err.empty());
+  CHECK(listed.code == 0);
+  CHECK(std::count(listed.out.begin(), listed.out.end(), '\n') == 3);
+  // With all ids in it, nothing changes.
+  REQUIRE(run("translator", {"shortlist", "--model", model, "--source", source, "--target", target,
+                             "--output", lex, "--first", "1000"})
+              .code == 0);
+  CHECK(run("translator", {"translate", "--model", model, "--max-length", "20", "--shortlist", lex}, lines)
+            .out == translated.out);
+  const std::string links = folder.write("links", "0-0 1-2\n0-1\n").string();
+  CHECK(run("translator", {"shortlist", "--model", model, "--source", source, "--target", target, "--output",
+                           lex, "--alignments", links})
+            .code == 0);
+
+  const auto refused = [](const std::vector<std::string>& arguments, const std::string& why) {
+    const Ended ended = run("translator", arguments);
+    CHECK(ended.code == 1);
+    CHECK_MESSAGE(contains(ended.err, why), ended.err);
+  };
+  refused({"shortlist", "--model", model, "--source", source, "--target", target, "--output", lex,
+           "--alignments", folder.write("bad", "0-0\n1:2\n").string()},
+          "line 2 has '1:2', expected links");
+  refused({"translate", "--model", model, "--shortlist", source}, "header of a binary shortlist");
+  refused({"translate", "--model", model, "--shortlist", lex, "--sample"}, "--shortlist");
+  refused({"quantize", "--model", model, "--to", "int8"}, "has int8 weights already");
+  const std::string plain = (folder.path() / "plain").string();
+  REQUIRE(run("translator", {"import", "--from", (checkpoint / "model.intgemm.alphas.bin").string(),
+                             "--model", plain, "--weights", "float32"})
+              .code == 0);
+  CHECK(contains(run("translator", {"inspect", "--model", plain}).out, "float32 weights, format version 6"));
+  CHECK(run("translator", {"quantize", "--model", plain, "--to", "int8"}).code == 0);
 }

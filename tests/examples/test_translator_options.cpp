@@ -83,6 +83,42 @@ TEST_CASE("an encoder and a decoder of their own are trained, go on, translate, 
   translates(corpus.model + "-int8");
 }
 
+TEST_CASE(
+    "a student with an SSRU is trained, goes on as if it had not stopped, translates, and is quantized") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> student = {"--num-encoder-layers", "2", "--decoder-self-mixing", "ssru"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), student.begin(), student.end());
+    return corpus.train(more);
+  };
+  const Ended whole = run("translator", with({"--max-steps", "40"}));
+  CAPTURE(whole.err);
+  REQUIRE(whole.code == 0);
+  const nlohmann::json json = options_json(corpus.model);
+  CHECK(json.at("format_version") == 6);
+  CHECK(json.at("model").at("decoder").at("self_mixing") == "ssru");
+  CHECK_FALSE(json.at("model").contains("self_mixing"));
+  const std::string expected = weights_of(corpus.model);
+  REQUIRE(run("translator", with({"--overwrite", "--max-steps", "20"})).code == 0);
+  const Ended resumed = run(
+      "translator", {"train", "--model", corpus.model, "--resume", "--max-steps", "40", "--threads", "1"});
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(weights_of(corpus.model) == expected);
+  CHECK(contains(run("translator", {"inspect", "--model", corpus.model}).out, "ssru"));
+  const auto translate = [&](const std::string& model) {
+    return run("translator", {"translate", "--model", model, "--max-length", "8"},
+               "I see the dog.\nWe paint the cat.\n");
+  };
+  CHECK(translate(corpus.model).code == 0);
+  REQUIRE(run("translator", {"quantize", "--model", corpus.model, "--to", "int8"}).code == 0);
+  CHECK(translate(corpus.model + "-int8").out == translate(corpus.model).out);
+  CHECK(contains(refusal(corpus.train({"--overwrite", "--self-mixing", "ssru"})),
+                 "encoder's self_mixing is ssru"));
+  CHECK(contains(refusal(with({"--overwrite", "--decoder-attention-positions", "rotary"})),
+                 "attention_positions must be none"));
+}
+
 TEST_CASE("what is impossible in one stack is named by its own flag") {
   const TinyCorpus corpus;
   CHECK(contains(refusal(corpus.train({"--encoder-num-heads", "3"})),
@@ -224,7 +260,7 @@ TEST_CASE("help has groups, defaults and ranges, and what is rare only with --he
   }
   const std::string translate = run("translator", {"translate", "--help"}).out;
   for (const char* part : {"--beam,--beam-size INT=4", "--batch-size INT=32", "--top-p FLOAT=1",
-                           "(in (0, 1])", "--rule TEXT=gnmt", "(gnmt, huggingface, ctranslate2)"}) {
+                           "(in (0, 1])", "--rule TEXT=gnmt", "(gnmt, huggingface, ctranslate2, marian)"}) {
     CAPTURE(part);
     CHECK(contains(translate, part));
   }

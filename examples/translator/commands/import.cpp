@@ -18,7 +18,7 @@ namespace ef = eigenformer;
 
 struct ImportCommand {
   std::string from, folder;
-  std::string format = "float32";
+  std::string format;  // empty: int8 for an int8 model of Marian, else float32
   ef::ImportOptions options;
   bool overwrite = false;
 };
@@ -39,23 +39,37 @@ void check_output(const ImportCommand& command) {
           "' exists already; give --overwrite to replace the model in it, or another folder as --model");
 }
 
+void print_imported(const ImportCommand& command, const ef::ModelDescription& description,
+                    ef::index_t parameters) {
+  const ef::Seq2SeqOptions& o = description.model;
+  std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
+              static_cast<long long>(o.encoder.num_layers), static_cast<long long>(o.decoder.num_layers),
+              static_cast<long long>(o.layer.d_model), static_cast<long long>(parameters),
+              description.tokenizer.c_str());
+}
+
 int import_model(const ImportCommand& command) {
-  ef::WeightFormat format{};
-  ef::detail::option_from_json("weights", command.format, format);
+  const bool marian = ef::is_marian_checkpoint(command.from);
+  ef::WeightFormat format = marian && command.format.empty() && ef::is_marian_int8(command.from)
+                                ? ef::WeightFormat::int8
+                                : ef::WeightFormat::float32;
+  if (!command.format.empty()) ef::detail::option_from_json("weights", command.format, format);
   check_output(command);
   ef::ImportOptions options = command.options;
   options.warn = [](const std::string& what) {
     std::fprintf(stderr, "translator: warning: %s\n", what.c_str());
   };
+  const nlohmann::json origin = {{"imported_from", fs::path(command.from).filename().string()}};
+  if (marian && format == ef::WeightFormat::int8) {
+    const auto model = ef::import_marian_int8(command.from, options);
+    ef::save_packed_folder(command.folder, model, origin);
+    print_imported(command, model.loaded.description, ef::count_parameters(model.loaded.model));
+    return 0;
+  }
   const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, options);
-  ef::save_model_folder(command.folder, model.model, model.tokenizers,
-                        {{"imported_from", fs::path(command.from).filename().string()}}, format,
+  ef::save_model_folder(command.folder, model.model, model.tokenizers, origin, format,
                         model.description.text);
-  const ef::Seq2SeqOptions& o = model.description.model;
-  std::printf("%s: %lld + %lld layers of width %lld, %lld parameters, tokenizer %s\n", command.folder.c_str(),
-              static_cast<long long>(o.encoder.num_layers), static_cast<long long>(o.decoder.num_layers),
-              static_cast<long long>(o.layer.d_model),
-              static_cast<long long>(ef::count_parameters(model.model)), model.description.tokenizer.c_str());
+  print_imported(command, model.description, ef::count_parameters(model.model));
   return 0;
 }
 
@@ -63,11 +77,12 @@ int import_model(const ImportCommand& command) {
 
 void add_import(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "import", "Makes a model of a checkpoint of CTranslate2 or Hugging Face's transformers");
+      "import", "Makes a model of a checkpoint of Marian, CTranslate2 or Hugging Face's transformers");
   auto command = std::make_shared<ImportCommand>();
   sub->add_option("--from", command->from,
                   "folder of the checkpoint: model.bin and its vocabularies, or config.json, "
-                  "model.safetensors and the tokenizer's files")
+                  "model.safetensors and the tokenizer's files; or a Marian model (.bin) with its "
+                  "vocabularies (.spm) beside it")
       ->required();
   sub->add_option("--model", command->folder, "folder for the model")->required();
   sub->add_option("--source-language", command->options.source_language,
@@ -75,8 +90,8 @@ void add_import(CLI::App& app, Run& run) {
   sub->add_option("--target-language", command->options.target_language, "the language to translate into");
   sub->add_option("--prefix", command->options.source_text,
                   "text put before each line, such as T5's \"translate English to German: \"");
-  sub->add_option("--weights", command->format, "float32, bf16 or int8")
-      ->capture_default_str()
+  sub->add_option("--weights", command->format,
+                  "float32, bf16 or int8; left out: int8 for an int8 model of Marian, else float32")
       ->check(CLI::IsMember({"float32", "bf16", "int8"}));
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->callback([&run, command] { run = [command] { return import_model(*command); }; });

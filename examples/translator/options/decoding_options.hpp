@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "eigenformer/data/corpus/shortlist.hpp"
 #include "model/sentence_translator.hpp"
 #include "option_flags.hpp"
 #include "terminal/threads.hpp"
@@ -51,6 +53,10 @@ class DecodingCommand {
     search_.emplace(
         app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
         [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });
+    app.add_option("--shortlist", shortlist_,
+                   "lexical shortlist (Marian's lex.s2t.bin, or translator shortlist): only likely words are "
+                   "scored")
+        ->group("Search; imported models bring their own defaults");
     batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
     add_threads(app, threads_);
   }
@@ -60,8 +66,9 @@ class DecodingCommand {
     constexpr const char* group = "Sampling";
     sample_ =
         app.add_flag("--sample", samples_, "draw each translation in place of a beam search")->group(group);
-    for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end",
-                             "--n-best", "--coverage-penalty", "--beam-groups", "--diversity-penalty"})
+    for (const char* name :
+         {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end", "--n-best",
+          "--coverage-penalty", "--beam-groups", "--diversity-penalty", "--shortlist"})
       sample_->excludes(app.get_option(name));
     sample_->excludes(attention);
     const std::vector<OptionRow> searching = option_rows(ef::GenerationOptions{});
@@ -90,6 +97,7 @@ class DecodingCommand {
                                              std::to_string(most) +
                                              (most < 4096 ? ", the size of the vocabulary" : ""));
     }
+    if (!shortlist_.empty()) options.search.shortlist = load_shortlist(model);
     if (samples_) {
       ef::SamplingOptions sampling =
           sampling_->applied("sampling", ef::sampling_options(models.description()));
@@ -105,11 +113,24 @@ class DecodingCommand {
   void set_threads() const { translator::set_threads(threads_); }
 
  private:
+  std::shared_ptr<const ef::Shortlist> load_shortlist(const DecodingModel& model) const {
+    const ef::TokenizerPair& tokenizers = model.loaded.tokenizers;
+    const ef::Shortlist read = ef::Shortlist::load(shortlist_);
+    const ef::index_t size = tokenizers.source->vocabulary_size();
+    if (read.source_size() > size) {
+      throw ef::ValueError("shortlist",
+                           "'" + shortlist_ + "' has lists for " + std::to_string(read.source_size()) +
+                               " source ids, must be that of the model, which has " + std::to_string(size));
+    }
+    return std::make_shared<const ef::Shortlist>(read.with_source_ids(tokenizers.joint()));
+  }
+
   static bool has_flag(const OptionRow& row) { return !is_among(row.name, decoding_fields_without_flag); }
 
   std::optional<OptionFlags<ef::GenerationOptions>> search_;
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching_;
   std::optional<OptionFlags<ef::SamplingOptions>> sampling_;
+  std::string shortlist_;
   CLI::Option* sample_ = nullptr;
   bool samples_ = false;
   ef::index_t threads_ = 0;

@@ -19,3 +19,4 @@
 #include "eigenformer/kernels/reduction/top_k-inl.hpp"
 #include "eigenformer/kernels/sequence/embedding-inl.hpp"
 #include "eigenformer/kernels/sequence/linear_attention-inl.hpp"
+#include "eigenformer/kernels/sequence/recurrence-inl.hpp"

@@ -16,7 +16,8 @@ using namespace eigenformer::testing;
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-constexpr SearchRule rules[] = {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2};
+constexpr SearchRule rules[] = {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2,
+                                SearchRule::marian};
 
 std::vector<double> log_softmax_of(std::vector<double> x, const Ids& forbidden) {
   for (const std::int32_t id : forbidden)

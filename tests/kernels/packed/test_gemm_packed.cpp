@@ -225,6 +225,78 @@ TEST_CASE("packed weights and inputs with zeros, NaN and infinity") {
   });
 }
 
+TEST_CASE("chosen outputs of packed weights have the bits of the whole product") {
+  for_each_isa([&] {
+    const Weights weights(71, 37);
+    const std::vector<std::int32_t> rows = {70, 0,  3,  3,  31, 32, 33, 64, 9,  1,  2,  4,  5,  6,  7,  8, 40,
+                                            41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56};
+    const auto count = static_cast<index_t>(rows.size());
+    const auto x = random_vector<float>(5 * 37, 9);
+    for (const Format format : {Format::float32, Format::bf16, Format::int8}) {
+      const auto whole = PackedMatrix::pack(weights.w.data(), 71, 37, false, format);
+      const auto chosen = whole.select("test", rows.data(), count);
+      CHECK(chosen.n() == count);
+      CHECK(chosen.k() == 37);
+      CHECK(chosen.format() == format);
+      std::vector<float> all(5 * 71), some(size(5 * count));
+      gemm_packed(5, x.data(), 37, whole, 0.0f, all.data(), 71);
+      gemm_packed(5, x.data(), 37, chosen, 0.0f, some.data(), count);
+      for (index_t i = 0; i < 5; ++i) {
+        for (index_t j = 0; j < count; ++j) {
+          // Eigen sums in an order that depends on the columns.
+          REQUIRE(std::abs(some[size(i * count + j)] - all[size(i * 71 + rows[size(j)])]) <=
+                  (gemm_backend() == GemmBackend::eigen ? 1e-4f : 0.0f));
+        }
+      }
+      const std::int32_t outside[] = {3, 71};
+      CHECK_THROWS_AS(whole.select("test", outside, 2), IndexError);
+      CHECK(whole.select("test", rows.data(), 0).n() == 0);
+    }
+  });
+}
+
+TEST_CASE("inputs of int8 weights are rounded by a given step, and cut off at 127 steps") {
+  for_each_isa([&] {
+    const index_t n = 45, k = 70, m = 9;
+    const Weights weights(n, k);
+    std::vector<std::int8_t> w(size(n * k));
+    std::vector<float> scale(size(n));
+    quantize_int8(weights.w.data(), n, k, w.data(), scale.data());
+    auto x = random_vector<float>(m * k, 9);
+    const float step = 0.0137f;  // the largest inputs are beyond 127 steps
+    x[3] = 100;
+    x[4] = -100;
+    x[size(8 * k)] = std::numeric_limits<float>::quiet_NaN();
+    const auto own = PackedMatrix::pack_int8(w.data(), scale.data(), n, k);
+    const auto packed = own.with_input_step(step);
+    CHECK(own.input_step() == 0.0f);
+    CHECK(packed.input_step() == step);
+    CHECK(packed.select("test", nullptr, 0).input_step() == step);
+    std::vector<float> c(size(m * n));
+    gemm_packed(m, x.data(), k, packed, 0.0f, c.data(), n);
+    for (index_t i = 0; i < m; ++i) {
+      for (index_t j = 0; j < n; ++j) {
+        if (i == 8) {
+          CHECK(std::isnan(c[size(i * n + j)]));
+          continue;
+        }
+        std::int64_t sum = 0;
+        for (index_t p = 0; p < k; ++p) {
+          const float steps = std::nearbyint(x[size(i * k + p)] * (1.0f / step));
+          sum += static_cast<std::int64_t>(std::clamp(steps, -127.0f, 127.0f)) * w[size(j * k + p)];
+        }
+        const double expected =
+            static_cast<double>(sum) * static_cast<double>(step) * static_cast<double>(scale[size(j)]);
+        CHECK(std::abs(static_cast<double>(c[size(i * n + j)]) - expected) < 1e-5 * (1 + std::abs(expected)));
+      }
+    }
+    for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::nanf("")})
+      CHECK_THROWS_AS(own.with_input_step(bad), ValueError);
+  });
+  const Weights weights(3, 4);
+  CHECK_THROWS_AS(PackedMatrix::pack(weights.w.data(), 3, 4).with_input_step(1), ValueError);
+}
+
 TEST_CASE("packed matrices of empty sizes and wrong values") {
   const PackedMatrix none;
   CHECK(none.empty());

@@ -33,6 +33,10 @@ std::vector<std::pair<std::string, Seq2SeqOptions>> variants() {
   });
   add("sandwich, relu squared",
       [](auto& o) { o.layer.sandwich_norm = true, o.layer.activation = Activation::relu_squared; });
+  add("ssru", [](auto& o) {
+    o.decoder.layer = o.layer;
+    o.decoder.layer->self_mixing = SelfMixing::ssru;
+  });
   add("linear attention", [](auto& o) { o.layer.attention = AttentionKind::linear; });
   add("embedding norm, scaled logits, glu", [](auto& o) {
     o.embedding_norm = true, o.logit_scale = 0.5, o.layer.gated = true,

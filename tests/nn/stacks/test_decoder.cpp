@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "eigenformer/nn/stacks/decoder.hpp"
 #include "nn/module_test_tools.hpp"
 
@@ -80,6 +82,9 @@ class OwnPass final : public LayerPass<float> {
                                                  keys_, {}, attention.attention_op()));
   }
   Var<float> window(const Context<float>&, const Var<float>& x, index_t) override { return x; }
+  Var<float> recurrence(const Context<float>&, const Var<float>& forget, const Var<float>& input) override {
+    return eigenformer::recurrence(forget, input, queries_);
+  }
   void use_bias(const Context<float>&, const RelativeBias<float>*) override {}
 
  private:
@@ -91,8 +96,11 @@ class OwnPass final : public LayerPass<float> {
 
 TEST_CASE("a layer takes any pass") {
   RandomGenerator rng(1);
-  for (const bool norm_first : {false, true}) {
-    const DecoderLayer<float> layer(small_layer(norm_first), rng);
+  for (const auto& [norm_first, mixing] :
+       {std::pair{false, SelfMixing::attention}, {true, SelfMixing::attention}, {true, SelfMixing::ssru}}) {
+    LayerOptions options = small_layer(norm_first);
+    options.self_mixing = mixing;
+    const DecoderLayer<float> layer(options, rng);
     const auto ctx = Context<float>::inference();
     const Var<float> x = random_tensor<float>({B, L, D}, 2), memory = random_tensor<float>({B, S, D}, 3);
     const auto queries = SequenceLayout::padded(B, L), keys = SequenceLayout::padded({7, 4}, S);

@@ -23,10 +23,13 @@ enum class SearchRule {
   ctranslate2,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; ends when a
                 ///< beam's worth has ended, with alpha 0 already when the best of the beam has. Forbidden ids
                 ///< are taken out before probabilities are normalised
+  marian,  ///< score = log p / |y|^alpha, |y| with the end symbol; a hypothesis that ends keeps its place
+           ///< in the beam, which shrinks, and the search goes on until none is left. What max_length
+           ///< cuts off competes with what ended: Marian's
 };
 template <>
 struct EnumNames<SearchRule> {
-  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2"};
+  static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2", "marian"};
 };
 
 /// What a trained model expects around a sentence, and which ids mean something to the search. The defaults

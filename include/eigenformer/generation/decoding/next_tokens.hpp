@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/shortlist.hpp"
+#include "eigenformer/generation/decoding/output_rows.hpp"
 #include "eigenformer/generation/model.hpp"
 #include "eigenformer/generation/processors/processor_list.hpp"
 
@@ -28,6 +31,9 @@ class NextTokens {
   virtual Tensor<T> begin(const Prompts& prompts, index_t prefix_length) = 0;
   /// Sequence i goes on from what was sequence parents[i], with ids[i]: logits (parents, V).
   virtual Tensor<T> step(std::span<const std::int32_t> parents, const std::vector<std::int32_t>& ids) = 0;
+  virtual index_t vocabulary_size() const = 0;
+  /// The ids that the columns of logits are of, with a shortlist; empty: all.
+  virtual std::span<const std::int32_t> columns() const { return {}; }
 };
 
 inline Tensor<std::int32_t> id_row(const std::vector<std::int32_t>& ids) {
@@ -47,6 +53,30 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
                                " sequences, must be " + std::to_string(inputs.size()) +
                                ", one for each input");
     }
+  }
+
+  /// Makes logits of what the shortlist chooses for the inputs alone, and of the end symbol. Throws
+  /// ValueError for a model whose output layer or inputs it does not know.
+  void use(const Shortlist& shortlist, std::span<const typename M::Input> inputs, std::int32_t end_id) {
+    if constexpr (models::HasOutputRows<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
+      std::vector<std::int32_t> sources;
+      for (const auto& input : inputs) sources.insert(sources.end(), input.begin(), input.end());
+      std::vector<std::int32_t> ids =
+          shortlist.choose(sources, static_cast<index_t>(model_.vocabulary_size()));
+      const auto at = std::lower_bound(ids.begin(), ids.end(), end_id);
+      if (at == ids.end() || *at != end_id) ids.insert(at, end_id);
+      outputs_.emplace(model_, ctx_, std::move(ids));
+    } else {
+      throw ValueError(
+          op_,
+          "a shortlist needs a model with readout(), projection_weight() and projection_bias, and "
+          "inputs that are ids");
+    }
+  }
+
+  index_t vocabulary_size() const override { return static_cast<index_t>(model_.vocabulary_size()); }
+  std::span<const std::int32_t> columns() const override {
+    return outputs_ ? outputs_->ids() : std::span<const std::int32_t>();
   }
 
   Tensor<T> begin(const Prompts& prompts, index_t prefix_length) override {
@@ -81,6 +111,9 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 
  private:
   Tensor<T> logits(const Var<T>& decoded, std::size_t count) const {
+    if constexpr (models::HasOutputRows<M>) {
+      if (outputs_) return outputs_->logits(ctx_, model_.readout(ctx_, decoded).value());
+    }
     Tensor<T> values;
     {
       const Var<T> made = model_.logits(ctx_, decoded);
@@ -100,6 +133,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   const M& model_;
   Context<T> ctx_;
   models::StateOf<M> state_;
+  std::optional<OutputRows<T>> outputs_;
 };
 
 inline void require_id(const char* op, const char* field, std::int32_t id, index_t vocabulary,

@@ -79,6 +79,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   std::vector<Continuation> continuations;
   std::vector<std::int32_t> parents, ids, taken;
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
+  scores.use(model.columns(), model.vocabulary_size());
   for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
     const bool last = t + 1 == options.max_length;
     steps.clear();
@@ -194,6 +195,7 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   }
   const Prompts prompts = make_prompts("generation", model, inputs, options, places);
   ModelNextTokens<M> next("generation", model, ctx, inputs);
+  if (options.shortlist != nullptr) next.use(*options.shortlist, inputs, options.end_id);
   return search_beams<ValueOf<M>>(next, prompts, places, options, coverage);
 }
 

@@ -15,6 +15,7 @@
 namespace eigenformer {
 
 class BeamRule;
+class Shortlist;
 
 /// How a target sentence is searched for.
 struct GenerationOptions {
@@ -58,8 +59,11 @@ struct GenerationOptions {
   bool token_scores = false;      ///< whether hypotheses come with the log-probabilities of their tokens
   LogitsProcessors processors{};  ///< your own, called in this order before those that other fields ask for
   std::shared_ptr<const BeamRule> own_rule{};  ///< in place of `rule`
+  /// Only the ids that it chooses for the sources of a batch can be produced, and probabilities are among
+  /// them: a result then depends on what it is searched with.
+  std::shared_ptr<const Shortlist> shortlist{};
 
-  /// All but prefixes, processors and own_rule, which files do not hold.
+  /// All but prefixes, processors, own_rule and shortlist, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept for each sentence; 1: greedy", Allowed::positive},
           self.beam_size);

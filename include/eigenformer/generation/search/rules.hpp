@@ -53,6 +53,8 @@ class BeamRule {
   virtual bool gives_up_end(index_t /*rank*/, index_t /*step*/, const GenerationOptions&) const {
     return false;
   }
+  /// Whether a hypothesis that ends keeps its place, so that so many fewer go on growing.
+  virtual bool ended_keeps_place() const { return false; }
   /// Throws ValueError for options that the rule cannot have.
   virtual void validate(const GenerationOptions&) const {}
 };
@@ -132,17 +134,31 @@ class CTranslate2Rule final : public BeamRule {
   }
 };
 
+/// SearchRule::marian. The beam is empty at the end, so nothing else ends the search.
+class MarianRule : public BeamRule {
+ public:
+  double score(double log_probability, index_t length, const GenerationOptions& options) const override {
+    return detail::plain_length_score(log_probability, length, options);
+  }
+  bool done(const BeamState&, const GenerationOptions&) const override { return false; }
+  bool cut_competes() const override { return true; }
+  bool ended_keeps_place() const override { return true; }
+};
+
 /// The rule that the options name, or their own.
 inline const BeamRule& beam_rule(const GenerationOptions& options) {
   static const GnmtRule gnmt;
   static const HuggingFaceRule huggingface;
   static const CTranslate2Rule ctranslate2;
+  static const MarianRule marian;
   if (options.own_rule != nullptr) return *options.own_rule;
   switch (options.rule) {
     case SearchRule::huggingface:
       return huggingface;
     case SearchRule::ctranslate2:
       return ctranslate2;
+    case SearchRule::marian:
+      return marian;
     case SearchRule::gnmt:
       break;
   }

@@ -58,7 +58,8 @@ class SentenceSearch {
             options_->diversity_penalty * static_cast<double>(std::count(taken.begin(), taken.end(), c.id));
       }
     }
-    const auto beam = static_cast<std::size_t>(options_->beam_size);
+    const bool shrinks = rule_->ended_keeps_place();
+    const std::size_t beam = static_cast<std::size_t>(options_->beam_size) - (shrinks ? ended_ : 0);
     // Of 2 beams' worth of continuations at most half end.
     const std::size_t kept = std::min(continuations.size(), 2 * beam);
     std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
@@ -68,7 +69,7 @@ class SentenceSearch {
                       });
     const index_t length = step + 1;
     const bool cut = length == options_->max_length && rule_->cut_competes();
-    const std::size_t considered = cut ? std::min(kept, beam) : kept;
+    const std::size_t considered = cut || shrinks ? std::min(kept, beam) : kept;
     std::vector<Hypothesis> next;
     std::vector<double> diversity;
     std::size_t places = beam;
@@ -86,8 +87,9 @@ class SentenceSearch {
         // An end outside the beam would not have survived as a hypothesis either.
         if (i >= beam) continue;
         finish(std::move(h), length, true);
+        ++ended_;
         if (grouped) taken.push_back(c.id);
-        if (beam == 1) break;  // greedy search ends with the first end symbol
+        if (options_->beam_size == 1) break;  // greedy search ends with the first end symbol
         continue;
       }
       if (grouped) taken.push_back(c.id);
@@ -150,6 +152,7 @@ class SentenceSearch {
   std::vector<Hypothesis> growing_;   // the likeliest first, less what diversity costs them
   std::vector<double> diversity_;     // what that is, of each
   std::vector<Hypothesis> finished_;  // the best first
+  std::size_t ended_ = 0;             // those that ended, kept or not
   bool best_ended_ = false;           // whether the best of a beam has ended
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -19,8 +20,15 @@ class StepScores {
   StepScores(const ProcessorList& processors, ProcessorInput input)
       : processors_(processors), input_(input) {}
 
-  /// logits: (rows, V), which are overwritten. steps: where each row's text stands. Then candidates(row) are
-  /// the k best, the best first. Throws ValueError for logits that are not numbers.
+  /// From now on the columns of logits are those of `ids`, of a vocabulary of so many; empty: of all ids. ids
+  /// must outlive their use.
+  void use(std::span<const std::int32_t> ids, index_t vocabulary) {
+    columns_ = ids;
+    all_.assign(ids.empty() ? 0 : static_cast<std::size_t>(vocabulary), -std::numeric_limits<T>::infinity());
+  }
+
+  /// logits: (rows, V), or as use() said, which are overwritten. steps: where each row's text stands. Then
+  /// candidates(row) are the k best, the best first. Throws ValueError for logits that are not numbers.
   void find(Tensor<T>& logits, std::span<const LogitsStep> steps, index_t k) {
     const index_t rows = logits.dim(0), vocabulary = logits.dim(1);
     k_ = static_cast<std::size_t>(std::min(k, vocabulary));
@@ -48,7 +56,7 @@ class StepScores {
         for (T& score : row) score -= sums_[r];
         sums_[r] = 0;
       }
-      processors_(steps[r], row);
+      process(steps[r], row);
       if (processors_.changes_values())
         require_numbers<T>("generation", row, steps[r].input, steps[r].step, true);
       if (at_once && !still_best(r, row)) find_best(row.data(), 1, vocabulary, r, nullptr);
@@ -57,6 +65,8 @@ class StepScores {
       kernels::log_sum_exp<T>(logits.data(), vocabulary, rows, vocabulary, sums_.data());
     if (!at_once) find_best(logits.data(), rows, vocabulary, 0, nullptr);
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] -= sums_[i / k_];
+    if (columns_.empty()) return;
+    for (std::int32_t& id : ids_) id = columns_[static_cast<std::size_t>(id)];
   }
 
   struct Candidate {
@@ -91,10 +101,22 @@ class StepScores {
     return true;
   }
 
+  // Processors see a row of the whole vocabulary, -infinity where there is no column.
+  void process(const LogitsStep& step, std::span<T> row) {
+    if (columns_.empty()) return processors_(step, row);
+    if (processors_.changes_values())
+      std::fill(all_.begin(), all_.end(), -std::numeric_limits<T>::infinity());
+    for (std::size_t i = 0; i < row.size(); ++i) all_[static_cast<std::size_t>(columns_[i])] = row[i];
+    processors_(step, std::span<T>(all_));
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = all_[static_cast<std::size_t>(columns_[i])];
+  }
+
   const ProcessorList& processors_;
   ProcessorInput input_;
   std::vector<T> sums_, values_;
   std::vector<std::int32_t> ids_;
+  std::span<const std::int32_t> columns_;
+  std::vector<T> all_;  // with columns_: a row of the vocabulary
   std::size_t k_ = 0;
 };
 

@@ -6,11 +6,18 @@
 
 #include "eigenformer/io/ctranslate2/ctranslate2.hpp"
 #include "eigenformer/io/huggingface/huggingface.hpp"
+#include "eigenformer/io/marian/marian.hpp"
 
 namespace eigenformer {
 
-/// Reads a checkpoint of another library: a CTranslate2 folder, which has a model.bin, or a Hugging Face
-/// folder. Throws as import_ctranslate2 and import_huggingface do.
+/// Whether a path is that of a Marian model in .bin form, or of a folder that holds one.
+inline bool is_marian_checkpoint(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? !marian_files(path).empty() : is_marian_file(path);
+}
+
+/// Reads a checkpoint of another library: a Marian model, a CTranslate2 folder, which has a model.bin, or a
+/// Hugging Face folder. Throws as import_marian, import_ctranslate2 and import_huggingface do.
 template <class T = float>
 TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
                                       const ImportOptions& options = {}) {
@@ -19,8 +26,10 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   if (!std::filesystem::exists(folder, ignored)) {
     throw IoError("import", "the folder '" + folder.string() + "' does not exist");
   }
+  if (is_marian_checkpoint(folder)) return import_marian<T>(folder, options);
   if (!std::filesystem::is_directory(folder, ignored)) {
-    throw IoError("import", "'" + folder.string() + "' is not a folder; expected that of a checkpoint");
+    throw IoError("import", "'" + folder.string() +
+                                "' is not a folder; expected that of a checkpoint, or a Marian model");
   }
   if (has("model.bin")) return import_ctranslate2<T>(folder, options);
   if (!has("model.safetensors") && !has("vocab.json")) {
@@ -35,7 +44,7 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   if (std::filesystem::exists(folder_file(folder, "options.json"), ignored)) {
     throw IoError("import", "'" + folder.string() +
                                 "' is an eigenformer model already; expected a checkpoint of " +
-                                "CTranslate2 or Hugging Face");
+                                "Marian, CTranslate2 or Hugging Face");
   }
   if (const std::string other = detail::HuggingFaceWeights::other_weights(folder, "AutoModelForSeq2SeqLM");
       !other.empty() && !has("model.safetensors")) {
@@ -44,9 +53,11 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
                                 "to its weights" + other +
                                 ", with config.json and the tokenizer's files beside it");
   }
-  throw IoError("import",
-                "'" + folder.string() +
-                    "' is not a checkpoint: expected CTranslate2's model.bin or Hugging Face's config.json");
+  throw IoError(
+      "import",
+      "'" + folder.string() +
+          "' is not a checkpoint: expected a Marian model, CTranslate2's model.bin or Hugging Face's "
+          "config.json");
 }
 
 }  // namespace eigenformer

@@ -58,6 +58,29 @@ inline Shape int8_panels_shape(index_t rows, index_t k) {
   return {(rows + columns - 1) / columns, (k + 3) / 4, columns, 4};
 }
 
+/// What the metadata say, under "int8_scales", of int8 weights that were quantised elsewhere.
+inline constexpr const char* int8_given_scales = "given";
+
+/// The parts that stand beside panels in a file, by what is put behind their name.
+inline constexpr const char* int8_parts[] = {"", "_scale", "_sum", "_input_step"};
+
+/// Adds panels, their scales and their sums, and the step of their inputs, where there is one.
+inline void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
+                              const kernels::PackedMatrix& packed) {
+  const Shape shape = int8_panels_shape(packed.n(), packed.k());
+  const Shape outputs{shape[0] * shape[2]};
+  Tensor<std::int8_t> panels(shape);
+  Tensor<float> scale(outputs);
+  Tensor<std::int32_t> sum(outputs);
+  const auto size = static_cast<std::size_t>(outputs.numel());
+  std::memcpy(panels.data(), packed.int8_panels(), static_cast<std::size_t>(shape.numel()));
+  std::memcpy(scale.data(), packed.int8_scale(), size * sizeof(float));
+  std::memcpy(sum.data(), packed.int8_sum(), size * sizeof(std::int32_t));
+  writer.add(name, panels).add(name + "_scale", scale).add(name + "_sum", sum);
+  if (packed.input_step() > 0)
+    writer.add(name + "_input_step", Tensor<float>::full(Shape{1}, packed.input_step()));
+}
+
 /// Adds the panels of a matrix (n, k), their scales and their sums. Throws ValueError for weights that are
 /// not finite.
 inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
@@ -71,16 +94,7 @@ inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& valu
     } catch (const ValueError& error) {
       throw ValueError("save_model", "'" + rows.name + "' cannot be int8: " + error.what());
     }
-    const Shape shape = int8_panels_shape(rows.count, k);
-    const Shape outputs{shape[0] * shape[2]};
-    Tensor<std::int8_t> panels(shape);
-    Tensor<float> scale(outputs);
-    Tensor<std::int32_t> sum(outputs);
-    const auto size = static_cast<std::size_t>(outputs.numel());
-    std::memcpy(panels.data(), packed.int8_panels(), static_cast<std::size_t>(shape.numel()));
-    std::memcpy(scale.data(), packed.int8_scale(), size * sizeof(float));
-    std::memcpy(sum.data(), packed.int8_sum(), size * sizeof(std::int32_t));
-    writer.add(rows.name, panels).add(rows.name + "_scale", scale).add(rows.name + "_sum", sum);
+    add_packed_panels(writer, rows.name, packed);
   }
 }
 
@@ -124,7 +138,15 @@ inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const
   const std::int8_t* panels = parts->panels.data();
   const float* scale = parts->scale.data();
   const std::int32_t* sum = parts->sum.data();
-  return kernels::PackedMatrix::view_int8(std::move(parts), panels, scale, sum, rows.count, k);
+  const auto packed = kernels::PackedMatrix::view_int8(std::move(parts), panels, scale, sum, rows.count, k);
+  const std::string step = rows.name + "_input_step";
+  if (!file.contains(step)) return packed;
+  check(step, Dtype::f32, Shape{1});
+  try {
+    return packed.with_input_step(file.tensor<float>(step).data()[0]);
+  } catch (const ValueError& error) {
+    throw refuse(std::string("are damaged or foreign: ") + error.what());
+  }
 }
 
 }  // namespace eigenformer::detail

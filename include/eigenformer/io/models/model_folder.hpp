@@ -37,8 +37,9 @@ namespace eigenformer {
 /// version 1, so that older readers take them, bfloat16 ones version 2, models with conventions from
 /// elsewhere version 3, models with stacks that differ, or with positions both added and in attention,
 /// version 4, int8 weights as the kernels read them version 5 (in older folders of int8 weights they were
-/// rows of a matrix).
-inline constexpr int model_format_version = 5;
+/// rows of a matrix), models with an SSRU, and int8 weights that came with scales of their own (see
+/// quantized_model.hpp), version 6.
+inline constexpr int model_format_version = 6;
 
 /// A model that a folder can hold: a module made of options that list their fields, and of a generator;
 /// M::format says in options.json what it is.
@@ -147,15 +148,13 @@ inline bool is_model_folder(const std::filesystem::path& folder) {
          std::filesystem::exists(folder_file(folder, "model.safetensors"), ignored);
 }
 
-/// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model
-/// as it was. The tokenizer's kind is taken from the tokenizers; none are saved where they are null.
-/// `weights` is the format they are written in, `text` what a model from elsewhere expects around a sentence.
-/// Throws IoError, and ValueError for weights that are not finite or were released.
-template <FolderModel M>
-void save_model_folder(const std::filesystem::path& folder, const M& model,
-                       const TokenizerPair& tokenizers = {},
-                       const nlohmann::json& training = nlohmann::json::object(),
-                       WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
+namespace detail {
+
+/// save_model_folder() with the weights written by write_weights(path).
+template <FolderModel M, class F>
+void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
+                 const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
+                 int least_version, F&& write_weights) {
   const std::string kind = tokenizers.source ? tokenizers.source->kind() : "";
   nlohmann::json options = {
       {"format", M::format},
@@ -166,25 +165,43 @@ void save_model_folder(const std::filesystem::path& folder, const M& model,
       {"training", training},
   };
   if (!kind.empty()) options["tokenizer"] = {{"kind", kind}, {"joint", tokenizers.joint()}};
+  int version = least_version;
   if (weights != WeightFormat::float32) {
-    options["format_version"] = 2;
+    version = std::max(version, 2);
     options["weights"] = weight_format_name(weights);
   }
   if (text != TextConventions{}) {
-    options["format_version"] = 3;
+    version = std::max(version, 3);
     options["text"] = conventions_to_json(text);
   }
-  if (!detail::is_readable_by_0_1_0(options.at("model"))) options["format_version"] = 4;
-  if (weights == WeightFormat::int8) options["format_version"] = 5;
+  if (!is_readable_by_0_1_0(options.at("model"))) version = std::max(version, 4);
+  if (weights == WeightFormat::int8) version = std::max(version, 5);
+  if (has_other_mixing(options.at("model"))) version = std::max(version, 6);
+  options["format_version"] = version;
   FolderTransaction save(folder);
   write_file(save.file("options.json"), options.dump(2) + "\n");
-  save_quantized_model(save.file("model.safetensors"), model, weights);
+  write_weights(save.file("model.safetensors"));
   for (const char* name : {"tokenizer", "source", "target"}) {
     if (kind.empty() || tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
     const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
-    tokenizer.save(save.file(detail::tokenizer_file(kind, name)).parent_path(), name);
+    tokenizer.save(save.file(tokenizer_file(kind, name)).parent_path(), name);
   }
   save.commit();
+}
+
+}  // namespace detail
+
+/// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model
+/// as it was. The tokenizer's kind is taken from the tokenizers; none are saved where they are null.
+/// `weights` is the format they are written in, `text` what a model from elsewhere expects around a sentence.
+/// Throws IoError, and ValueError for weights that are not finite or were released.
+template <FolderModel M>
+void save_model_folder(const std::filesystem::path& folder, const M& model,
+                       const TokenizerPair& tokenizers = {},
+                       const nlohmann::json& training = nlohmann::json::object(),
+                       WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
+  detail::save_folder(folder, model, tokenizers, training, weights, text, 1,
+                      [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
 /// Writes what load_model_folder() or an import gave, with its tokenizers and conventions.

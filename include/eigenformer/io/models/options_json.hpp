@@ -16,13 +16,14 @@
 /// Files of version 0.1.0 have one `positions` for those added to inputs and those that act in attention, and
 /// say of an optional norm whether there is one (query_key_norm) and which (query_key_norm_kind). Both are
 /// read and written so; `attention_positions` stands in a file only beside added positions, which 0.1.0 does
-/// not know.
+/// not know, and `self_mixing` where it is not attention.
 namespace eigenformer {
 
 namespace detail {
 
 inline constexpr const char* added_positions_name = "positions";
 inline constexpr const char* attention_positions_name = "attention_positions";
+inline constexpr const char* self_mixing_name = "self_mixing";
 
 inline bool is_attention_position(const nlohmann::json& word) {
   bool found = false;
@@ -74,9 +75,18 @@ nlohmann::json split_positions(nlohmann::json json) {
   return json;
 }
 
+/// Whether a stack's layers have something else than self-attention.
+inline bool has_other_mixing(const nlohmann::json& json) {
+  if (json.contains(self_mixing_name)) return true;
+  for (const auto& item : json.items()) {
+    if (item.value().is_object() && item.value().contains(self_mixing_name)) return true;
+  }
+  return false;
+}
+
 /// Whether version 0.1.0 can read these options.
 inline bool is_readable_by_0_1_0(const nlohmann::json& json) {
-  if (json.contains(attention_positions_name)) return false;
+  if (json.contains(attention_positions_name) || json.contains(self_mixing_name)) return false;
   for (const auto& item : json.items()) {
     if (item.value().is_object()) return false;  // a stack's own options
   }
@@ -138,6 +148,8 @@ template <OptionsStruct Options>
 nlohmann::json options_to_json(const Options& options) {
   nlohmann::json json = detail::fields_to_json(options);
   detail::join_positions(json);
+  const auto mixing = json.find(detail::self_mixing_name);
+  if (mixing != json.end() && *mixing == detail::option_to_json(SelfMixing::attention)) json.erase(mixing);
   Options::fields(options, [&](const auto& field, const auto& member) {
     if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
       const nlohmann::json group = detail::group_to_json(options, member);

@@ -61,6 +61,18 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
 
 }  // namespace detail
 
+/// Writes the folder of a model that was packed in int8 and is held packed alone, as import_marian_int8() and
+/// load_packed_folder() give it: bytes, scales and input steps are kept. Throws as save_model_folder does,
+/// and ValueError for weights of another format.
+template <FolderModel M>
+void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M>& model,
+                        const nlohmann::json& training = nlohmann::json::object()) {
+  const LoadedModel<M>& loaded = model.loaded;
+  detail::save_folder(folder, loaded.model, loaded.tokenizers, training, WeightFormat::int8,
+                      loaded.description.text, 6,
+                      [&](const auto& path) { save_packed_model(path, loaded.model, *model.weights); });
+}
+
 /// Reads a model folder for inference. Int8 weights are the mapped file: nothing is converted or copied, and
 /// processes that load one folder share its memory. Their bytes and sums are not checked (load_model_folder
 /// does, and so does `translator inspect`). The file must not be written to while it is mapped: a process

@@ -33,6 +33,10 @@
 /// where there is no row or column; beside it are "<name>_scale" and "<name>_sum", I32, 128 times the sum of
 /// each row, both for whole panels. Files without these metadata, as versions up to 0.1 wrote them, have all
 /// matrices as (rows, columns).
+///
+/// Where the metadata say "int8_scales": "given", weights were quantised elsewhere, and the largest entry of
+/// a row may be anything up to 127; "<name>_input_step", F32, one number, is then the step that the product's
+/// inputs are rounded to (PackedMatrix::with_input_step), where they have one for all rows.
 namespace eigenformer {
 
 template <>
@@ -72,22 +76,35 @@ void add_quantized(SafetensorsWriter& writer, const std::string& name, const Ten
   }
 }
 
-// What a row of int8 weights must be: see above.
-inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale) {
+inline bool has_given_scales(const SafetensorsFile& file) {
+  const auto scales = file.metadata().find("int8_scales");
+  if (scales == file.metadata().end()) return false;
+  if (scales->second == int8_given_scales) return true;
+  throw IoError("load_model", "'" + file.path().string() + "' has int8_scales '" + scales->second +
+                                  "', this version of the library reads '" + int8_given_scales + "'");
+}
+
+// What a row of int8 weights must be: see above. given: whether they were quantised elsewhere.
+inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale, bool given) {
   std::int32_t largest = 0;
   for (index_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<std::int32_t>(q[i])));
+  if (given) return std::isfinite(127.0f * scale) && largest <= 127 && scale >= 0;
   return std::isfinite(127.0f * scale) && (largest == 127 ? scale > 0 : largest == 0 && scale == 0);
 }
 
 inline void require_quantized_row(const SafetensorsFile& file, const std::string& name, index_t row,
                                   const std::int8_t* q, index_t n, float scale) {
-  if (is_quantized_row(q, n, scale)) return;
-  throw IoError("load_model",
-                "'" + file.path().string() + "': the int8 tensor '" + name + "' is damaged or foreign: row " +
-                    std::to_string(row) +
-                    " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
-                    "scale is " +
-                    std::to_string(scale));
+  const bool given = has_given_scales(file);
+  if (is_quantized_row(q, n, scale, given)) return;
+  throw IoError(
+      "load_model",
+      "'" + file.path().string() + "': the int8 tensor '" + name + "' is damaged or foreign: row " +
+          std::to_string(row) +
+          (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
+                   "scale is "
+                 : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
+                   "scale is ") +
+          std::to_string(scale));
 }
 
 template <class T>
@@ -180,11 +197,11 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
       // the others.
       bool there = false;
       for (const Int8Rows& rows : products)
-        for (const char* suffix : {"", "_scale", "_sum"}) there = there || file.contains(rows.name + suffix);
+        for (const char* suffix : int8_parts) there = there || file.contains(rows.name + suffix);
       if (!there) continue;
       entries.push_back({name, take_panels(name, products, shapes.at(name)), {}});
       for (const Int8Rows& rows : products)
-        for (const char* suffix : {"", "_scale", "_sum"}) taken.insert(rows.name + suffix);
+        for (const char* suffix : int8_parts) taken.insert(rows.name + suffix);
     }
   }
   for (const std::string& name : file.names()) {
@@ -223,6 +240,34 @@ void save_quantized_model(const std::filesystem::path& path, const M& model, Wei
       detail::add_quantized(writer, entry.name, entry.value, format);
     } else {
       detail::add_int8_panels(writer, entry.value.template to<float>(), found->second);
+    }
+  }
+  writer.save(path);
+}
+
+/// Writes a model whose matrices were packed in int8, and released, as save_quantized_model does with
+/// WeightFormat::int8: the bytes, scales and input steps of `packed` are kept. Throws ValueError for a matrix
+/// that is not packed in int8, IoError.
+template <class M>
+void save_packed_model(const std::filesystem::path& path, const M& model,
+                       const kernels::PackedWeights& packed) {
+  SafetensorsWriter writer;
+  writer.set_metadata("format", "pt");
+  writer.set_metadata("int8_layout", detail::int8_panels_layout);
+  writer.set_metadata("int8_scales", detail::int8_given_scales);
+  const auto products = detail::int8_products(model);
+  for (const auto& entry : state_dict(model)) {
+    if (!entry.alias_of.empty()) continue;
+    const auto found = products.find(entry.name);
+    if (found == products.end()) {
+      detail::add_quantized(writer, entry.name, entry.value, WeightFormat::int8);
+      continue;
+    }
+    for (const detail::Int8Rows& rows : found->second) {
+      const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
+      if (matrix == nullptr || matrix->format() != WeightFormat::int8)
+        throw ValueError("save_model", "'" + rows.name + "' is not packed in int8, must be to be saved so");
+      detail::add_packed_panels(writer, rows.name, *matrix);
     }
   }
   writer.save(path);

@@ -37,6 +37,29 @@ struct QuantizeRow {
   }
 };
 
+/// The same with a given step; values beyond 127 steps are taken as 127.
+struct QuantizeRowByStep {
+  EIGENFORMER_ALWAYS_INLINE static void run(index_t k, const float* x, float step, std::uint8_t* q,
+                                            float* scale) {
+    std::int32_t largest = 0;
+    for (index_t p = 0; p < k; ++p) {
+      const std::int32_t bits = std::bit_cast<std::int32_t>(x[p]) & 0x7fffffff;
+      largest = bits > largest ? bits : largest;
+    }
+    const bool finite = largest < 0x7f800000;
+    *scale = finite ? step : std::numeric_limits<float>::quiet_NaN();
+    const float inverse = 1.0f / step;
+    constexpr float magic = 12582912.0f;
+    for (index_t p = 0; p < k; ++p) {
+      const float steps = x[p] * inverse;
+      const float below = steps < 127.0f ? steps : 127.0f;
+      const float within = below > -127.0f ? below : -127.0f;
+      q[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(within + magic) + 128u);
+    }
+    for (index_t p = k; p % 4 != 0; ++p) q[p] = 128;
+  }
+};
+
 /// Plain loops, for any instruction set.
 struct Int8Plain {
   static constexpr index_t tile_rows = 4;

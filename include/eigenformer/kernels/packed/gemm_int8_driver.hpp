@@ -37,12 +37,18 @@ struct Int8Problem {
   }
 };
 
-/// Quantises rows of floats x (m, k) to x (m, stride) of an Int8Problem, on the caller's threads.
-inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, Int8Four* out, index_t stride,
-                          float* row_scale) {
+/// Quantises rows of floats x (m, k) to x (m, stride) of an Int8Problem, on the caller's threads. step: of
+/// all rows; 0: each row has its own.
+inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, float step, Int8Four* out,
+                          index_t stride, float* row_scale) {
   parallel_for(m, std::max<index_t>(1, 65536 / k), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
-      dispatch<QuantizeRow>(k, x + i * ldx, reinterpret_cast<std::uint8_t*>(out + i * stride), row_scale + i);
+      auto* const q = reinterpret_cast<std::uint8_t*>(out + i * stride);
+      if (step > 0) {
+        dispatch<QuantizeRowByStep>(k, x + i * ldx, step, q, row_scale + i);
+      } else {
+        dispatch<QuantizeRow>(k, x + i * ldx, q, row_scale + i);
+      }
     }
   });
 }

@@ -167,13 +167,64 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::view_int8(std::shared_ptr<const vo
   return result;
 }
 
-EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count,
-                                                float scale, float* out) const {
+EIGENFORMER_INLINE void PackedMatrix::check_rows(const char* op, const std::int32_t* rows,
+                                                 index_t count) const {
   for (index_t i = 0; i < count; ++i) {
     if (rows[i] >= 0 && rows[i] < n_) continue;
     throw IndexError(op, "id " + std::to_string(rows[i]) + " at position " + std::to_string(i) +
                              " is outside the vocabulary of " + std::to_string(n_));
   }
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const {
+  if (format_ != Format::int8) throw ValueError("packed_matrix", "an input step is for int8 weights");
+  // Beyond these, steps and their inverses lose their precision.
+  if (!(step >= 1e-30f && step <= 1e30f)) {
+    throw ValueError("packed_matrix",
+                     "the input step is " + std::to_string(step) + ", must be a positive finite number");
+  }
+  PackedMatrix result = *this;
+  result.input_step_ = step;
+  return result;
+}
+
+EIGENFORMER_INLINE PackedMatrix PackedMatrix::select(const char* op, const std::int32_t* rows,
+                                                     index_t count) const {
+  check_rows(op, rows, count);
+  PackedMatrix result = *this;
+  result.n_ = count;
+  const bool int8 = format_ == Format::int8;
+  const index_t columns = int8 ? detail::int8_columns : detail::packed_kernels(format_, isa_).columns;
+  const index_t padded = detail::whole_panels(count, columns);
+  result.allocate(static_cast<std::size_t>(padded * steps_) * sizeof(float));
+  // A step of a column is four bytes in every format: a float, a pair of bf16, or four int8.
+  const auto* from = static_cast<const std::byte*>(data_.get());
+  auto* to = static_cast<std::byte*>(result.data_.get());
+  const auto panel = [&](auto* data, index_t j) {
+    return data + (j / columns * columns * steps_ + j % columns) * 4;
+  };
+  std::memset(to, 0, result.bytes_);
+  parallel_for(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, steps_)),
+               [&](index_t begin, index_t end) {
+                 for (index_t j = begin; j < end; ++j) {
+                   for (index_t s = 0; s < steps_; ++s)
+                     std::memcpy(panel(to, j) + 4 * s * columns, panel(from, rows[j]) + 4 * s * columns, 4);
+                 }
+               });
+  if (!int8) return result;
+  result.bytes_ += 8 * static_cast<std::size_t>(padded);
+  result.scale_ = std::shared_ptr<float[]>(new float[static_cast<std::size_t>(padded)]());
+  result.sum_ = std::shared_ptr<std::int32_t[]>(new std::int32_t[static_cast<std::size_t>(padded)]());
+  for (index_t j = 0; j < count; ++j) {
+    result.scale_.get()[j] = scale_.get()[rows[j]];
+    result.sum_.get()[j] = sum_.get()[rows[j]];
+  }
+  return result;
+}
+
+EIGENFORMER_INLINE void PackedMatrix::read_rows(const char* op, const std::int32_t* rows, index_t count,
+                                                float scale, float* out) const {
+  check_rows(op, rows, count);
   parallel_for(count, std::max<index_t>(1, 8192 / std::max<index_t>(1, k_)), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const index_t row = rows[i];
@@ -279,7 +330,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
   const detail::GemmScratch<2> memory;
   Int8Four* const quantized = memory->reserve<Int8Four>(rows_held * stride + m);
   auto* const row_scale = reinterpret_cast<float*>(quantized + rows_held * stride);
-  detail::quantize_rows(m, k_, x, ldx, quantized, stride, row_scale);
+  detail::quantize_rows(m, k_, x, ldx, input_step_, quantized, stride, row_scale);
   if (eigen) {
     run_int8_by_eigen(m, quantized, row_scale, beta, c, ldc, epilogue);
     return;

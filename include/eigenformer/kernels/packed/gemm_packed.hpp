@@ -19,7 +19,8 @@ class PackedMatrix {
     float32,  ///< as they are: products have the bits of gemm()
     bf16,     ///< rounded to bfloat16. Where bf16_products_pay(), so are the inputs, and products have the
               ///< bits of gemm() with GemmPrecision::bf16; elsewhere those of gemm() with rounded weights
-    int8  ///< symmetric, one scale per output; each row of the input is quantised on the way (its own scale)
+    int8  ///< symmetric, one scale per output; each row of the input is quantised on the way (its own scale,
+          ///< unless with_input_step() gave one for all)
   };
 
   PackedMatrix() = default;
@@ -44,6 +45,17 @@ class PackedMatrix {
   /// times the sum of its weights. All 4 bytes aligned.
   static PackedMatrix view_int8(std::shared_ptr<const void> owner, const std::int8_t* panels,
                                 const float* scale, const std::int32_t* sum, index_t n, index_t k);
+
+  /// The same int8 weights (the memory is shared) for inputs that are quantised with one step for all rows,
+  /// found beforehand: q = round(x / step), at most 127 in magnitude, in place of each row's own scale.
+  /// Throws ValueError for other weights and a step that is not a positive finite number.
+  PackedMatrix with_input_step(float step) const;
+  /// That step; 0: each row has its own scale.
+  float input_step() const noexcept { return input_step_; }
+
+  /// Outputs rows[0], rows[1], ... alone, a copy: (count, k). Throws IndexError, as `op`, for a row outside 0
+  /// .. n - 1.
+  PackedMatrix select(const char* op, const std::int32_t* rows, index_t count) const;
 
   /// Outputs of a panel of int8 weights.
   static constexpr index_t int8_columns = 32;
@@ -74,6 +86,7 @@ class PackedMatrix {
   /// Without memory yet.
   static PackedMatrix int8_of_size(index_t n, index_t k);
   void allocate(std::size_t bytes);
+  void check_rows(const char* op, const std::int32_t* rows, index_t count) const;
   /// Columns [first, first + count) of W^T, as the format rounds them, to out (k, count); int8 as whole
   /// numbers, steps * 4 rows.
   void write_columns(index_t first, index_t count, float* out) const;
@@ -89,6 +102,7 @@ class PackedMatrix {
   index_t k_ = 0;
   index_t steps_ = 0;  // of a panel: elements, pairs or fours of k
   std::size_t bytes_ = 0;
+  float input_step_ = 0;
   Format format_ = Format::float32;
   bool rounds_inputs_ = false;
   Isa isa_;

@@ -137,6 +137,9 @@ class CachedPass final : public LayerPass<T> {
     this->require_window("window", n);
     return cache_.window(next({Call::of_window, static_cast<std::uint64_t>(n)}), x, n);
   }
+  Var<T> recurrence(const Context<T>&, const Var<T>& forget, const Var<T>& input) override {
+    return cache_.recurrence(next({Call::of_recurrence, 0}), forget, input);
+  }
   void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
     const std::uint64_t id = bias == nullptr ? 0 : bias->weight.id();
     if (id == bias_id_) return;
@@ -148,7 +151,7 @@ class CachedPass final : public LayerPass<T> {
   // What a model asks for in a step, in order; every step must ask for the same, because the cache is found
   // by it.
   struct Call {
-    enum Kind { of_self, of_memory, of_window } kind;
+    enum Kind { of_self, of_memory, of_window, of_recurrence } kind;
     std::uint64_t id;
     bool operator==(const Call&) const = default;
   };
@@ -164,8 +167,8 @@ class CachedPass final : public LayerPass<T> {
   [[noreturn]] static void refuse() {
     throw ValueError(
         "decoder_state",
-        "a step asked for other attentions or windows than the first one; every step must call the same "
-        "ones in the same order");
+        "a step asked for other attentions, windows or recurrences than the first one; every step must call "
+        "the same ones in the same order");
   }
 
   KeyValueCache<T> cache_;

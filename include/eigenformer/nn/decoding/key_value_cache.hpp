@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "eigenformer/kernels/sequence/linear_attention.hpp"
+#include "eigenformer/kernels/sequence/recurrence.hpp"
 #include "eigenformer/nn/attention/attention.hpp"
 #include "eigenformer/nn/module/prefix.hpp"
 
 namespace eigenformer {
 
-/// The keys and values of sequences that grow, for each self-attention of a decoder; of linear attention and
-/// windows a state of constant size.
+/// The keys and values of sequences that grow, for each self-attention of a decoder; of linear attention,
+/// windows and recurrences a state of constant size.
 ///
 /// They lie in one block an attention, in the order they were made; which of them belong to a sequence is a
 /// table of row numbers, so that reorder() copies numbers and never a key. Sequences may have different
@@ -136,6 +137,20 @@ class KeyValueCache {
         std::copy_n(known.data() + t * d, n * d, out.data() + (first + t) * n * d);
       std::copy(known.end() - kept * d, known.end(), held_rows);
     }
+    return Var<T>(std::move(out));
+  }
+
+  /// recurrence() of each sequence, which goes on from its earlier rows: forget, input (rows, D), returns the
+  /// same shape. Slots are counted together with those of attend().
+  Var<T> recurrence(std::size_t slot, const Var<T>& forget, const Var<T>& input) {
+    if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "a recurrent layer has no prefix");
+    const index_t d = input.dim(-1);
+    Tensor<T>& state = at(states_, slot);
+    if (!state.defined()) state = Tensor<T>::zeros(Shape{sequences(), d});
+    Tensor<T> out(input.shape());
+    begin_change();
+    kernels::recurrence_forward<T>(forget.value().data(), input.value().data(), queries_.offsets(),
+                                   queries_.lengths(), d, state.data(), out.data());
     return Var<T>(std::move(out));
   }
 
@@ -348,7 +363,7 @@ class KeyValueCache {
   }
 
   std::vector<Tensor<T>> cache_;   // (block_, 2 D) keys and values, by slot; rows from rows_ on are spare
-  std::vector<Tensor<T>> states_;  // (sequences, numbers) of linear attention and windows, by slot
+  std::vector<Tensor<T>> states_;  // (sequences, numbers) of linear attention, windows and recurrences
   std::vector<index_t> lengths_;   // by sequence
   std::vector<index_t> dropped_;   // the first tokens of each sequence that are no longer held
   std::vector<index_t> table_;  // (sequences, capacity_): the row of each token of each sequence that is held

@@ -35,6 +35,16 @@ struct EnumNames<AttentionKind> {
   static constexpr std::array names = {"softmax", "linear"};
 };
 
+/// What mixes a token with those before it in a decoder's layer.
+enum class SelfMixing {
+  attention,  ///< self-attention
+  ssru,       ///< a Simpler Simple Recurrent Unit, whose state has a constant size (Kim et al. 2019)
+};
+template <>
+struct EnumNames<SelfMixing> {
+  static constexpr std::array names = {"attention", "ssru"};
+};
+
 /// Which normalisation a model's layers have.
 enum class NormKind {
   layer_norm,  ///< Ba et al. 2016
@@ -126,6 +136,7 @@ struct LayerOptions {
   bool sandwich_norm =
       false;         ///< normalise a sub-layer's input and its output, but not the sum (Ding et al. 2021)
   bool bias = true;  ///< in linear layers and norms
+  SelfMixing self_mixing = SelfMixing::attention;  ///< of decoder layers; encoder layers have attention
   AttentionKind attention = AttentionKind::softmax;
   AttentionPositions positions{};  ///< that act in self-attention
   index_t num_key_value_heads =
@@ -152,6 +163,9 @@ struct LayerOptions {
     visit(OptionField{"norm_first", "norm before each sub-layer (pre-norm), not after"}, self.norm_first);
     visit(OptionField{"sandwich_norm", "a norm before and one after each sub-layer"}, self.sandwich_norm);
     visit(OptionField{"bias", "biases in linear layers and norms"}, self.bias);
+    visit(OptionField{"self_mixing",
+                      "of decoders: self-attention, or ssru, a recurrent unit with a state of constant size"},
+          self.self_mixing);
     visit(OptionField{"attention", "linear: cost grows with the length, not with its square"},
           self.attention);
     visit(OptionField{"attention_positions", "positions that act in self-attention"}, self.positions);
@@ -228,6 +242,16 @@ void require_attention(const char* op, const Options& o) {
 inline void LayerOptions::validate(const char* op) const {
   validate_fields(op, *this);
   detail::require_attention(op, *this);
+  if (self_mixing == SelfMixing::attention) return;
+  // What belongs to the self-attention that is not there.
+  if (!std::holds_alternative<NoPositions>(positions)) {
+    throw ValueError(op, std::string("self_mixing is ssru, attention_positions must be none, which is ") +
+                             chosen_word(positions));
+  }
+  if (attention_window != 0) {
+    throw ValueError(
+        op, "self_mixing is ssru, attention_window must be 0, which is " + std::to_string(attention_window));
+  }
 }
 
 /// N layers of one kind and an optional final norm; the defaults are those of PyTorch's TransformerEncoder
@@ -281,6 +305,11 @@ struct TransformerOptions {
   /// Throws ValueError, as `op`, that names an impossible field.
   void validate(const char* op) const {
     layer.validate(op);
+    if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {
+      throw ValueError(op,
+                       "the encoder's self_mixing is ssru, which is for decoders: it must be attention, with "
+                       "ssru in the decoder's own layer");
+    }
     for (const auto* stack : {&encoder, &decoder}) {
       const char* prefix = stack == &encoder ? "encoder" : "decoder";
       if (stack->num_layers <= 0) {

@@ -3,11 +3,12 @@
 #include <utility>
 
 #include "eigenformer/nn/stacks/encoder.hpp"
+#include "eigenformer/nn/stacks/ssru.hpp"
 
 namespace eigenformer {
 
-/// Self-attention, attention to a memory, and a feed-forward network. Vaswani et al. 2017, 3.1; names as
-/// PyTorch's nn.TransformerDecoderLayer.
+/// Self-attention or an SSRU, attention to a memory, and a feed-forward network. Vaswani et al. 2017, 3.1;
+/// names as PyTorch's nn.TransformerDecoderLayer.
 ///
 ///     ef::DecoderLayer<float> layer({.d_model = 12, .num_heads = 3, .dim_feedforward = 20}, rng);
 ///     auto y = layer(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});
@@ -20,7 +21,8 @@ struct DecoderLayer {
   static constexpr const char* stack_name = "decoder";
   static constexpr bool is_decoder = true;
 
-  MultiHeadAttention<T> self_attn;
+  OptionalModule<MultiHeadAttention<T>> self_attn;
+  OptionalModule<Ssru<T>> ssru;          ///< in place of self_attn with SelfMixing::ssru
   MultiHeadAttention<T> multihead_attn;  ///< to the memory
   FeedForward<T> feed_forward;           ///< its parameters are the layer's linear1 and linear2
   Norm<T> norm1;
@@ -33,7 +35,8 @@ struct DecoderLayer {
 
   /// Throws ValueError that names an impossible field.
   DecoderLayer(const LayerOptions& given, RandomGenerator& rng)
-      : self_attn(detail::self_attention_options(detail::validated("decoder_layer", given)), rng),
+      : self_attn(make_attention(detail::validated("decoder_layer", given), rng)),
+        ssru(make_ssru(given, rng)),
         multihead_attn(detail::memory_attention_options(given), rng),
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
@@ -49,8 +52,9 @@ struct DecoderLayer {
   /// x: the rows of the pass, which has a memory. Returns the same shape. ctx must know the rows' layout
   /// where it drops, as Stack sees to.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
-    Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options,
-                         [&](const Var<T>& rows) { return pass.self_attention(ctx, self_attn, rows); });
+    Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options, [&](const Var<T>& rows) {
+      return ssru ? (*ssru)(ctx, rows, pass) : pass.self_attention(ctx, *self_attn, rows);
+    });
     h = sub_layer(ctx, h, norm2, post_norm2, options,
                   [&](const Var<T>& rows) { return pass.memory_attention(ctx, multihead_attn, rows); });
     return sub_layer(ctx, h, norm3, post_norm3, options,
@@ -80,6 +84,7 @@ struct DecoderLayer {
 
   static void fields(auto& self, auto&& visit) {
     visit("self_attn", self.self_attn);
+    visit("ssru", self.ssru);
     visit("multihead_attn", self.multihead_attn);
     visit("", self.feed_forward);
     visit("norm1", self.norm1);
@@ -88,6 +93,16 @@ struct DecoderLayer {
     visit("post_norm1", self.post_norm1);
     visit("post_norm2", self.post_norm2);
     visit("post_norm3", self.post_norm3);
+  }
+
+ private:
+  static OptionalModule<MultiHeadAttention<T>> make_attention(const LayerOptions& o, RandomGenerator& rng) {
+    if (o.self_mixing != SelfMixing::attention) return {};
+    return MultiHeadAttention<T>(detail::self_attention_options(o), rng);
+  }
+  static OptionalModule<Ssru<T>> make_ssru(const LayerOptions& o, RandomGenerator& rng) {
+    if (o.self_mixing != SelfMixing::ssru) return {};
+    return Ssru<T>({.d_model = o.d_model, .bias = o.bias}, rng);
   }
 };
 

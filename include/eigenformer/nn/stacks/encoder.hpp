@@ -49,6 +49,11 @@ inline const LayerOptions& validated(const char* op, const LayerOptions& options
   options.validate(op);
   return options;
 }
+// Of layers that have no other self-mixing.
+inline const LayerOptions& with_attention(const char* op, const LayerOptions& options) {
+  if (options.self_mixing == SelfMixing::attention) return validated(op, options);
+  throw ValueError(op, "self_mixing is ssru, must be attention in a layer that may look ahead");
+}
 
 }  // namespace detail
 
@@ -73,7 +78,7 @@ struct EncoderLayer {
 
   /// Throws ValueError that names an impossible field.
   EncoderLayer(const LayerOptions& given, RandomGenerator& rng)
-      : self_attn(detail::self_attention_options(detail::validated("encoder_layer", given)), rng),
+      : self_attn(detail::self_attention_options(detail::with_attention("encoder_layer", given)), rng),
         feed_forward(detail::feed_forward_options(given), rng),
         norm1(detail::norm_options(given)),
         norm2(detail::norm_options(given)),

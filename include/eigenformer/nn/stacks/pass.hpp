@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/attention/recurrence.hpp"
 #include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/nn/attention/attention.hpp"
 #include "eigenformer/nn/attention/relative_bias.hpp"
@@ -61,6 +62,11 @@ class LayerPass {
   /// Each row of x, (rows, D), after the n - 1 rows before it in its sequence, zeros where the sequence has
   /// not begun: (rows, n, D), the row itself last. What causal convolutions are made of.
   [[nodiscard]] virtual Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) = 0;
+
+  /// c[t] = forget[t] * c[t - 1] + (1 - forget[t]) * input[t] for each feature of the rows (rows, D), as
+  /// recurrence() has it: what recurrent layers are made of. Returns (rows, D).
+  [[nodiscard]] virtual Var<T> recurrence(const Context<T>& ctx, const Var<T>& forget,
+                                          const Var<T>& input) = 0;
 
   /// The bias by distance that the stack's self-attentions add, for those whose options have
   /// RelativeBiasPositions; nullptr: none. Called by Stack.
@@ -127,6 +133,17 @@ class SequencePass final : public LayerPass<T> {
     return attention.cross(ctx, x, layout_, m.rows, m.layout, memory_mask_, m.key_sequence, weights);
   }
   Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override;
+  /// Throws ValueError for a mask that is not causal, none() aside: a recurrence sees all rows before it and
+  /// none after it.
+  Var<T> recurrence(const Context<T>&, const Var<T>& forget, const Var<T>& input) override {
+    if (!mask_.is_none() && !mask_.is_causal()) {
+      throw ValueError(
+          "recurrence",
+          "a recurrent layer takes no mask but causal(): it sees all rows before its own and none "
+          "after; windows, prefixes, documents and dense masks need attention");
+    }
+    return eigenformer::recurrence(forget, input, layout_);
+  }
   void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
     bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
   }

@@ -1,0 +1,112 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/data/corpus/shortlist.hpp"
+#include "model/model_folder.hpp"
+#include "terminal/output_checks.hpp"
+
+namespace translator {
+
+namespace {
+
+struct ShortlistCommand {
+  std::string folder, source, target, alignments, output;
+  ef::index_t first = 100, best = 100;
+};
+
+/// The links of each line, "0-0 1-2 ...". Throws IoError for another form.
+std::vector<std::vector<ef::AlignmentLink>> read_alignments(const std::string& path) {
+  std::vector<std::vector<ef::AlignmentLink>> all;
+  for (const std::string& line : ef::read_lines(path)) {
+    auto& links = all.emplace_back();
+    for (std::size_t at = 0; at < line.size();) {
+      const std::size_t end = std::min(line.find(' ', at), line.size());
+      const std::string link = line.substr(at, end - at);
+      at = end + 1;
+      if (link.empty()) continue;
+      long long source = -1, target = -1;
+      int used = 0;
+      if (std::sscanf(link.c_str(), "%lld-%lld%n", &source, &target, &used) != 2 ||
+          used != static_cast<int>(link.size()) || source < 0 || target < 0) {
+        throw ef::IoError("shortlist", "'" + path + "', line " + std::to_string(all.size()) + " has '" +
+                                           link + "', expected links such as 0-0 1-2, token numbers from 0");
+      }
+      links.push_back({static_cast<ef::index_t>(source), static_cast<ef::index_t>(target)});
+    }
+  }
+  return all;
+}
+
+int make_shortlist(const ShortlistCommand& command) {
+  check_writable_file(command.output);
+  const ef::ModelDescription d = ef::read_model_description(command.folder);
+  const ef::TokenizerPair tokenizers =
+      ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.folder);
+  // Line by line, so that alignments stay with their pairs.
+  const std::vector<std::string> sources = ef::read_lines(command.source),
+                                 targets = ef::read_lines(command.target);
+  if (sources.size() != targets.size()) {
+    throw ef::IoError("shortlist", "'" + command.source + "' has " + std::to_string(sources.size()) +
+                                       " lines and '" + command.target + "' " +
+                                       std::to_string(targets.size()) + ", expected as many");
+  }
+  std::vector<std::vector<std::int32_t>> source_ids, target_ids;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    source_ids.push_back(tokenizers.source->encode(sources[i]));
+    target_ids.push_back(tokenizers.target->encode(targets[i]));
+  }
+  const ef::index_t size = tokenizers.source->vocabulary_size();
+  ef::Lexicon lexicon;
+  if (command.alignments.empty()) {
+    lexicon = ef::train_lexicon(source_ids, target_ids, size);
+  } else {
+    const auto alignments = read_alignments(command.alignments);
+    if (alignments.size() != sources.size()) {
+      throw ef::IoError("shortlist", "'" + command.alignments + "' has " + std::to_string(alignments.size()) +
+                                         " lines, expected " + std::to_string(sources.size()) +
+                                         ", one for each pair");
+    }
+    lexicon = ef::lexicon_of_alignments(source_ids, target_ids, alignments, size);
+  }
+  const ef::Shortlist shortlist = ef::Shortlist::from_lexicon(lexicon, command.first, command.best);
+  shortlist.save(command.output);
+  std::size_t listed = 0, entries = 0;
+  for (ef::index_t id = 0; id < shortlist.source_size(); ++id) {
+    const std::size_t n = shortlist.list(static_cast<std::int32_t>(id)).size();
+    listed += n > 0 ? 1 : 0;
+    entries += n;
+  }
+  std::printf("%s: %zu of %lld source ids have translations, %zu in all, and the first %lld ids\n",
+              command.output.c_str(), listed, static_cast<long long>(size), entries,
+              static_cast<long long>(command.first));
+  return 0;
+}
+
+}  // namespace
+
+void add_shortlist(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "shortlist", "Makes a lexical shortlist of a model's sentence pairs, for translate --shortlist");
+  auto command = std::make_shared<ShortlistCommand>();
+  sub->add_option("--model", command->folder, "folder of the model that cuts texts into tokens")->required();
+  sub->add_option("--source", command->source, "sentences to translate from, one a line")->required();
+  sub->add_option("--target", command->target, "their translations, line by line")->required();
+  sub->add_option("--alignments", command->alignments,
+                  "which tokens, as the model cuts them, stand for each other: 0-0 1-2 ..., line by line; "
+                  "else IBM Model 1 finds out");
+  sub->add_option("--output", command->output, "file for the shortlist, in Marian's binary form")->required();
+  sub->add_option("--first", command->first, "ids from the vocabulary's beginning that are always there")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--best", command->best, "translations of each source id at most")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->callback([&run, command] { run = [command] { return make_shortlist(*command); }; });
+}
+
+}  // namespace translator

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "eigenformer/autograd/tape/tape.hpp"
+#include "eigenformer/core/runtime/profiler.hpp"
+#include "eigenformer/core/tensor/layout.hpp"
+#include "eigenformer/kernels/sequence/recurrence.hpp"
+
+namespace eigenformer {
+
+/// c[t] = forget[t] * c[t - 1] + (1 - forget[t]) * input[t] along every sequence, each feature by itself,
+/// from c = 0 on: the state of an SSRU (Kim et al. 2019). forget (in [0, 1]), input: (rows, D) or (B, L, D),
+/// rows as the layout says. Returns the same shape, zeros in rows of padding. Throws ShapeError where shapes
+/// do not fit.
+template <class T>
+[[nodiscard]] Var<T> recurrence(const Var<T>& forget, const Var<T>& input, const SequenceLayout& layout) {
+  const OpScope scope(Runtime::instance().profiler(), "recurrence");
+  if (forget.rank() < 2 || forget.shape() != input.shape() || forget.shape().rows() != layout.rows()) {
+    throw ShapeError("recurrence",
+                     "forget gates of shape " + forget.shape().str() + " and inputs of shape " +
+                         input.shape().str() + " must have one shape, of " + std::to_string(layout.rows()) +
+                         " rows",
+                     {forget.shape(), input.shape()});
+  }
+  const index_t d = forget.dim(-1);
+  const bool padded = layout.tokens() != layout.rows();
+  Tensor<T> c = padded ? Tensor<T>::zeros(forget.shape()) : Tensor<T>(forget.shape());
+  const Tensor<T> f = forget.value(), x = input.value();
+  kernels::recurrence_forward<T>(f.data(), x.data(), layout.offsets(), layout.lengths(), d, nullptr,
+                                 c.data());
+  // With g[t] = dc[t] + f[t + 1] g[t + 1]: df[t] = (c[t - 1] - x[t]) g[t], dx[t] = (1 - f[t]) g[t].
+  return record("recurrence", c, {forget, input}, SavedTensors().add(forget).add(input).add(c),
+                [f, x, c, layout, d, padded](Backward<T>& b) {
+                  const auto df = b.grad(0), dx = b.grad(1);
+                  for (const auto& slot : {df, dx}) {
+                    if (slot && padded && slot.beta == T(0)) std::fill_n(slot.data, slot.shape.numel(), T(0));
+                  }
+                  kernels::recurrence_backward<T>(
+                      f.data(), x.data(), c.data(), b.dy().data(), layout.offsets(), layout.lengths(), d,
+                      {.forget = df.data, .forget_beta = df.beta, .input = dx.data, .input_beta = dx.beta});
+                });
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// What source ids are translated by: for each source id the target ids and their probabilities.
+using Lexicon = std::vector<std::vector<std::pair<std::int32_t, double>>>;
+
+/// Token i of a source and token j of its target that stand for each other, both from 0.
+struct AlignmentLink {
+  index_t source = 0, target = 0;
+};
+
+namespace detail {
+
+inline void require_lexicon_id(const char* side, std::size_t pair, std::int32_t id, index_t size) {
+  if (id >= 0 && (size < 0 || id < size)) return;
+  throw IndexError("lexicon", "the " + std::string(side) + " of pair " + std::to_string(pair) +
+                                  " has the id " + std::to_string(id) + ", must be " +
+                                  (id < 0 ? "at least 0" : "below " + std::to_string(size)));
+}
+
+inline void require_lexicon_pairs(std::size_t sources, std::size_t targets) {
+  if (sources == targets) return;
+  throw ValueError("lexicon", "there are " + std::to_string(sources) + " sources and " +
+                                  std::to_string(targets) + " targets, must be as many");
+}
+
+// Weights by source and target id.
+using LexiconCounts = std::vector<std::unordered_map<std::int32_t, double>>;
+
+inline Lexicon normalised(const LexiconCounts& counts, double least) {
+  Lexicon lexicon(counts.size());
+  for (std::size_t s = 0; s < counts.size(); ++s) {
+    double total = 0;
+    for (const auto& entry : counts[s]) total += entry.second;
+    for (const auto& [id, weight] : counts[s])
+      if (weight > least * total) lexicon[s].emplace_back(id, weight / total);
+    std::sort(lexicon[s].begin(), lexicon[s].end());
+  }
+  return lexicon;
+}
+
+}  // namespace detail
+
+/// How often source ids are linked with target ids in aligned sentence pairs, as shares. source_size: ids of
+/// the source. Throws ValueError for lists of different sizes, IndexError for an id or a place that does not
+/// exist.
+inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
+                                     std::span<const std::vector<std::int32_t>> targets,
+                                     std::span<const std::vector<AlignmentLink>> alignments,
+                                     index_t source_size) {
+  detail::require_lexicon_pairs(sources.size(), targets.size());
+  detail::require_lexicon_pairs(sources.size(), alignments.size());
+  detail::LexiconCounts counts(static_cast<std::size_t>(source_size));
+  for (std::size_t p = 0; p < sources.size(); ++p) {
+    for (const AlignmentLink& link : alignments[p]) {
+      const auto i = static_cast<std::size_t>(link.source), j = static_cast<std::size_t>(link.target);
+      if (link.source < 0 || i >= sources[p].size() || link.target < 0 || j >= targets[p].size()) {
+        throw IndexError("lexicon", "pair " + std::to_string(p) + " has the link " +
+                                        std::to_string(link.source) + "-" + std::to_string(link.target) +
+                                        ", must be within " + std::to_string(sources[p].size()) +
+                                        " source and " + std::to_string(targets[p].size()) +
+                                        " target tokens");
+      }
+      detail::require_lexicon_id("source", p, sources[p][i], source_size);
+      detail::require_lexicon_id("target", p, targets[p][j], -1);
+      counts[static_cast<std::size_t>(sources[p][i])][targets[p][j]] += 1;
+    }
+  }
+  return detail::normalised(counts, 0);
+}
+
+/// How the translation probabilities of sentence pairs are estimated.
+struct LexiconOptions {
+  int iterations = 5;   ///< passes over the pairs
+  double least = 1e-3;  ///< probabilities that fall below it are given up
+};
+
+/// Translation probabilities p(target id | source id) of sentence pairs without alignments, by IBM Model 1
+/// (Brown et al. 1993, 4.1) without its empty word: every target token is one of the source's. Throws
+/// ValueError for lists of different sizes, IndexError for an id outside.
+inline Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
+                             std::span<const std::vector<std::int32_t>> targets, index_t source_size,
+                             const LexiconOptions& options = {}) {
+  detail::require_lexicon_pairs(sources.size(), targets.size());
+  if (options.iterations < 1)
+    throw ValueError("lexicon", "iterations is " + std::to_string(options.iterations) + ", must be positive");
+  detail::LexiconCounts probability(static_cast<std::size_t>(source_size));
+  for (int pass = 0; pass < options.iterations; ++pass) {
+    detail::LexiconCounts counts(probability.size());
+    for (std::size_t p = 0; p < sources.size(); ++p) {
+      for (const std::int32_t s : sources[p]) detail::require_lexicon_id("source", p, s, source_size);
+      for (const std::int32_t t : targets[p]) {
+        detail::require_lexicon_id("target", p, t, -1);
+        const auto likely = [&](std::int32_t s) {
+          if (pass == 0) return 1.0;  // all alike
+          const auto& of_source = probability[static_cast<std::size_t>(s)];
+          const auto found = of_source.find(t);
+          return found == of_source.end() ? 0.0 : found->second;
+        };
+        double total = 0;
+        for (const std::int32_t s : sources[p]) total += likely(s);
+        if (total <= 0) continue;
+        for (const std::int32_t s : sources[p]) {
+          const double share = likely(s) / total;
+          if (share > 0) counts[static_cast<std::size_t>(s)][t] += share;
+        }
+      }
+    }
+    const bool last = pass + 1 == options.iterations;
+    const Lexicon lexicon = detail::normalised(counts, pass == 0 && !last ? 0 : options.least);
+    if (last) return lexicon;
+    for (std::size_t s = 0; s < lexicon.size(); ++s) {
+      probability[s].clear();
+      probability[s].insert(lexicon[s].begin(), lexicon[s].end());
+    }
+  }
+  return {};
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,202 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/alignment_model.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+
+namespace eigenformer {
+
+/// A lexical shortlist: for each source id the target ids that it is likely translated by, and the number of
+/// the first target ids, the most frequent ones, that are always there. Decoding with it computes the scores
+/// of these ids alone (Jean et al. 2015, 3.2; Mi et al. 2016). Its file is Marian's binary one, lex.s2t.bin.
+///
+///     const auto shortlist = ef::Shortlist::load("lex.s2t.bin");
+///     std::vector<std::int32_t> ids = shortlist.choose(source_ids);
+class Shortlist {
+ public:
+  Shortlist() = default;
+
+  /// lists: by source id, target ids, in any order. first: target ids below it are always chosen. Throws
+  /// ValueError for negative numbers.
+  Shortlist(index_t first, std::vector<std::vector<std::int32_t>> lists) : first_(first) {
+    if (first < 0)
+      throw ValueError("shortlist", "first is " + std::to_string(first) + ", must not be negative");
+    for (auto& list : lists) {
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+      if (!list.empty() && list.front() < 0)
+        throw ValueError("shortlist",
+                         "a target id is " + std::to_string(list.front()) + ", must not be negative");
+      best_ = std::max(best_, list.size());
+      ids_.insert(ids_.end(), list.begin(), list.end());
+      offsets_.push_back(ids_.size());
+    }
+  }
+
+  /// Of translation probabilities: for each source id the `best` likeliest target ids.
+  static Shortlist from_lexicon(const Lexicon& lexicon, index_t first, index_t best) {
+    if (best < 0) throw ValueError("shortlist", "best is " + std::to_string(best) + ", must not be negative");
+    std::vector<std::vector<std::int32_t>> lists(lexicon.size());
+    for (std::size_t s = 0; s < lexicon.size(); ++s) {
+      auto entries = lexicon[s];
+      std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+        return a.second != b.second ? a.second > b.second : a.first < b.first;
+      });
+      if (entries.size() > static_cast<std::size_t>(best)) entries.resize(static_cast<std::size_t>(best));
+      for (const auto& entry : entries) lists[s].push_back(entry.first);
+    }
+    return {first, std::move(lists)};
+  }
+
+  /// Reads a binary shortlist of Marian. Throws IoError naming the file and what was expected.
+  static Shortlist load(const std::filesystem::path& path) {
+    return parse(read_text_file(path), path.string());
+  }
+
+  /// The bytes of such a file; name: what messages call them.
+  static Shortlist parse(const std::string& bytes, const std::string& name) {
+    const auto refuse = [&](const std::string& what) {
+      return IoError("shortlist", "'" + name + "' " + what);
+    };
+    Header head;
+    if (bytes.size() < sizeof head) {
+      throw refuse("has " + std::to_string(bytes.size()) + " bytes, expected at least " +
+                   std::to_string(sizeof head) + ", the header of a binary shortlist");
+    }
+    std::memcpy(&head, bytes.data(), sizeof head);
+    if (head.magic != magic)
+      throw refuse("is no binary shortlist: its first eight bytes are not that format's");
+    const std::size_t left = bytes.size() - sizeof head;
+    // Before sizes are multiplied.
+    if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
+      throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
+                   std::to_string(head.ids) + " ids take other than the " + std::to_string(left) +
+                   " bytes that follow");
+    }
+    if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum is another");
+    if (head.offsets == 0) throw refuse("has no offsets, expected one more than source ids");
+    std::vector<std::uint64_t> offsets(static_cast<std::size_t>(head.offsets));
+    std::memcpy(offsets.data(), bytes.data() + sizeof head, 8 * offsets.size());
+    std::vector<std::uint32_t> ids(static_cast<std::size_t>(head.ids));
+    if (!ids.empty())
+      std::memcpy(ids.data(), bytes.data() + sizeof head + 8 * offsets.size(), 4 * ids.size());
+    constexpr std::uint64_t most = 0x7fffffff;
+    if (head.first > most) throw refuse("has " + std::to_string(head.first) + " first ids, expected fewer");
+    Shortlist result;
+    result.first_ = static_cast<index_t>(head.first);
+    result.best_ = static_cast<std::size_t>(std::min(head.best, most));
+    std::uint64_t before = 0;
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (offsets[i] < before || offsets[i] > head.ids || (i == 0 && offsets[i] != 0)) {
+        throw refuse("has offset " + std::to_string(offsets[i]) + " of source id " + std::to_string(i) +
+                     ", expected " + std::to_string(before) + " to " + std::to_string(head.ids));
+      }
+      before = offsets[i];
+      if (i > 0) result.offsets_.push_back(static_cast<std::size_t>(offsets[i]));
+    }
+    if (before != head.ids) {
+      throw refuse("has " + std::to_string(head.ids) + " ids, but its lists end at " +
+                   std::to_string(before));
+    }
+    for (const std::uint32_t id : ids) {
+      if (id > most) throw refuse("has the target id " + std::to_string(id) + ", expected less than 2^31");
+      result.ids_.push_back(static_cast<std::int32_t>(id));
+    }
+    return result;
+  }
+
+  /// Writes Marian's binary form. Throws IoError.
+  void save(const std::filesystem::path& path) const {
+    Header head{magic, 0, static_cast<std::uint64_t>(first_), best_, offsets_.size(), ids_.size()};
+    const std::vector<std::uint64_t> offsets(offsets_.begin(), offsets_.end());
+    std::string bytes(sizeof head, '\0');
+    bytes.append(reinterpret_cast<const char*>(offsets.data()), 8 * offsets.size());
+    bytes.append(reinterpret_cast<const char*>(ids_.data()), 4 * ids_.size());
+    std::memcpy(bytes.data(), &head, sizeof head);
+    head.checksum = checksum(bytes);
+    std::memcpy(bytes.data(), &head, sizeof head);
+    write_file(path, bytes);
+  }
+
+  /// With it, the source's own ids are chosen, too: where both languages have one vocabulary, names stay as
+  /// they are.
+  Shortlist with_source_ids(bool shared = true) const {
+    Shortlist result = *this;
+    result.source_ids_ = shared;
+    return result;
+  }
+
+  /// Target ids below it are always chosen.
+  index_t first() const noexcept { return first_; }
+  /// Source ids that have a list, if an empty one.
+  index_t source_size() const noexcept { return static_cast<index_t>(offsets_.size()) - 1; }
+  /// The target ids of a source id, ascending; none for an id that has no list.
+  std::span<const std::int32_t> list(std::int32_t source) const noexcept {
+    if (source < 0 || source >= source_size()) return {};
+    const auto i = static_cast<std::size_t>(source);
+    return std::span(ids_).subspan(offsets_[i], offsets_[i + 1] - offsets_[i]);
+  }
+
+  /// The target ids for source ids, which may be those of several sentences: the first ones, the lists of
+  /// all, the source's own with with_source_ids(), and the lowest ids that are missing, up to a multiple of
+  /// eight. Ascending, below `vocabulary`. Marian's choice.
+  std::vector<std::int32_t> choose(std::span<const std::int32_t> sources, index_t vocabulary) const {
+    std::vector<bool> taken(static_cast<std::size_t>(std::max<index_t>(0, vocabulary)));
+    std::size_t count = 0;
+    const auto take = [&](std::int64_t id) {
+      if (id < 0 || id >= vocabulary || taken[static_cast<std::size_t>(id)]) return;
+      taken[static_cast<std::size_t>(id)] = true;
+      ++count;
+    };
+    for (index_t id = 0; id < std::min(first_, vocabulary); ++id) take(id);
+    for (const std::int32_t source : sources) {
+      for (const std::int32_t id : list(source)) take(id);
+      if (source_ids_) take(source);
+    }
+    for (index_t id = first_; count % 8 != 0 && id < vocabulary; ++id) take(id);
+    std::vector<std::int32_t> chosen;
+    chosen.reserve(count);
+    for (std::size_t id = 0; id < taken.size(); ++id) {
+      if (taken[id]) chosen.push_back(static_cast<std::int32_t>(id));
+    }
+    return chosen;
+  }
+
+ private:
+  struct Header {
+    std::uint64_t magic, checksum, first, best, offsets, ids;
+  };
+  static constexpr std::uint64_t magic = 0xF11A48D5013417F5;
+
+  // Of the 64-bit words behind the checksum; an odd half word at the end is left out, as in Marian.
+  static std::uint64_t checksum(const std::string& bytes) {
+    std::uint64_t sum = 0;
+    for (std::size_t at = 16; at + 8 <= bytes.size(); at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + at, 8);
+      sum ^= word + 0x9e3779b9 + (sum << 6) + (sum >> 2);
+    }
+    return sum;
+  }
+
+  index_t first_ = 0;
+  std::size_t best_ = 0;
+  bool source_ids_ = false;
+  std::vector<std::size_t> offsets_{0};  // by source id, and one more
+  std::vector<std::int32_t> ids_;
+};
+
+}  // namespace eigenformer
