@@ -26,7 +26,7 @@ void product_by_tiles(index_t m, const float* x, index_t ldx, const PackedMatrix
   // What lies beyond the rows and steps is not to matter.
   std::vector<d::Int8Four> quantized(size(rows * stride), 0xffa5ff5au);
   std::vector<float> row_scale(size(m));
-  d::quantize_rows(m, w.k(), x, ldx, quantized.data(), stride, row_scale.data());
+  d::quantize_rows(m, w.k(), x, ldx, 0.0f, quantized.data(), stride, row_scale.data());
   const d::Int8Problem problem{m,
                                w.n(),
                                steps,
