@@ -97,7 +97,7 @@ class DecodingCommand {
                                              std::to_string(most) +
                                              (most < 4096 ? ", the size of the vocabulary" : ""));
     }
-    if (!shortlist_.empty()) options.search.shortlist = load_shortlist(model);
+    if (!shortlist_.empty()) options.search.shortlist = load_shortlist(models.tokenizers());
     if (samples_) {
       ef::SamplingOptions sampling =
           sampling_->applied("sampling", ef::sampling_options(models.description()));
@@ -113,8 +113,7 @@ class DecodingCommand {
   void set_threads() const { translator::set_threads(threads_); }
 
  private:
-  std::shared_ptr<const ef::Shortlist> load_shortlist(const DecodingModel& model) const {
-    const ef::TokenizerPair& tokenizers = model.loaded.tokenizers;
+  std::shared_ptr<const ef::Shortlist> load_shortlist(const ef::TokenizerPair& tokenizers) const {
     const ef::Shortlist read = ef::Shortlist::load(shortlist_);
     const ef::index_t size = tokenizers.source->vocabulary_size();
     if (read.source_size() > size) {

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "eigenformer/generation/decoding/ensemble.hpp"
@@ -110,4 +112,43 @@ TEST_CASE("models that do not go together are refused, and logits that are not n
                    (void)beam_search(Tables({{a}, {c}}), Context<double>::inference(), std::vector<Ids>{{1}});
                  }),
                  "logits are not numbers"));
+}
+
+TEST_CASE("a shortlist holds for each member of an ensemble") {
+  const auto a = small_model(19), b = wide_model(19);
+  const auto ctx = Context<double>::inference();
+  std::vector<std::vector<std::int32_t>> lists(23);
+  for (std::size_t i = 0; i < lists.size(); ++i)
+    lists[i] = {static_cast<std::int32_t>(4 + i % 5), static_cast<std::int32_t>(9 + i % 7)};
+  GenerationOptions options{.beam_size = 3, .max_length = 8};
+  options.shortlist = std::make_shared<const Shortlist>(0, lists);
+  const auto alone = beam_search(a, ctx, sources, options);
+  const auto one = beam_search(Ensemble<Seq2SeqTransformer<double>>({{a}}), ctx, sources, options);
+  const auto twice = beam_search(Ensemble<Seq2SeqTransformer<double>>({{a}, {a}}), ctx, sources, options);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    CHECK(one[i][0].ids == alone[i][0].ids);
+    CHECK(one[i][0].log_probability == alone[i][0].log_probability);
+    CHECK(twice[i][0].ids == alone[i][0].ids);
+    CHECK(twice[i][0].log_probability == doctest::Approx(alone[i][0].log_probability).epsilon(1e-10));
+  }
+  // Of two models, the mean of their probabilities among the ids.
+  const std::vector<Ids> source{sources[0]};
+  GenerationOptions first{.beam_size = 1, .max_length = 1};
+  first.shortlist = options.shortlist;
+  const auto found = beam_search(Ensemble<Seq2SeqTransformer<double>>({{a}, {b}}), ctx, source, first);
+  auto ids = options.shortlist->choose(sources[0], 19);
+  if (std::find(ids.begin(), ids.end(), 3) == ids.end()) ids.push_back(3);
+  const auto p = uncached_log_probabilities(a, encode(a, source), {2}),
+             q = uncached_log_probabilities(b, encode(b, source), {2});
+  double sum_p = 0, sum_q = 0;
+  for (const std::int32_t id : ids) {
+    sum_p += std::exp(p.at({0, id}));
+    sum_q += std::exp(q.at({0, id}));
+  }
+  double best = 0;
+  for (const std::int32_t id : ids) {
+    if (id > 2)
+      best = std::max(best, (std::exp(p.at({0, id})) / sum_p + std::exp(q.at({0, id})) / sum_q) / 2);
+  }
+  CHECK(found[0][0].log_probability == doctest::Approx(std::log(best)).epsilon(1e-10));
 }

@@ -126,9 +126,17 @@ class Ensemble : public detail::ModelOptions<M> {
 
   /// rows: of a state's steps. Returns log-probabilities, or the logits of the one model.
   Var<T> logits(const Context<T>&, const Var<T>& rows) const {
-    if (members_.size() == 1) return members_[0].model.logits(members_[0].ctx, rows);
+    return mean(rows, vocabulary_size(), [&](std::size_t m, const Var<T>& part) {
+      return Var<T>(members_[m].model.logits(members_[m].ctx, part));
+    });
+  }
+
+  /// The same of logits that logits_of(member's number, that member's rows) returns, (rows, columns).
+  template <class F>
+  Var<T> mean(const Var<T>& rows, index_t columns, F&& logits_of) const {
+    if (members_.size() == 1) return logits_of(std::size_t{0}, rows);
     const Tensor<T>& joined = rows.value();
-    const index_t count = joined.dim(0), width = joined.dim(1), vocabulary = vocabulary_size();
+    const index_t count = joined.dim(0), width = joined.dim(1);
     Tensor<T> mixed;
     index_t at = 0;
     for (std::size_t m = 0; m < members_.size(); ++m) {
@@ -136,11 +144,11 @@ class Ensemble : public detail::ModelOptions<M> {
       Tensor<T> part(Shape{count, d});
       for (index_t r = 0; r < count; ++r) std::copy_n(joined.data() + r * width + at, d, part.data() + r * d);
       at += d;
-      const Var<T> made = members_[m].model.logits(members_[m].ctx, Var<T>(std::move(part)));
+      const Var<T> made = logits_of(m, Var<T>(std::move(part)));
       Tensor<T> p = made.value().clone();
       std::vector<T> sums(static_cast<std::size_t>(count));
-      kernels::log_sum_exp<T>(p.data(), vocabulary, count, vocabulary, sums.data());
-      for (index_t i = 0; i < p.numel(); ++i) p.data()[i] -= sums[static_cast<std::size_t>(i / vocabulary)];
+      kernels::log_sum_exp<T>(p.data(), columns, count, columns, sums.data());
+      for (index_t i = 0; i < p.numel(); ++i) p.data()[i] -= sums[static_cast<std::size_t>(i / columns)];
       if (m == 0) {
         mixed = std::move(p);
         continue;
@@ -180,6 +188,35 @@ class Ensemble : public detail::ModelOptions<M> {
   std::vector<Member> members_;
   std::shared_ptr<Widths> widths_;  // of the members' rows, known from the first step on
 };
+
+namespace detail {
+
+/// With a shortlist, each member's probabilities are among its ids.
+template <models::HasOutputRows M>
+class ModelOutputRows<Ensemble<M>> {
+ public:
+  using T = typename M::value_type;
+  ModelOutputRows(const Ensemble<M>& model, const Context<T>&, const std::vector<std::int32_t>& ids)
+      : model_(&model) {
+    for (const auto& member : model.members()) rows_.emplace_back(member.model, member.ctx, ids);
+  }
+
+  std::span<const std::int32_t> ids() const noexcept { return rows_.front().ids(); }
+  Tensor<T> logits(const Context<T>&, const Var<T>& rows) const {
+    return model_
+        ->mean(rows, static_cast<index_t>(ids().size()),
+               [&](std::size_t m, const Var<T>& part) {
+                 return Var<T>(rows_[m].logits(model_->members()[m].ctx, part));
+               })
+        .value();
+  }
+
+ private:
+  const Ensemble<M>* model_;
+  std::vector<ModelOutputRows<M>> rows_;
+};
+
+}  // namespace detail
 
 /// The mean of the members' attention weights. Throws ValueError unless all have as many layers and heads.
 template <class M>

@@ -58,7 +58,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   /// Makes logits of what the shortlist chooses for the inputs alone, and of the end symbol. Throws
   /// ValueError for a model whose output layer or inputs it does not know.
   void use(const Shortlist& shortlist, std::span<const typename M::Input> inputs, std::int32_t end_id) {
-    if constexpr (models::HasOutputRows<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
+    if constexpr (HasModelOutputRows<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
       std::vector<std::int32_t> sources;
       for (const auto& input : inputs) sources.insert(sources.end(), input.begin(), input.end());
       std::vector<std::int32_t> ids =
@@ -76,7 +76,10 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 
   index_t vocabulary_size() const override { return static_cast<index_t>(model_.vocabulary_size()); }
   std::span<const std::int32_t> columns() const override {
-    return outputs_ ? outputs_->ids() : std::span<const std::int32_t>();
+    if constexpr (HasModelOutputRows<M>) {
+      if (outputs_) return outputs_->ids();
+    }
+    return {};
   }
 
   Tensor<T> begin(const Prompts& prompts, index_t prefix_length) override {
@@ -111,8 +114,8 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
 
  private:
   Tensor<T> logits(const Var<T>& decoded, std::size_t count) const {
-    if constexpr (models::HasOutputRows<M>) {
-      if (outputs_) return outputs_->logits(ctx_, model_.readout(ctx_, decoded).value());
+    if constexpr (HasModelOutputRows<M>) {
+      if (outputs_) return outputs_->logits(ctx_, decoded);
     }
     Tensor<T> values;
     {
@@ -133,7 +136,16 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
   const M& model_;
   Context<T> ctx_;
   models::StateOf<M> state_;
-  std::optional<OutputRows<T>> outputs_;
+  struct None {};
+  template <class Model>
+  struct Outputs {
+    using type = None;
+  };
+  template <HasModelOutputRows Model>
+  struct Outputs<Model> {
+    using type = std::optional<ModelOutputRows<Model>>;
+  };
+  [[no_unique_address]] typename Outputs<M>::type outputs_;  // with a shortlist
 };
 
 inline void require_id(const char* op, const char* field, std::int32_t id, index_t vocabulary,

@@ -88,6 +88,36 @@ class OutputRows {
   kernels::PackedMatrix packed_;
 };
 
+/// Logits of some ids alone, of the rows that a model's state returns. Defined for models that have
+/// HasOutputRows, and for those that are made of such models.
+template <class M>
+class ModelOutputRows;
+
+template <models::HasOutputRows M>
+class ModelOutputRows<M> {
+ public:
+  using T = typename M::value_type;
+  /// model: must outlive it. ids: ascending, within the vocabulary.
+  ModelOutputRows(const M& model, const Context<T>& ctx, std::vector<std::int32_t> ids)
+      : model_(&model), rows_(model, ctx, std::move(ids)) {}
+
+  /// By column of the logits.
+  std::span<const std::int32_t> ids() const noexcept { return rows_.ids(); }
+  /// Logits (rows, ids).
+  Tensor<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {
+    return rows_.logits(ctx, model_->readout(ctx, decoded).value());
+  }
+
+ private:
+  const M* model_;
+  OutputRows<T> rows_;
+};
+
+template <class M>
+concept HasModelOutputRows = requires {
+  sizeof(ModelOutputRows<M>);
+};
+
 }  // namespace detail
 
 }  // namespace eigenformer
