@@ -196,7 +196,7 @@ TEST_CASE(
       randomise(table, 5);
       bias = table(ctx);
     }
-    const auto& self = layer.self_attn;
+    const auto& self = *layer.self_attn;
     for (const bool causal : {true, false}) {
       const auto mask = causal ? AttentionMask::causal() : AttentionMask::none();
       const auto out = self(ctx, x, packed, x, x, packed, mask, {}, bias).value();
