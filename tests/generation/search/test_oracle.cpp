@@ -247,7 +247,8 @@ TEST_CASE("diverse beams are those of plain loops over all continuations") {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const TableModel<double> model(9, seed, 1.5);
     const Ids input = {static_cast<std::int32_t>(seed % 7)};
-    for (const auto& [beam, groups] : {std::pair<index_t, index_t>{2, 2}, {4, 2}, {6, 3}, {4, 4}}) {
+    for (const auto& split : {std::pair<index_t, index_t>{2, 2}, {4, 2}, {6, 3}, {4, 4}}) {
+      const index_t beam = split.first, groups = split.second;
       for (const double penalty : {0.1, 0.8, 5.0}) {
         GenerationOptions options{.beam_size = beam, .max_length = 7, .length_penalty = 0.8};
         options.num_beam_groups = groups;
