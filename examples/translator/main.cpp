@@ -79,7 +79,14 @@ int main(int argc, char** argv) {
       if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named)) {
         return fail((std::string("there is no command '") + argv[1] + "'; see translator --help").c_str());
       }
-      return fail((error.what() + std::string("; see translator --help")).c_str());
+      std::string why = error.what();
+      std::string help = "translator";
+      if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+        const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+        why = translator::unknown_argument(*command);
+        if (command != &app) help += " " + command->get_name();
+      }
+      return fail((why + (why.ends_with('?') ? " See " : "; see ") + help + " --help").c_str());
     }
     try {
       return finish(run());

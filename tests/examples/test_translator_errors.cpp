@@ -47,7 +47,12 @@ TEST_CASE("calls that make no sense are refused") {
   refused({"sing"}, {"there is no command 'sing'"});
   refused({"train"}, {"--model"});
   refused({"translate", "--model"}, {"--model"});
-  refused({"translate", "--model", "m", "--beams", "4"}, {"--beams"});
+  refused({"translate", "--model", "m", "--beams", "4"},
+          {"unknown option '--beams': did you mean '--beam'? See translator translate --help"});
+  refused({"translate", "--model", "m", "--nbest=4"}, {"unknown option '--nbest': did you mean '--n-best'?"});
+  refused({"translate", "--model", "m", "--xyzzy"},
+          {"unknown option '--xyzzy'; see translator translate --help"});
+  refused({"translate", "--model", "m", "first", "second"}, {"unexpected argument 'first'"});
   refused({"translate", "--model", "m", "--beam", "four"}, {"--beam"});
   CHECK(run("translator", {"--help"}).code == 0);
   CHECK(run("translator", {"train", "--help"}).code == 0);

@@ -191,7 +191,7 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   CHECK(trainer.step() == 2);
 }
 
-TEST_CASE("early stopping ends training where validation gets worse, and the best was told") {
+TEST_CASE("early stopping ends training where validation gets worse, after the best was reported") {
   const EncodedCorpus corpus = reversal_corpus(300, 1, 4, 4);
   const EncodedCorpus validation =
       reversal_corpus(30, 2, 12, 4);  // symbols never seen: the model gets surer and more wrong
@@ -290,7 +290,7 @@ TEST_CASE("training that cannot recover ends with an error") {
   CHECK(trainer.skipped_in_a_row() == 20);
 }
 
-TEST_CASE("limits: steps, epochs, time, and the state is told at the end") {
+TEST_CASE("limits: steps, epochs, time; the state is reported at the end") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   const auto run = [&](TrainingOptions options, Recorder& sink) {
     auto model = small_model(0);

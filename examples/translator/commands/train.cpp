@@ -293,7 +293,8 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
   sub->add_flag("--resume", command->resume,
-                "go on with the training of the model in the folder; the options stay");
+                "resume the training in the folder, bit-identically; other options given replace saved ones, "
+                "where they may change");
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "option_names.hpp"
 
@@ -53,6 +57,41 @@ inline void check_values(CLI::App& app) {
       }
     }
   }
+}
+
+/// Insertions, deletions and replacements of single characters that make `to` of `from` (Levenshtein 1966).
+inline std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+/// What to say of the first argument that a command does not know, with the option that it may have been
+/// meant for.
+inline std::string unknown_argument(const CLI::App& command) {
+  const std::vector<std::string> unknown = command.remaining();
+  const std::string argument = unknown.empty() ? std::string() : unknown.front();
+  if (!argument.starts_with('-')) return "unexpected argument '" + argument + "'";
+  const std::string name = argument.substr(0, argument.find('='));
+  std::string nearest;
+  std::size_t least = std::max<std::size_t>(2, name.size() / 4) + 1;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& known : option->get_lnames()) {
+      const std::size_t distance = edit_distance(name, "--" + known);
+      if (distance < least) {
+        least = distance;
+        nearest = "--" + known;
+      }
+    }
+  }
+  return "unknown option '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
 }
 
 /// Names the user's options after a message that names the library's: "..., must be positive (--heads)".

@@ -24,6 +24,7 @@ inline void add_models(CLI::App& app, std::vector<std::string>& folders, bool se
                          : "folder of the model")
       ->required()
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
 }
 

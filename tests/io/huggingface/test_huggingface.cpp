@@ -312,7 +312,7 @@ TEST_CASE("what is not a checkpoint is refused as what it is") {
   refuse(bart.path(), {"tokenizer.json' has no 'model'", "vocab.json with merges.txt"});
 }
 
-TEST_CASE("what generation_config.json says is done, or told of by name") {
+TEST_CASE("settings of generation_config.json are used, or listed in a warning") {
   if (!has_subword_tokenizer()) return;
   DamagedCopy copy("hf_m2m100");
   std::vector<std::string> told;

@@ -162,7 +162,7 @@ TEST_CASE("zip64 records are written where they are needed, and read") {
   CHECK(same(file.tensor<float>("y"), y));
 }
 
-TEST_CASE("a module loads from an archive, and all that does not fit is told") {
+TEST_CASE("a module loads from an archive, and all mismatches are reported") {
   const TemporaryFolder folder;
   RandomGenerator rng(1);
   Linear<float> layer({3, 5}, rng);

@@ -201,7 +201,7 @@ TEST_CASE("a tied parameter loads from either of its names, and other float type
   }
 }
 
-TEST_CASE("all that does not fit is told at once, and nothing is loaded") {
+TEST_CASE("all mismatches are reported together, and nothing is loaded") {
   const TemporaryFolder folder;
   save_safetensors<float>(folder / "m", {{"layers.0.weight", Tensor<float>::ones({3, 2})},
                                          {"layers.0.bias", Tensor<float>::ones({2})},

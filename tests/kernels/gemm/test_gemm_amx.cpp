@@ -66,11 +66,14 @@ std::vector<float> product_by_tiles(const Product<float>& p, float alpha, float 
 
 TEST_CASE("bf16 products by AMX equal the sum of products of rounded inputs, at every edge of the tiles") {
   if (!is_here()) return;
+  using Sizes = std::vector<index_t>;
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
-      for (const index_t m : {1, 2, 3, 5, 9, 13, 15, 16, 17, 31, 32, 33, 47, 49}) {
-        for (const index_t n : {1, 15, 16, 17, 31, 32, 33, 67}) {
-          for (const index_t k : {1, 2, 31, 32, 33, 63, 65}) {
+      // All edges in the layout of a linear layer; the others differ in how they are packed alone.
+      const bool all = !ta && tb;
+      for (const index_t m : all ? Sizes{1, 2, 3, 5, 9, 13, 15, 16, 17, 33, 49} : Sizes{3, 17, 33}) {
+        for (const index_t n : all ? Sizes{1, 16, 31, 33, 67} : Sizes{31, 67}) {
+          for (const index_t k : all ? Sizes{1, 31, 33, 65} : Sizes{33, 65}) {
             const Product<float> p(ta, tb, m, n, k);
             CAPTURE(ta);
             CAPTURE(tb);
