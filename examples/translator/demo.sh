@@ -6,7 +6,7 @@ bash cmake/install_packages.sh build translator
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-echo "Building build/release/bin/translator (a minute or two the first time) ..."
+echo "Building build/release/bin/translator (five to ten minutes the first time) ..."
 if ! { cmake --preset release && cmake --build build/release --target translator --parallel "$(nproc)"; } \
   >"$log" 2>&1 </dev/null; then
   cat "$log" >&2
