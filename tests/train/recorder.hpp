@@ -9,7 +9,7 @@
 
 namespace eigenformer::testing {
 
-/// Writes down what training says, and does what it is told at a step or a validation.
+/// Records what training reports, and calls functions of the test at a step or a validation.
 class Recorder : public TrainingSink {
  public:
   std::vector<StepReport> steps;

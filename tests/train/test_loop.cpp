@@ -149,7 +149,7 @@ TEST_CASE("bf16 is what products are in where it is faster, and float32 elsewher
   });
 }
 
-TEST_CASE("a schedule is told the update, and on request the expected number of updates") {
+TEST_CASE("a schedule gets the number of the update, and on request the expected number of updates") {
   const std::vector<Points> batches = batches_of_points(4);
   Line line;
   Sgd<double> optimizer(parameters(line));

@@ -40,7 +40,7 @@ TEST_CASE("batches count by their weights, so that parts of a batch are the batc
   CHECK(unweighted.weight == 2);
   CHECK(std::abs(other[0] - one_gradient[0]) > 1e-3);
 
-  // A loss function that is told the weight of the update divides by it itself.
+  // A loss function that takes the weight of the update divides by it itself.
   const auto share = [&](const Context<double>& ctx, const Points& p, UpdateWeight update) {
     return multiply(line.loss(ctx, p), static_cast<double>(p.x.size()) / update.total);
   };

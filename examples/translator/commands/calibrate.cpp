@@ -95,7 +95,8 @@ int calibrate(const CalibrateCommand& command) {
 
 void add_calibrate(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "calibrate", "Tells how far the confidences of words and sentences can be believed, and mends them");
+      "calibrate",
+      "Measures how often words are as right as their confidences say, and fits confidences to data");
   auto command = std::make_shared<CalibrateCommand>();
   command->add_to(*sub);
   sub->add_option("--source", command->source, "sentences to translate, one a line")->required();

@@ -55,7 +55,7 @@ TEST_CASE("cached weights are packed once a change, and go when the weights go")
     return values[0];
   };
   const float before = first_value();
-  w.data()[0] = 3.0f;  // nobody is told
+  w.data()[0] = 3.0f;  // without mark_changed(), so the cache keeps the old panels
   CHECK(first_value() == before);
   w.mark_changed();
   CHECK(first_value() == 3.0f);

@@ -35,7 +35,7 @@ inline bool bf16_products_pay() {
 }
 
 /// `wanted`, but full precision where products of bfloat16 would be slower: what training and decoding
-/// multiply in. gemm() itself does what it is told.
+/// multiply in. gemm() itself uses the precision that it is given.
 inline GemmPrecision faster_precision(GemmPrecision wanted) {
   return bf16_products_pay() ? wanted : GemmPrecision::full;
 }
