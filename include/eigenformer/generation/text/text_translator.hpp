@@ -97,10 +97,11 @@ class TextTranslator {
     if (!options_.alignment) return;
     options_.alignment->validate();
     if (!detail::HasCrossAttention<M>) {
-      throw ValueError("text_translator",
-                       "an alignment is asked for, and there is no function cross_attention_weights(model, "
-                       "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
-                       "source");
+      throw ValueError(
+          "text_translator",
+          "an alignment is asked for, and there is no function cross_attention_weights(model, "
+          "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
+          "source");
     }
   }
   /// Of what a model folder or an import gave.
@@ -298,8 +299,8 @@ class TextTranslator {
       for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
         Ids target = work.prefixes[k];
         target.insert(target.end(), found[k][i].ids.begin(), found[k][i].ids.end());
-        parts.push_back({&of_line[i], &lines[work.places[k]], &work.sources[k], std::move(target),
-                         found[k][i].finished});
+        parts.push_back(
+            {&of_line[i], &lines[work.places[k]], &work.sources[k], std::move(target), found[k][i].finished});
       }
     }
     if (options_.sampling) {
