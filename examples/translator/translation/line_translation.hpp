@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "alignment_file.hpp"
 #include "attention_file.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
@@ -28,6 +29,7 @@ class LineTranslation {
       : with_prefixes_(options.prefixes),
         format_(options.output_format()),
         attention_(options.attention),
+        alignments_(options.alignment, options.soft_alignment),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
     const ef::TextTranslatorOptions& used = translator_.options();
@@ -57,6 +59,7 @@ class LineTranslation {
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr) attention_.add(line, *best.attention);
+      alignments_.add(lines[i], best);
       if (best.cut) {
         results.warnings.push_back("line " + std::to_string(line) + " has more than " +
                                    std::to_string(max_source_) + " tokens; the rest of it was left out");
@@ -67,7 +70,10 @@ class LineTranslation {
   }
 
   /// Writes what belongs to all lines together.
-  void finish() const { attention_.finish(); }
+  void finish() {
+    attention_.finish();
+    alignments_.finish();
+  }
 
  private:
   // Takes what stands behind the first tab of each line, which its translation is to begin with, off it.
@@ -84,6 +90,7 @@ class LineTranslation {
   bool with_prefixes_;
   ef::OutputOptions format_;
   AttentionFile attention_;
+  AlignmentFiles alignments_;
   ef::index_t max_source_;
   SentenceTranslator translator_;
   std::size_t shown_ = 1;  // translations of each line
