@@ -215,7 +215,7 @@ TrainSettings resumed_settings(const TrainCommand& command) {
 }
 
 int train(const TrainCommand& command) {
-  const InterruptWatcher interrupts;
+  const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
   if (command.resume) remove_leftovers(command.folder);
