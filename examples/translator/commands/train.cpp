@@ -300,7 +300,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "
       "they "
-      "are one\nstack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
+      "are one stack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
       "them.\n" +
       sub->get_footer());
   sub->callback([&run, command] { run = [command] { return train(*command); }; });

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <system_error>
 
+#include "command_line/config_file.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/version.hpp"
 #include "options/decoding_options.hpp"
-#include "options/given_options.hpp"
 #include "run_identity.hpp"
 #include "shard.hpp"
 
