@@ -131,7 +131,7 @@ struct TranslateOptions : DecodingCommand {
     if (options.search.attention && options.search.num_hypotheses > 1)
       throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
     if (!alignment.empty() || !soft_alignment.empty()) {
-      options.alignment = alignment_fields->applied("alignment", ef::AlignmentOptions{});
+      options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
       if (utility.empty() &&
           (options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) > 1) {
         throw ef::ValueError(

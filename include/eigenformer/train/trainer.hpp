@@ -49,7 +49,7 @@ class Trainer {
                                  .eps = options.adam_eps,
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
-        sink_(sink),
+        sink_(sink, options.guided_alignment.weight),
         loop_(
             parameters_,
             SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
@@ -109,15 +109,16 @@ class Trainer {
   }
 
  private:
-  // Puts the alignment loss into the reports.
+  // Puts the alignment loss into the reports, apart from that of the words.
   class ReportingSink final : public TrainingSink {
    public:
-    explicit ReportingSink(TrainingSink& sink) : sink_(sink) {}
+    ReportingSink(TrainingSink& sink, double weight) : sink_(sink), weight_(weight) {}
     std::shared_ptr<MeanAlignmentLoss> alignment = std::make_shared<MeanAlignmentLoss>();
 
     void on_step(const StepReport& report) override {
       StepReport with = report;
       with.alignment_loss = alignment->take();
+      if (with.alignment_loss) with.loss -= weight_ * *with.alignment_loss;
       sink_.on_step(with);
     }
     void on_validation(const ValidationReport& report) override { sink_.on_validation(report); }
@@ -127,6 +128,7 @@ class Trainer {
 
    private:
     TrainingSink& sink_;
+    double weight_;
   };
 
   static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {

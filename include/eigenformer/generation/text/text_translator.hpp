@@ -154,8 +154,8 @@ class TextTranslator {
   }
 
   /// What the model gives to translations that are there: for each pair of lines the target's text as the
-  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and an alignment
-  /// where the options have one. A pair of which a
+  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and where the
+  /// options have an alignment, that of the line and the target as they were given. A pair of which a
   /// side has no word has no tokens. What is longer than the model can read is cut. Throws ValueError for
   /// unequal numbers of lines and where a tokenizer does.
   std::vector<Translation> score(std::span<const std::string> lines,
@@ -195,7 +195,8 @@ class TextTranslator {
     }
     std::vector<Alignable> parts;
     for (std::size_t k = 0; k < scores.size(); ++k)
-      parts.push_back({&translations[places[k]], &lines[places[k]], &sources[k], given[k], true});
+      parts.push_back(
+          {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
     align(parts, options_.search);
     return translations;
   }
@@ -246,8 +247,9 @@ class TextTranslator {
   struct Alignable {
     Translation* translation;
     const std::string* line;
-    const Ids* source;  // as the model read it
-    Ids target;         // without begin, what the conventions put before it, and end
+    const std::string* text;  // the translation's, or what was given as one
+    const Ids* source;        // as the model read it
+    Ids target;               // without begin, what the conventions put before it, and end
     bool ended;
   };
 
@@ -278,7 +280,7 @@ class TextTranslator {
                               .clone();
     alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
     alignment.source = source_spans(description_.text, *tokenizers_.source, *part.source, *part.line);
-    const std::string& text = part.translation->text;
+    const std::string& text = *part.text;
     alignment.target = token_spans(*tokenizers_.target, part.target, text);
     if (part.ended) alignment.target.push_back({text.size(), text.size()});
     return alignment;
