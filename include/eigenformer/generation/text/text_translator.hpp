@@ -301,8 +301,8 @@ class TextTranslator {
       for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
         Ids target = work.prefixes[k];
         target.insert(target.end(), found[k][i].ids.begin(), found[k][i].ids.end());
-        parts.push_back(
-            {&of_line[i], &lines[work.places[k]], &work.sources[k], std::move(target), found[k][i].finished});
+        parts.push_back({&of_line[i], &lines[work.places[k]], &of_line[i].text, &work.sources[k],
+                         std::move(target), found[k][i].finished});
       }
     }
     if (options_.sampling) {
