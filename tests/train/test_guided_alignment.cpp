@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,8 @@ double error_rate(const Seq2SeqTransformer<float>& model, const EncodedCorpus& c
     source.push_back(Vocabulary::end_id);
     const std::vector<std::int32_t> target(corpus.target[i].begin(), corpus.target[i].end());
     const Tensor<float> weights =
-        attention_of_head(cross_attention_weights(model, Context<float>::inference(), source, target,
-                                                  Vocabulary::begin_id, 0, -1),
+        attention_of_head(cross_attention_weights(model, Context<float>::inference(), std::span(&source, 1),
+                                                  std::span(&target, 1), Vocabulary::begin_id, 0, -1)[0],
                           0);
     std::vector<AlignmentLink> found;
     for (const auto& [s, t] : attention_links(weights, 0)) {

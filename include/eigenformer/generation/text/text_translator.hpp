@@ -258,24 +258,36 @@ class TextTranslator {
   void align(const std::vector<Alignable>& parts, const Options& options) const {
     if constexpr (detail::HasCrossAttention<M>) {
       if (!options_.alignment) return;
-      std::vector<std::pair<std::size_t, std::size_t>> single;
-      for (std::size_t i = 0; i < parts.size(); ++i) single.emplace_back(i, i + 1);
-      detail::each_batch(single, [&](const std::pair<std::size_t, std::size_t>& one) {
-        const Alignable& part = parts[one.first];
-        part.translation->alignment = std::make_shared<const TextAlignment>(alignment_of(part, options));
+      std::vector<index_t> lengths;
+      for (const Alignable& part : parts)
+        lengths.push_back(static_cast<index_t>(part.source->size() + part.target.size()));
+      std::vector<std::size_t> order;
+      const auto batches = detail::length_batches(lengths, options_.batching, order);
+      detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
+        std::vector<Ids> sources, targets;
+        for (std::size_t k = range.first; k < range.second; ++k) {
+          const Alignable& part = parts[order[k]];
+          sources.push_back(*part.source);
+          Ids& target = targets.emplace_back(options.prefix_ids);
+          target.insert(target.end(), part.target.begin(), part.target.end());
+        }
+        const auto weights = cross_attention_weights(model_, ctx_, std::span<const Ids>(sources),
+                                                     std::span<const Ids>(targets), options.begin_id,
+                                                     options.prefix_length, options_.alignment->layer);
+        for (std::size_t k = range.first; k < range.second; ++k) {
+          const Alignable& part = parts[order[k]];
+          part.translation->alignment = std::make_shared<const TextAlignment>(
+              alignment_of(part, weights[k - range.first], options.prefix_ids.size()));
+        }
       });
     }
   }
 
-  template <class Options>
-  TextAlignment alignment_of(const Alignable& part, const Options& o) const {
-    Ids target = o.prefix_ids;
-    target.insert(target.end(), part.target.begin(), part.target.end());
-    const Tensor<float> weights = cross_attention_weights(model_, ctx_, *part.source, target, o.begin_id,
-                                                          o.prefix_length, options_.alignment->layer);
-    const Tensor<float> rows = attention_of_head(weights, options_.alignment->head);
+  // weights: of a layer, with rows for the `forced` tokens before the text's own.
+  TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights, std::size_t forced) const {
     TextAlignment alignment;
-    alignment.attention = rows.rows(static_cast<index_t>(o.prefix_ids.size()),
+    alignment.attention = attention_of_head(weights, options_.alignment->head)
+                              .rows(static_cast<index_t>(forced),
                                     static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
                               .clone();
     alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
