@@ -14,6 +14,7 @@
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/early_stopping.hpp"
+#include "eigenformer/train/guided_alignment_options.hpp"
 
 namespace eigenformer {
 
@@ -115,6 +116,7 @@ struct TrainingOptions {
   /// freezes them in the model (see freeze()).
   std::string frozen{};
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
+  GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -136,6 +138,7 @@ struct TrainingOptions {
                       "parameters that are not trained: patterns of names such as encoder.*, separated by "
                       "commas"},
           self.frozen);
+    GuidedAlignmentOptions::fields(self.guided_alignment, visit);
   }
 
   /// Throws ValueError that names an impossible field.
