@@ -129,10 +129,6 @@ TEST_CASE("a translator keeps its model alive, and gives nothing for blank lines
   CHECK(found[2].text == expected[2].text);
   CHECK(translator.translate(lines[0]).text == expected[0].text);
   CHECK(translator.text_options().search.max_length == lone.options().search.max_length);
-  CHECK_THROWS_WITH_AS(
-      (void)TextTranslator<Model>(model).prepare("a", 0, std::string(400, '.')),
-      "[text_translator] the prefix has 400 tokens, must be fewer than 30, for which the model has room",
-      ValueError);
 }
 
 TEST_CASE("progress is what the text begins with, token by token where there is one hypothesis") {
