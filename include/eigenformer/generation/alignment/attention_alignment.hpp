@@ -44,19 +44,19 @@ struct AlignmentOptions {
 
 namespace detail {
 
-/// A layer's number from 0. Throws ValueError where there is none.
-inline index_t alignment_layer(index_t layer, index_t layers) {
+/// A layer's number from 0; name: of the field that has it. Throws ValueError where there is none.
+inline index_t alignment_layer(index_t layer, index_t layers, const char* name = "alignment_layer") {
   if (layer < layers && layer >= -layers) return layer < 0 ? layer + layers : layer;
-  throw ValueError("alignment", "alignment_layer is " + std::to_string(layer) + ", must be in [-" +
+  throw ValueError("alignment", std::string(name) + " is " + std::to_string(layer) + ", must be in [-" +
                                     std::to_string(layers) + ", " + std::to_string(layers) +
                                     "): the decoder has " + std::to_string(layers) +
                                     (layers == 1 ? " layer" : " layers"));
 }
 
 /// Throws ValueError unless a head is -1 or one of `heads`.
-inline void require_alignment_head(index_t head, index_t heads) {
+inline void require_alignment_head(index_t head, index_t heads, const char* name = "alignment_head") {
   if (head >= -1 && head < heads) return;
-  throw ValueError("alignment", "alignment_head is " + std::to_string(head) + ", must be below " +
+  throw ValueError("alignment", std::string(name) + " is " + std::to_string(head) + ", must be below " +
                                     std::to_string(heads) + ", the heads of the layer, or -1 for all");
 }
 
