@@ -123,12 +123,12 @@ TEST_CASE(
       CHECK(both.alignment == doctest::Approx(sum / 11).epsilon(1e-6));
       const double plain = batch_loss(model, Context<double>::inference(), batch, words).value().item();
       CHECK(both.loss.value().item() == doctest::Approx(plain + 0.3 * both.alignment).epsilon(1e-12));
-      if (layer == 0) continue;
+      if (layer == 0 || head == 2) continue;
       check_op(
           [&](Tape<double>& tape, const Vars&) {
             return guided_alignment_loss(model, Context<double>::checking(tape), batch, words, guided).loss;
           },
-          {}, parameters(model));
+          {}, parameters(model), {.max_elements = 6});
     }
   }
 }
