@@ -64,6 +64,13 @@ struct TextTranslatorOptions {
   std::optional<AlignmentOptions> alignment{};
 };
 
+/// Whether lines are translated alike by both, so that they may share a batch: all fields are equal, but
+/// for the batching. Options with utilities never are, as functions cannot be compared.
+inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
+  return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
+         a.alignment == b.alignment && !a.utility && !b.utility;
+}
+
 /// What a model's conventions say: the options to start from.
 template <class Options>
 TextTranslatorOptions text_translator_options(const FolderDescription<Options>& description) {
