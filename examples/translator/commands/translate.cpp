@@ -20,8 +20,8 @@ namespace translator {
 namespace {
 
 struct TranslateCommand : DecodingCommand {
-  std::string input, output, attention, utility;
-  bool prefixes = false;
+  std::string input, output, attention, utility, glossary;
+  bool prefixes = false, glossary_ignores_case = false;
   std::optional<OptionFlags<ef::OutputOptions>> format;
 };
 
@@ -66,6 +66,17 @@ std::vector<std::string> split_prefixes(std::vector<std::string>& lines) {
   return prefixes;
 }
 
+/// Says which terms of the glossary a translation does not have.
+void report_terms(std::size_t line, const ef::Translation& translation) {
+  for (const ef::TermOutcome& term : translation.terms) {
+    if (term.honoured) continue;
+    std::string wanted;
+    for (const std::string& target : term.targets) wanted += (wanted.empty() ? "'" : " or '") + target + "'";
+    std::fprintf(stderr, "translator: line %zu has the term '%s', and its translation does not have %s\n",
+                 line, term.source.c_str(), wanted.c_str());
+  }
+}
+
 /// What the command line asks for that the search's own options do not say.
 ef::TextTranslatorOptions with_results(const TranslateCommand& command, ef::TextTranslatorOptions options,
                                        const ef::OutputOptions& format) {
@@ -74,6 +85,10 @@ ef::TextTranslatorOptions with_results(const TranslateCommand& command, ef::Text
   if (options.sampling) options.sampling->token_scores = format.scores;
   if (options.search.attention && options.search.num_hypotheses > 1)
     throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
+  if (!command.glossary.empty()) {
+    options.glossary = std::make_shared<const ef::Glossary>(
+        ef::Glossary::load(command.glossary, command.glossary_ignores_case));
+  }
   if (command.utility.empty()) return options;
   if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {
     throw ef::ValueError("translate",
@@ -126,6 +141,7 @@ int translate(const TranslateCommand& command) {
     for (std::size_t i = 0; i < translations.size(); ++i) {
       const ef::Translation& best = translations[i].front();
       if (best.attention != nullptr) attention.add(before + i + 1, *best.attention);
+      report_terms(before + i + 1, best);
       if (!best.cut) continue;
       std::fprintf(stderr, "translator: line %zu has more than %lld tokens; the rest of it was left out\n",
                    before + i + 1, static_cast<long long>(max_source));
@@ -156,6 +172,14 @@ void add_translate(CLI::App& app, Run& run) {
   command->add_sampling_to(*sub, attention);
   sub->add_flag("--with-prefix", command->prefixes,
                 "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
+  CLI::Option* const glossary = sub->add_option(
+      "--glossary", command->glossary,
+      "file of terms, \"source<TAB>target\" a line: translations of lines with the source have the target; a "
+      "source alone is not translated");
+  sub->add_flag("--glossary-ignore-case", command->glossary_ignores_case,
+                "sources of the glossary match whatever their case")
+      ->needs(glossary);
+  glossary->excludes("--sample");
   sub->add_option("--mbr", command->utility,
                   "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like the "
                   "others, by chrf or bleu");

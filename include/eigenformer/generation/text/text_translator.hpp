@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
@@ -33,7 +34,8 @@ struct Translation {
   /// text ended, and the words of all the text.
   std::vector<TokenScore> tokens{};
   std::vector<WordConfidence> words{};
-  double confidence = 0;  ///< sentence_confidence() of the words
+  double confidence = 0;             ///< sentence_confidence() of the words
+  std::vector<TermOutcome> terms{};  ///< of the glossary, where the options have one
 };
 
 /// How a TextTranslator works.
@@ -45,6 +47,9 @@ struct TextTranslatorOptions {
   /// over the texts that were drawn, or over those that the search found, weighted by their probabilities.
   PairwiseUtility utility{};
   ConfidenceScale confidence{};  ///< of words, where token_scores asks for them
+  /// Terms that a translation must have where its line has them. The search makes them constraints; those
+  /// that the vocabulary cannot write, or that do not fit into max_length, are not honoured.
+  std::shared_ptr<const Glossary> glossary{};
 };
 
 /// What a model's conventions say: the options to start from.
@@ -86,6 +91,14 @@ class TextTranslator {
     limit(options_.search);
     if (options_.sampling) limit(*options_.sampling);
     options_.batching.validate();
+    if (options_.glossary == nullptr) return;
+    if (options_.sampling) {
+      throw ValueError(
+          "text_translator",
+          "a glossary is given together with sampling, must be with a search: texts that are drawn "
+          "have no constraints");
+    }
+    term_forms_.emplace(*tokenizers_.target);
   }
   /// Of what a model folder or an import gave.
   explicit TextTranslator(const LoadedModel<M>& loaded, const Context<T>& ctx = Context<T>::inference())
@@ -95,7 +108,8 @@ class TextTranslator {
       : TextTranslator(loaded.model, loaded.tokenizers, loaded.description, std::move(options), ctx) {}
 
   /// The translations of each line, the best first: search.num_hypotheses or sampling.num_samples, or as many
-  /// as there are; one, empty, for a line without a word. first: the number of the first line, which decides
+  /// as there are; one, empty, for a line without a word. Terms of the glossary are looked for in the line as
+  /// it is given. first: the number of the first line, which decides
   /// with the seed what is drawn, so that a text drawn for a line does not depend on how lines are grouped.
   /// prefixes: what the translation of each line begins with, as text; empty: nothing. Throws ValueError
   /// where a tokenizer does, for a prefix that the model has no room for, and as generate() and sample() do.
@@ -111,13 +125,15 @@ class TextTranslator {
                             &front.cut);
       if (ids.empty()) continue;
       Ids prefix = prefixes.empty() ? Ids() : tokenizers_.target->encode(prefixes[i]);
+      std::vector<GlossaryTerm> terms;
+      if (options_.glossary != nullptr) terms = options_.glossary->find(lines[i]);
       if (const auto room = room_after(prefix, i)) {
         // What the prefix leaves of the model's room decides for this line alone.
         Work one;
-        one.add(std::move(ids), std::move(prefix), i);
+        one.add(std::move(ids), std::move(prefix), std::move(terms), i);
         run(one, first, *room, translations);
       } else {
-        all.add(std::move(ids), std::move(prefix), i);
+        all.add(std::move(ids), std::move(prefix), std::move(terms), i);
       }
     }
     run(all, first, std::nullopt, translations);
@@ -187,11 +203,14 @@ class TextTranslator {
   // Lines that are translated together.
   struct Work {
     std::vector<Ids> sources, prefixes;
+    std::vector<std::vector<GlossaryTerm>> terms;
     std::vector<std::size_t> places;  // among the caller's lines
-    bool prefixed = false;
+    bool prefixed = false, constrained = false;
 
-    void add(Ids source, Ids prefix, std::size_t place) {
+    void add(Ids source, Ids prefix, std::vector<GlossaryTerm> found, std::size_t place) {
       prefixed = prefixed || !prefix.empty();
+      constrained = constrained || !found.empty();
+      terms.push_back(std::move(found));
       sources.push_back(std::move(source));
       prefixes.push_back(std::move(prefix));
       places.push_back(place);
@@ -230,6 +249,7 @@ class TextTranslator {
       for (const Hypothesis& h : found[k]) {
         of_line.push_back(translation_of(h, work.prefixes[k]));
         of_line.back().cut = cut;
+        of_line.back().terms = term_outcomes(work.terms[k], of_line.back().text);
       }
       if (options_.utility) order_by_utility(of_line);
     }
@@ -238,6 +258,9 @@ class TextTranslator {
   std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room) const {
     GenerationOptions options = limited(options_.search, room);
     if (work.prefixed) options.prefixes = work.prefixes;
+    if (work.constrained) {
+      for (const auto& terms : work.terms) options.constraints.push_back(term_forms_->constraints(terms));
+    }
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
   }
 
@@ -310,6 +333,7 @@ class TextTranslator {
   Description description_;
   TextTranslatorOptions options_;
   Context<T> ctx_;
+  std::optional<TermForms> term_forms_;  // with a glossary
 };
 
 }  // namespace eigenformer
