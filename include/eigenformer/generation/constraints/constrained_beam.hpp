@@ -38,21 +38,38 @@ class ConstrainedBeam {
     growing_.push_back(std::move(first));
   }
 
-  /// Adds those continuations of the growing hypothesis `parent` that go on with a phrase or begin one.
+  /// Adds those continuations of the growing hypothesis `parent` that go on with a phrase or begin one and,
+  /// after the last word of a phrase, the likeliest one that does not continue it.
   /// continuations: the last ones are those of the hypothesis that are there already, all after `first`.
   /// log_probability(id): of the hypothesis with that token.
   template <class F>
   void add_wanted(std::vector<Continuation>& continuations, std::size_t first, std::size_t parent,
                   F&& log_probability) const {
-    if (growing_[parent].left == 0) return;
+    const PhraseState& state = growing_[parent].state;
     std::size_t rank = continuations.size() - first;
-    for (const std::int32_t id : automaton_->next_ids(growing_[parent].state)) {
+    const auto add = [&](std::int32_t id, double value) {
       const auto own = continuations.begin() + static_cast<std::ptrdiff_t>(first);
-      if (std::any_of(own, continuations.end(), [&](const Continuation& c) { return c.id == id; })) continue;
-      const double value = log_probability(id);
+      if (std::any_of(own, continuations.end(), [&](const Continuation& c) { return c.id == id; })) return;
       if (value > -std::numeric_limits<double>::infinity())
         continuations.push_back({value, parent, rank++, id});
+    };
+    if (growing_[parent].left > 0) {
+      for (const std::int32_t id : automaton_->next_ids(state)) add(id, log_probability(id));
     }
+    const TokenEdges* const edges = automaton_->edges_after(state);
+    if (edges == nullptr) return;
+    std::int32_t best = -1;
+    double most = -std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < edges->begins_inside.size(); ++i) {
+      if (edges->begins_inside[i]) continue;
+      const auto id = static_cast<std::int32_t>(i);
+      const double value = log_probability(id);
+      if (value > most) {
+        most = value;
+        best = id;
+      }
+    }
+    if (best >= 0) add(best, most);
   }
 
   /// Leaves out the ends of texts that may not end (unless nothing else is allowed) and sorts the others in

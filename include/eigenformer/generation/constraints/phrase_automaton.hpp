@@ -115,6 +115,16 @@ class PhraseAutomaton {
     return ids;
   }
 
+  /// The edges of a phrase whose last word the next token must not continue; null: it may.
+  const TokenEdges* edges_after(const PhraseState& state) const {
+    for (std::size_t c = 0; c < state.met.size(); ++c) {
+      if (state.met[c] == PhraseState::just_now &&
+          edges(c)->ends_inside[static_cast<std::size_t>(state.last)])
+        return edges(c);
+    }
+    return nullptr;
+  }
+
   /// Whether the text stands within a phrase that would meet a constraint.
   bool within_phrase(const PhraseState& state) const {
     return std::any_of(
