@@ -69,6 +69,7 @@ class LineTranslation {
       if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
       explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       alignments_.add(lines[i], best);
+      add_missed_terms(results.warnings, line, best);
       if (best.cut) {
         results.warnings.push_back("line " + std::to_string(line) + " has more than " +
                                    std::to_string(max_source_) + " tokens; the rest of it was left out");
@@ -95,6 +96,19 @@ class LineTranslation {
       if (tab != std::string::npos) line.resize(tab);
     }
     return prefixes;
+  }
+
+  // Which terms of the glossary a translation does not have.
+  static void add_missed_terms(std::vector<std::string>& warnings, std::size_t line,
+                               const ef::Translation& translation) {
+    for (const ef::TermOutcome& term : translation.terms) {
+      if (term.honoured) continue;
+      std::string wanted;
+      for (const std::string& target : term.targets)
+        wanted += (wanted.empty() ? "'" : " or '") + target + "'";
+      warnings.push_back("line " + std::to_string(line) + " has the term '" + term.source +
+                         "', and its translation does not have " + wanted);
+    }
   }
 
   bool with_prefixes_;

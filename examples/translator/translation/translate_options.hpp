@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "command_line/config_file.hpp"
+#include "eigenformer/generation/constraints/glossary.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/version.hpp"
@@ -22,9 +24,9 @@ namespace translator {
 
 /// The options of `translator translate`.
 struct TranslateOptions : DecodingCommand {
-  std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility;
+  std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility, glossary;
   bool go_on = false;
-  bool prefixes = false;
+  bool prefixes = false, glossary_ignores_case = false;
   std::optional<OptionFlags<ef::OutputOptions>> format;
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
 
@@ -64,6 +66,14 @@ struct TranslateOptions : DecodingCommand {
     explore_option->excludes(app.get_option("--sample"));
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
+    CLI::Option* const glossary_option = app.add_option(
+        "--glossary", glossary,
+        "file of terms, \"source<TAB>target\" a line: translations of lines with the source have the target; "
+        "a source alone is not translated");
+    app.add_flag("--glossary-ignore-case", glossary_ignores_case,
+                 "sources of the glossary match whatever their case")
+        ->needs(glossary_option);
+    glossary_option->excludes("--sample");
     app.add_option("--mbr", utility,
                    "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
                    "the others, by chrf or bleu");
@@ -145,6 +155,10 @@ struct TranslateOptions : DecodingCommand {
     } else if (const auto given = alignment_fields->given(); !given.empty()) {
       throw ef::ValueError("translate", flag_of_field(given.begin().key()) +
                                             " has no effect without --alignment or --soft-alignment");
+    }
+    if (!glossary.empty()) {
+      options.glossary =
+          std::make_shared<const ef::Glossary>(ef::Glossary::load(glossary, glossary_ignores_case));
     }
     if (utility.empty()) return options;
     if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {

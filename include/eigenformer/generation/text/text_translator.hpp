@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/generation/alignment/token_spans.hpp"
+#include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
@@ -38,7 +40,8 @@ struct Translation {
   /// text ended, and the words of all the text.
   std::vector<TokenScore> tokens{};
   std::vector<WordConfidence> words{};
-  double confidence = 0;  ///< sentence_confidence() of the words
+  double confidence = 0;             ///< sentence_confidence() of the words
+  std::vector<TermOutcome> terms{};  ///< of the glossary, where the options have one
 };
 
 /// A line as a model reads it, with what is particular to it: what TextTranslator::prepare makes.
@@ -62,7 +65,17 @@ struct TextTranslatorOptions {
   /// Translations come with alignments, which take another pass of the model; of an ensemble those of its
   /// first model.
   std::optional<AlignmentOptions> alignment{};
+  /// Terms that a translation must have where its line has them. The search makes them constraints; those
+  /// that the vocabulary cannot write, or that do not fit into max_length, are not honoured.
+  std::shared_ptr<const Glossary> glossary{};
 };
+
+/// Whether lines are translated alike by both, so that they may share a batch: all fields are equal, but
+/// for the batching. Options with utilities never are, as functions cannot be compared.
+inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
+  return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
+         a.alignment == b.alignment && a.glossary == b.glossary && !a.utility && !b.utility;
+}
 
 /// What a model's conventions say: the options to start from.
 template <class Options>
@@ -105,7 +118,8 @@ class TextTranslator {
       : TextTranslator(loaded.model, loaded.tokenizers, loaded.description, std::move(options), ctx) {}
 
   /// The translations of each line, the best first: search.num_hypotheses or sampling.num_samples, or as many
-  /// as there are; one, empty, for a line without a word. first: the number of the first line, which decides
+  /// as there are; one, empty, for a line without a word. Terms of the glossary are looked for in the line as
+  /// it is given. first: the number of the first line, which decides
   /// with the seed what is drawn, so that a text drawn for a line does not depend on how lines are grouped.
   /// prefixes: what the translation of each line begins with, as text; empty: nothing. Throws ValueError
   /// where a tokenizer does, for a prefix that the model has no room for, and as generate() and sample() do.
@@ -141,10 +155,10 @@ class TextTranslator {
       if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
         // What the prefix leaves of the model's room decides for this line alone.
         Work one;
-        one.add(lines[i], i);
+        one.add(lines[i], terms_of(lines[i]), i);
         run(one, *room, observer, translations);
       } else {
-        all.add(lines[i], i);
+        all.add(lines[i], terms_of(lines[i]), i);
       }
     }
     run(all, std::nullopt, observer, translations);
@@ -234,11 +248,14 @@ class TextTranslator {
     std::vector<const PreparedLine*> lines;
     std::vector<Ids> sources, prefixes;
     std::vector<std::uint64_t> numbers;
+    std::vector<std::vector<GlossaryTerm>> terms;
     std::vector<std::size_t> places;  // among the caller's lines
-    bool prefixed = false;
+    bool prefixed = false, constrained = false;
 
-    void add(const PreparedLine& line, std::size_t place) {
+    void add(const PreparedLine& line, std::vector<GlossaryTerm> found, std::size_t place) {
       prefixed = prefixed || !line.prefix.empty();
+      constrained = constrained || !found.empty();
+      terms.push_back(std::move(found));
       lines.push_back(&line);
       sources.push_back(line.ids);
       prefixes.push_back(line.prefix);
@@ -263,7 +280,27 @@ class TextTranslator {
           "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
           "source");
     }
+    if (options.glossary != nullptr && options.sampling) {
+      throw ValueError(
+          "text_translator",
+          "a glossary is given together with sampling, must be with a search: texts that are drawn "
+          "have no constraints");
+    }
     options_ = std::move(options);
+  }
+
+  std::vector<GlossaryTerm> terms_of(const PreparedLine& line) const {
+    return options_.glossary != nullptr ? options_.glossary->find(line.text) : std::vector<GlossaryTerm>();
+  }
+
+  // Made once, for this and all that came of it by with_options(): each token is looked at.
+  struct LazyTermForms {
+    std::once_flag once;
+    std::optional<TermForms> forms;
+  };
+  const TermForms& term_forms() const {
+    std::call_once(term_forms_->once, [&] { term_forms_->forms.emplace(*tokenizers_.target); });
+    return *term_forms_->forms;
   }
 
   // prefix_name: what messages call the prefix.
@@ -379,6 +416,7 @@ class TextTranslator {
       for (const Hypothesis& h : found[k]) {
         of_line.push_back(translation_of(h, work.prefixes[k]));
         of_line.back().cut = cut;
+        of_line.back().terms = term_outcomes(work.terms[k], of_line.back().text);
       }
       for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
         parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
@@ -399,6 +437,9 @@ class TextTranslator {
     GenerationOptions options = limited(options_.search, room);
     options.observer = at_places(observer, options.observer, work, 0);
     if (work.prefixed) options.prefixes = work.prefixes;
+    if (work.constrained) {
+      for (const auto& terms : work.terms) options.constraints.push_back(term_forms().constraints(terms));
+    }
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
   }
 
@@ -477,6 +518,7 @@ class TextTranslator {
   std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
   Context<T> ctx_;
+  std::shared_ptr<LazyTermForms> term_forms_ = std::make_shared<LazyTermForms>();
 };
 
 }  // namespace eigenformer
