@@ -97,10 +97,11 @@ class TextTranslator {
     if (!options_.alignment) return;
     options_.alignment->validate();
     if (!detail::HasCrossAttention<M>) {
-      throw ValueError("text_translator",
-                       "an alignment is asked for, and there is no function cross_attention_weights(model, "
-                       "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
-                       "source");
+      throw ValueError(
+          "text_translator",
+          "an alignment is asked for, and there is no function cross_attention_weights(model, "
+          "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
+          "source");
     }
   }
   /// Of what a model folder or an import gave.
@@ -197,6 +198,14 @@ class TextTranslator {
       parts.push_back({&translations[places[k]], &lines[places[k]], &sources[k], given[k], true});
     align(parts, options_.search);
     return translations;
+  }
+
+  /// Whether the model can read all of a line: it has no more tokens than there is room for. Throws where the
+  /// tokenizer does.
+  bool fits(const std::string& line) const {
+    bool cut = false;
+    (void)source_ids(description_.text, *tokenizers_.source, line, max_source_tokens(description_), &cut);
+    return !cut;
   }
 
   /// How it works, with max_length as far as the model has room.
@@ -298,8 +307,8 @@ class TextTranslator {
       for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
         Ids target = work.prefixes[k];
         target.insert(target.end(), found[k][i].ids.begin(), found[k][i].ids.end());
-        parts.push_back({&of_line[i], &lines[work.places[k]], &work.sources[k], std::move(target),
-                         found[k][i].finished});
+        parts.push_back(
+            {&of_line[i], &lines[work.places[k]], &work.sources[k], std::move(target), found[k][i].finished});
       }
     }
     if (options_.sampling) {
