@@ -73,11 +73,12 @@ TEST_CASE("quotes and brackets belong to the sentence that they close or open") 
 }
 
 TEST_CASE("German: ordinals, Roman numerals and spaced abbreviations go on, years and ages end sentences") {
-  check_sentences("de", {"Am 3. Mai kam z. B. Herr Prof. Dr. Müller.", "Das ist z.B. Die Welt.", "Er ist 12.",
-                         "Tom ist 13.", "Der 2. Weltkrieg endete 1945.", "Dann kam die 3. Person.",
-                         "Friedrich II. König von Preußen.", "Ludwig XIV.", "Er war da.",
-                         "Nr. 5 steht auf S. 12.", "Das heißt d. h. Tom.", "Sie kauften Brot usw.",
-                         "Dann nicht.", "Seine 9. Sinfonie.", "Dipl.-Ing. Meier kam."});
+  check_sentences(
+      "de",
+      {"Am 3. Mai kam z. B. Herr Prof. Dr. Müller.", "Das ist z.B. Die Welt.", "Er ist 12.", "Tom ist 13.",
+       "Der 2. Weltkrieg endete 1945.", "Dann kam die 3. Person.", "Friedrich II. König von Preußen.",
+       "Ludwig XIV.", "Er war da.", "Nr. 5 steht auf S. 12.", "Das heißt d. h. Tom.", "Sie kauften Brot usw.",
+       "Dann nicht.", "Seine 9. Sinfonie.", "Am 5. 6. 2020 war es.", "Dipl.-Ing. Meier kam."});
 }
 
 TEST_CASE("French: titles, elisions behind abbreviations, initials with hyphens") {

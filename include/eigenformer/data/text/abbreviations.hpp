@@ -33,12 +33,12 @@ inline constexpr std::string_view english_inside[] = {
     "Sgt", "Cpl", "Pvt", "Adm",  "Brig",   "Supt", "Insp", "Det",  "Atty", "Amb",   "Msgr", "e.g",  "i.e",
     "cf",  "vs",  "viz", "ca",   "approx", "esp",  "incl", "resp", "aka",  "a.k.a", "Ph",   "Mt",   "Ft"};
 inline constexpr std::string_view english_anywhere[] = {
-    "etc",  "al",    "Inc",  "Ltd",  "Co",   "Corp", "Bros", "Jr",    "Sr",   "Esq",  "St",    "Ave",
-    "Blvd", "Rd",    "Hwy",  "Ste",  "Bldg", "Dept", "Univ", "Assn",  "Ph.D", "M.D",  "B.A",   "M.A",
-    "B.Sc", "M.Sc",  "a.m",  "p.m",  "A.D",  "B.C",  "U.S",  "U.S.A", "U.K",  "E.U",  "U.N",   "D.C",
-    "est",  "misc",  "ext",  "oz",   "lb",   "lbs",  "ft",   "hr",    "hrs",  "abbr", "ibid",  "op",
-    "cit",  "Calif", "Mass", "Penn", "Ariz", "Colo", "Conn", "Fla",   "Ill",  "Mich", "Minn",  "Okla",
-    "Tenn", "Tex",   "Wash", "Wis",  "Mon",  "Tue",  "Tues", "Wed",   "Thu",  "Thur", "Thurs", "Fri"};
+    "al",    "Inc",  "Ltd",  "Co",   "Corp", "Bros", "Jr",    "Sr",   "Esq",  "St",    "Ave",  "Blvd",
+    "Rd",    "Hwy",  "Ste",  "Bldg", "Dept", "Univ", "Assn",  "Ph.D", "M.D",  "B.A",   "M.A",  "B.Sc",
+    "M.Sc",  "a.m",  "p.m",  "A.D",  "B.C",  "U.S",  "U.S.A", "U.K",  "E.U",  "U.N",   "D.C",  "est",
+    "misc",  "ext",  "oz",   "lb",   "lbs",  "ft",   "hr",    "hrs",  "abbr", "ibid",  "op",   "cit",
+    "Calif", "Mass", "Penn", "Ariz", "Colo", "Conn", "Fla",   "Ill",  "Mich", "Minn",  "Okla", "Tenn",
+    "Tex",   "Wash", "Wis",  "Mon",  "Tue",  "Tues", "Wed",   "Thu",  "Thur", "Thurs", "Fri"};
 inline constexpr std::string_view english_before_numbers[] = {
     "no",   "nos", "nr",  "p",    "pp",  "par", "para", "pt",   "vol", "vols",   "ch",
     "chap", "art", "fig", "figs", "eq",  "eqs", "ref",  "refs", "tab", "ver",    "cl",
@@ -192,9 +192,9 @@ inline constexpr std::string_view german_after_ordinals[] = {"Januar",
 inline constexpr std::string_view french_inside[] = {
     "M",   "MM",  "Mr",  "Mme", "Mmes", "Mlle",   "Mlles", "Mgr",  "Me", "Dr",  "Drs", "Pr",  "Prof", "St",
     "Ste", "Gén", "Col", "Cdt", "Lt",   "c.-à-d", "c.à.d", "p.ex", "cf", "env", "vs",  "Vve", "Bx"};
-inline constexpr std::string_view french_anywhere[] = {"etc",  "av",  "apr", "J.-C", "J.C", "boul", "bd",
-                                                       "Cie",  "Sté", "S.A", "dép",  "éd",  "hab",  "ibid",
-                                                       "suiv", "sqq", "tél", "jr",   "inc", "ltée"};
+inline constexpr std::string_view french_anywhere[] = {"av",  "apr", "J.-C", "J.C", "boul", "bd",   "Cie",
+                                                       "Sté", "S.A", "dép",  "éd",  "hab",  "ibid", "suiv",
+                                                       "sqq", "tél", "jr",   "inc", "ltée"};
 inline constexpr std::string_view french_before_numbers[] = {
     "no",   "nos", "n",    "p",    "pp",  "art", "chap", "vol",  "fig", "tab", "al",  "t",  "v",
     "sect", "tél", "janv", "févr", "fév", "avr", "juil", "sept", "oct", "nov", "déc", "env"};

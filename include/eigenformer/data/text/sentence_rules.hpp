@@ -19,6 +19,7 @@
 #include "eigenformer/data/text/abbreviations.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer::detail {
@@ -88,24 +89,6 @@ class SentenceRules {
     }
   }
 
-  static DecodedCodePoint next(std::string_view text, std::size_t at) {
-    return at < text.size() ? decode_front(text.substr(at)) : DecodedCodePoint{0, 0};
-  }
-  static DecodedCodePoint previous(std::string_view text, std::size_t at) {
-    if (at == 0) return {0, 0};
-    std::size_t begin = at - 1;
-    while (begin > 0 && (static_cast<std::uint8_t>(text[begin]) & 0xC0u) == 0x80u) --begin;
-    return decode_front(text.substr(begin));
-  }
-  static std::size_t after_spaces(std::string_view text, std::size_t at) {
-    for (auto c = next(text, at); c.length > 0 && is_space(c.value); c = next(text, at)) at += c.length;
-    return at;
-  }
-  static std::size_t before_spaces(std::string_view text, std::size_t at) {
-    for (auto c = previous(text, at); c.length > 0 && is_space(c.value); c = previous(text, at))
-      at -= c.length;
-    return at;
-  }
   static int sentence_property(char32_t c) {
     return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_SENTENCE_BREAK);
   }
@@ -116,8 +99,8 @@ class SentenceRules {
   static bool is_wide(char32_t c) { return c >= 0x3000; }
   static bool is_digit(char32_t c) { return u_isdigit(static_cast<UChar32>(c)) != 0; }
 
-  /// Where ICU would begin sentences, behind the white space, and where one may follow the ellipsis U+2026,
-  /// for which it has no rule.
+  /// Where ICU would begin sentences, behind the white space, and where it has no rule that begins one:
+  /// behind the ellipsis U+2026, and with a number behind the full stop of a word.
   std::vector<std::size_t> proposed(std::string_view text) const {
     std::string line(text);  // one paragraph for ICU: line breaks are spaces
     std::vector<std::size_t> places;
@@ -126,11 +109,13 @@ class SentenceRules {
       if ((c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0x2028 || c == 0x2029)
         std::fill_n(line.begin() + static_cast<std::ptrdiff_t>(at), bytes.size(), ' ');
       at += bytes.size();
-      if (c != 0x2026) return;
+      if (c != 0x2026 && !(c == '.' && ends_word(text, at - 1))) return;
       std::size_t place = at;
-      while (is_quote_or_bracket(next(text, place).value)) place += next(text, place).length;
+      while (is_quote_or_bracket(code_point_at(text, place).value))
+        place += code_point_at(text, place).length;
       const std::size_t word = after_spaces(text, place);
-      if (word > place && is_upper(next(text, after_marks(text, word)).value)) places.push_back(word);
+      const char32_t first = code_point_at(text, after_marks(text, word)).value;
+      if (word > place && (c == '.' ? is_digit(first) : is_upper(first))) places.push_back(word);
     });
     UErrorCode error = U_ZERO_ERROR;
     const Breaks breaks(ubrk_clone(breaks_.get(), &error), &ubrk_close);
@@ -147,9 +132,19 @@ class SentenceRules {
     return places;
   }
 
+  /// Whether four small letters stand before the offset: shorter ones are often abbreviations before numbers.
+  static bool ends_word(std::string_view text, std::size_t end) {
+    for (int i = 0; i < 4; ++i) {
+      const auto c = code_point_before(text, end);
+      if (!is_lower(c.value)) return false;
+      end -= c.length;
+    }
+    return true;
+  }
+
   /// The place behind quotes, brackets and dashes, where a sentence's first letter may stand.
   static std::size_t after_marks(std::string_view text, std::size_t at) {
-    for (auto c = next(text, at); c.length > 0; c = next(text, at)) {
+    for (auto c = code_point_at(text, at); c.length > 0; c = code_point_at(text, at)) {
       const bool mark = is_quote_or_bracket(c.value) || c.value == 0xBF || c.value == 0xA1 ||
                         c.value == '-' || c.value == 0x2013 || c.value == 0x2014 || is_space(c.value);
       if (!mark) break;
@@ -162,12 +157,13 @@ class SentenceRules {
   /// stands behind a space: "« Bonjour ! » Il partit."
   static std::size_t behind_closing_quotes(std::string_view text, std::size_t place, Marks& marks) {
     for (;;) {
-      for (auto c = next(text, marks.counted); marks.counted < place; c = next(text, marks.counted)) {
+      for (auto c = code_point_at(text, marks.counted); marks.counted < place;
+           c = code_point_at(text, marks.counted)) {
         marks.left += c.value == 0xAB;
         marks.right += c.value == 0xBB;
         marks.counted += c.length;
       }
-      const auto c = next(text, place);
+      const auto c = code_point_at(text, place);
       const bool closes =
           (c.value == 0xBB && marks.left > marks.right) || (c.value == 0xAB && marks.right > marks.left);
       if (!closes) return place;
@@ -179,26 +175,27 @@ class SentenceRules {
   /// what stands before.
   static std::size_t before_opening_quotes(std::string_view text, std::size_t place) {
     std::size_t at = place, opening = place;
-    for (auto c = previous(text, at); is_quote_or_bracket(c.value); c = previous(text, at)) {
+    for (auto c = code_point_before(text, at); is_quote_or_bracket(c.value);
+         c = code_point_before(text, at)) {
       at -= c.length;
       const int category = u_charType(static_cast<UChar32>(c.value));
       if (category == U_START_PUNCTUATION || category == U_INITIAL_PUNCTUATION) opening = at;
     }
-    return is_wide(previous(text, at).value) ? opening : place;
+    return is_wide(code_point_before(text, at).value) ? opening : place;
   }
 
   /// Whether the sentence ends where it does, and the next begins at `place`.
   bool ends(std::string_view text, ByteSpan sentence, std::size_t place) const {
     const bool space = place > sentence.end;
     std::size_t stop = sentence.end;  // behind the mark that ends the sentence
-    for (auto c = previous(text, stop);
+    for (auto c = code_point_before(text, stop);
          stop > sentence.begin && (is_quote_or_bracket(c.value) || is_space(c.value));
-         c = previous(text, stop))
+         c = code_point_before(text, stop))
       stop -= c.length;
     const bool quoted = stop < sentence.end;
-    const char32_t mark = previous(text, stop).value;
+    const char32_t mark = code_point_before(text, stop).value;
     const std::size_t word = after_marks(text, place);
-    const char32_t first = next(text, word).value;
+    const char32_t first = code_point_at(text, word).value;
     if (!space) {
       // Full-width marks need no space. In Japanese, what follows a quotation's end in kana belongs to it.
       return is_wide(mark) && !(quoted && first >= 0x3040 && first <= 0x309F);
@@ -208,7 +205,7 @@ class SentenceRules {
     const std::size_t token_end = stop - 1;
     std::size_t token = token_end;
     while (token > sentence.begin) {
-      const auto c = previous(text, token);
+      const auto c = code_point_before(text, token);
       if (is_space(c.value) || is_quote_or_bracket(c.value) || c.value == 0x2013 || c.value == 0x2014 ||
           c.value == '/')
         break;
@@ -221,14 +218,14 @@ class SentenceRules {
   /// The letters, or the digits, at a place.
   static ByteSpan next_word(std::string_view text, std::size_t begin) {
     std::size_t end = begin;
-    for (auto c = next(text, end); c.length > 0 && (icu::is_letter(c.value) || is_digit(c.value));
-         c = next(text, end))
+    for (auto c = code_point_at(text, end); c.length > 0 && (icu::is_letter(c.value) || is_digit(c.value));
+         c = code_point_at(text, end))
       end += c.length;
     return {begin, end};
   }
 
   bool is_opener(std::string_view text, ByteSpan word) const {
-    const char32_t c = next(text, word.end).value;
+    const char32_t c = code_point_at(text, word.end).value;
     if ((c == '\'' || c == 0x2019) && Abbreviations::has(lists_.openers, std::string(word.of(text)) + '\''))
       return true;
     return Abbreviations::has(lists_.openers, word.of(text));
@@ -242,7 +239,8 @@ class SentenceRules {
     std::string_view written = token.of(text);
     if (std::all_of(written.begin(), written.end(), [](char c) { return c >= '0' && c <= '9'; })) {
       if (written.size() > 3) return false;
-      return token.begin == sentence.begin || is_ordinal(text, token, word, opens);
+      const bool date = !word.empty() && is_digit(decode_front(word).value);  // 5. 6. 2020
+      return date || token.begin == sentence.begin || is_ordinal(text, token, word, opens);
     }
     const std::string spaced = with_letters_before(text, sentence, token);  // "z. B" is "z.B"
     const std::size_t hyphen = written.rfind('-');
@@ -250,7 +248,7 @@ class SentenceRules {
     const auto listed = [&](const auto& list) {
       return is_in(list, written) || is_in(list, spaced) || (last != written && is_in(list, last));
     };
-    if (is_letter(written) && is_letter(word) && next(text, following.end).value == '.')
+    if (is_letter(written) && is_letter(word) && code_point_at(text, following.end).value == '.')
       return true;  // z. B.
     if (listed(own_) || listed(lists_.inside)) return true;
     if (listed(lists_.before_numbers) && is_number(word)) return true;
@@ -266,7 +264,8 @@ class SentenceRules {
     if (opens || word.empty()) return false;
     const std::size_t end = before_spaces(text, token.begin);
     std::size_t begin = end;
-    for (auto c = previous(text, begin); c.length > 0 && icu::is_letter(c.value); c = previous(text, begin))
+    for (auto c = code_point_before(text, begin); c.length > 0 && icu::is_letter(c.value);
+         c = code_point_before(text, begin))
       begin -= c.length;
     return is_in(lists_.before_ordinals, text.substr(begin, end - begin));
   }
@@ -277,10 +276,10 @@ class SentenceRules {
     for (std::size_t begin = token.begin;;) {
       const std::size_t end = before_spaces(text, begin);
       if (end == begin || end <= sentence.begin + 1 || text[end - 1] != '.') return joined;
-      const auto letter = previous(text, end - 1);
+      const auto letter = code_point_before(text, end - 1);
       if (!icu::is_letter(letter.value) || letter.length + 1 > end - sentence.begin) return joined;
       const std::size_t at = end - 1 - letter.length;
-      if (at > sentence.begin && icu::is_letter(previous(text, at).value)) return joined;
+      if (at > sentence.begin && icu::is_letter(code_point_before(text, at).value)) return joined;
       joined.insert(0, text.substr(at, end - at));
       begin = at;
     }
@@ -290,7 +289,7 @@ class SentenceRules {
   static bool is_initial(std::string_view token) {
     bool letter = false, any = false;
     for (std::size_t at = 0; at < token.size();) {
-      const auto c = next(token, at);
+      const auto c = code_point_at(token, at);
       at += c.length;
       if (c.value == '.' && letter) {
         letter = false;
@@ -307,7 +306,7 @@ class SentenceRules {
            icu::is_letter(decode_front(word).value);
   }
   static bool is_number(std::string_view word) {
-    return !word.empty() && (is_digit(next(word, 0).value) || is_roman(word));
+    return !word.empty() && (is_digit(code_point_at(word, 0).value) || (word.size() > 1 && is_roman(word)));
   }
   static bool is_roman(std::string_view word) {
     return !word.empty() && word.find_first_not_of("IVXLC") == std::string_view::npos;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -14,6 +13,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/sentences.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer {
@@ -43,26 +43,6 @@ struct DocumentPart {
 using SentenceFits = std::function<bool(const std::string& sentence)>;
 
 namespace detail {
-
-inline std::size_t skip_spaces(std::string_view text, std::size_t begin, std::size_t end) {
-  while (begin < end) {
-    const DecodedCodePoint c = decode_front(text.substr(begin));
-    if (!is_space(c.value)) break;
-    begin += c.length;
-  }
-  return begin;
-}
-
-/// The span without the white space at its ends.
-inline ByteSpan without_spaces(std::string_view text, ByteSpan span) {
-  span.begin = skip_spaces(text, span.begin, span.end);
-  std::size_t end = span.begin;
-  for_each_code_point(span.of(text), [&](char32_t c, std::string_view bytes) {
-    if (!is_space(c)) end = static_cast<std::size_t>(bytes.data() - text.data()) + bytes.size();
-  });
-  span.end = end;
-  return span;
-}
 
 /// Whether white space between two words ends a paragraph.
 inline bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
@@ -160,7 +140,7 @@ inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
   std::size_t good = sentence.begin, bad = sentence.begin;
   for (std::size_t size = 512;; size *= 2) {
     bad = std::min(sentence.begin + size, sentence.end);
-    while (bad < sentence.end && (static_cast<std::uint8_t>(text[bad]) & 0xC0u) == 0x80u) ++bad;
+    while (!is_code_point_boundary(text, bad)) ++bad;
     if (!fits_to(bad)) break;
     good = bad;
     if (good == sentence.end) return good;
@@ -223,8 +203,7 @@ inline std::vector<DocumentPart> document_parts(std::string_view text, const Doc
                      "byte " + std::to_string(*wrong) + " of the text is not UTF-8, which is expected");
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t place = boundaries[i];
-    const bool inside = place < text.size() && (static_cast<std::uint8_t>(text[place]) & 0xC0u) == 0x80u;
-    if (place > text.size() || inside || (i > 0 && place < boundaries[i - 1])) {
+    if (!detail::is_code_point_boundary(text, place) || (i > 0 && place < boundaries[i - 1])) {
       throw ValueError("document", "boundary " + std::to_string(i) + " is byte " + std::to_string(place) +
                                        ", must be the begin of a character or the end of the text of " +
                                        std::to_string(text.size()) +
@@ -242,7 +221,7 @@ inline std::vector<DocumentPart> document_parts(std::string_view text, const Doc
         const std::size_t end =
             fits ? detail::best_cut(text, rest, fits, options.splitter != nullptr) : rest.end;
         parts.push_back({detail::without_spaces(text, {rest.begin, end}), continues, first});
-        rest.begin = detail::skip_spaces(text, end, rest.end);
+        rest.begin = std::min(detail::after_spaces(text, end), rest.end);
         first = false;
       }
     }

@@ -13,6 +13,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/generation/alignment/text_alignment.hpp"
 #include "eigenformer/generation/document/document_parts.hpp"
@@ -45,18 +46,12 @@ inline bool is_unspaced_script(char32_t c) {
          (c >= 0x20000 && c <= 0x3FFFF);
 }
 
-inline char32_t last_code_point(std::string_view text) {
-  std::size_t begin = text.size();
-  while (begin > 0 && (static_cast<std::uint8_t>(text[begin - 1]) & 0xC0u) == 0x80u) --begin;
-  return begin == 0 ? 0 : decode_front(text.substr(begin - 1)).value;
-}
-
 /// Whether a space must stand between translations of sentences that have none between them.
 inline bool needs_space(std::string_view source, std::string_view before, std::string_view after) {
   if (source.empty() || before.empty() || after.empty()) return false;
-  const char32_t left = last_code_point(before), right = decode_front(after).value;
-  return is_unspaced_script(last_code_point(source)) && !is_unspaced_script(left) && !is_space(left) &&
-         !is_unspaced_script(right) && !is_space(right);
+  const char32_t left = code_point_before(before, before.size()).value, right = decode_front(after).value;
+  return is_unspaced_script(code_point_before(source, source.size()).value) && !is_unspaced_script(left) &&
+         !is_space(left) && !is_unspaced_script(right) && !is_space(right);
 }
 
 /// Adds the alignment of a sentence to that of its document.
