@@ -76,10 +76,9 @@ template <class T, class E, class D>
   input.insert(input.end(), target.begin(), target.end());
   const AttentionMask mask = prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix});
   const auto length = static_cast<index_t>(input.size());
-  CrossAttentionPass<T> pass(SequenceLayout::packed({length}),
-                             model.options.causal ? mask.within_causal() : mask,
-                             model.encode_sentences(ctx, std::span(&source, 1)),
-                             detail::alignment_layer(layer, layers));
+  CrossAttentionPass<T> pass(
+      SequenceLayout::packed({length}), model.options.causal ? mask.within_causal() : mask,
+      model.encode_sentences(ctx, std::span(&source, 1)), detail::alignment_layer(layer, layers));
   (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{length}, input), pass);
   if (!pass.weights().defined()) {
     throw ValueError("alignment", "the decoder made no attention to the source in layer " +

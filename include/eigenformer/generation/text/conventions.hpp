@@ -95,7 +95,8 @@ inline std::vector<ByteSpan> source_spans(const TextConventions& text, const Tok
   const std::size_t before = text.source_text.size();
   std::size_t done = 0, at = std::min(text.source_prefix.size(), ids.size());
   for (const ByteSpan& span : token_spans(tokenizer, ids.subspan(at, own), text.source_text + line)) {
-    const std::size_t begin = std::max(span.begin, before) - before, end = std::max(span.end, before) - before;
+    const std::size_t begin = std::max(span.begin, before) - before,
+                      end = std::max(span.end, before) - before;
     done = end;
     spans[at++] = {begin, end};
   }

@@ -31,7 +31,9 @@ class CrossAttentionPass final : public LayerPass<T> {
     return attention.cross(ctx, x, pass_.layout(), memory_.rows, memory_.layout, {}, memory_.key_sequence,
                            &weights_);
   }
-  Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override { return pass_.window(ctx, x, n); }
+  Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override {
+    return pass_.window(ctx, x, n);
+  }
   Var<T> recurrence(const Context<T>& ctx, const Var<T>& forget, const Var<T>& input) override {
     return pass_.recurrence(ctx, forget, input);
   }
