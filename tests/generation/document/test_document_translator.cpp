@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "eigenformer/generation/document/document_translator.hpp"
+#include "eigenformer/generation/document/split_lines.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
 
 using namespace eigenformer;
@@ -212,6 +213,43 @@ TEST_CASE("the sentences of a document as one translation") {
   CHECK(joined_translation(translator.translate(" a ")).text == " a ");
   CHECK(joined_translation(translator.translate(" a ")).tokens.size() == 1);
   CHECK(joined_translation(translator.translate(" ")).text == " ");
+}
+
+TEST_CASE("lines are cut and put together again, one translation for each line") {
+  const auto translate = [](const SplitLines& split) {
+    std::vector<std::vector<Translation>> found;
+    for (const SplitLines::Part& part : split.parts()) {
+      found.emplace_back();
+      for (const char* mark : {"", "*"}) {
+        found.back().emplace_back().text =
+            "[" + std::to_string(part.line) + std::to_string(part.place) + part.text + mark + "]";
+        found.back().back().log_probability = -1;
+      }
+    }
+    return split.join(std::move(found));
+  };
+  const Texts lines = {" a\tb ", "", "c d, e  f ", "g"};
+  const SplitLines split(lines, {.layout = DocumentLayout::flow}, at_most(4));
+  CHECK(split.num_split() == 1);
+  const auto found = translate(split);
+  REQUIRE(found.size() == 4);
+  CHECK(found[0][1].text == "[00 a\tb *]");
+  REQUIRE(found[1].size() == 1);
+  CHECK(found[1][0].text.empty());
+  REQUIRE(found[2].size() == 2);
+  CHECK(found[2][0].text == "[20c d,] [21e  f] ");
+  CHECK(found[2][1].text == "[20c d,*] [21e  f*] ");
+  CHECK(found[2][0].log_probability == -2);
+  CHECK(found[3][0].text == "[30g]");
+  CHECK_THROWS_WITH_AS(split.join({}), doctest::Contains("translations of 0 parts must be of 4"), ValueError);
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+  const Texts paragraphs = {" A.  B\t\tC. ", " "};
+  const SplitLines sentences(paragraphs, {.splitter = splitter("de")}, {});
+  CHECK(sentences.num_split() == 0);
+  const auto joined = translate(sentences);
+  CHECK(joined[0][0].text == " [00A.  B]\t\t[01C.] ");
+  CHECK(joined[1][0].text == " ");
+#endif
 }
 
 TEST_CASE("by a model: long lines come whole, sentence by sentence as the model translates them alone") {

@@ -113,7 +113,7 @@ inline DocumentTranslation assemble_document(std::string_view text, std::span<co
 /// at most. Throws ValueError as assemble_document() does and for a part without a translation.
 inline std::vector<DocumentTranslation> assemble_documents(
     std::string_view text, std::span<const DocumentPart> parts,
-    std::span<const std::vector<Translation>> translations, std::size_t most) {
+    std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1)) {
   std::size_t count = 1;
   for (std::size_t i = 0; i < translations.size(); ++i) {
     count = std::max(count, translations[i].size());
