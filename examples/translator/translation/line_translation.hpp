@@ -64,7 +64,7 @@ class LineTranslation {
     const ef::SplitLines split(lines, document_,
                                [this](const std::string& sentence) { return translator_.fits(sentence); });
     split_ += split.num_split();
-    auto translations = split.join(translated_parts(split, lines.size(), before, prefixes));
+    auto translations = split.join(translated_parts(split, before, prefixes));
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
       std::vector<ef::Translation>& of_line = translations[i];
@@ -109,40 +109,18 @@ class LineTranslation {
     return prefixes;
   }
 
-  // The translations of each part. The first parts are numbered as their lines are, so that what is drawn for
-  // them depends on no other line; those after them by line and place.
-  std::vector<std::vector<ef::Translation>> translated_parts(const ef::SplitLines& split,
-                                                             std::size_t num_lines, std::size_t before,
+  // The translations of each part. What is drawn for a part depends on the numbers of its line and of the
+  // part in the line.
+  std::vector<std::vector<ef::Translation>> translated_parts(const ef::SplitLines& split, std::size_t before,
                                                              std::span<const std::string> prefixes) const {
-    const auto& parts = split.parts();
-    std::vector<std::vector<ef::Translation>> translations(parts.size());
-    std::vector<std::string> texts(num_lines);
-    std::vector<std::size_t> places(num_lines, parts.size()), later;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i].place > 0) {
-        later.push_back(i);
-        continue;
-      }
-      texts[parts[i].line] = parts[i].text;
-      places[parts[i].line] = i;
+    std::vector<ef::PreparedLine> prepared;
+    for (const ef::SplitLines::Part& part : split.parts()) {
+      const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
+      const bool prefixed = part.place == 0 && !prefixes.empty();
+      prepared.push_back(
+          translator_.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
     }
-    auto found = translator_.alternatives(texts, before, prefixes);
-    for (std::size_t i = 0; i < num_lines; ++i) {
-      if (places[i] < parts.size()) translations[places[i]] = std::move(found[i]);
-    }
-    const bool drawn = translator_.options().sampling.has_value();
-    for (std::size_t begin = 0; begin < later.size();) {
-      std::size_t end = begin;
-      texts.clear();
-      // Together where nothing is drawn, else line by line.
-      for (; end < later.size() && (!drawn || parts[later[end]].line == parts[later[begin]].line); ++end)
-        texts.push_back(parts[later[end]].text);
-      const std::size_t number = (before + parts[later[begin]].line + (std::size_t{1} << 24)) << 20;
-      found = translator_.alternatives(texts, number);
-      for (std::size_t i = begin; i < end; ++i) translations[later[i]] = std::move(found[i - begin]);
-      begin = end;
-    }
-    return translations;
+    return translator_.alternatives(std::span<const ef::PreparedLine>(prepared));
   }
 
   bool with_prefixes_;
