@@ -15,6 +15,7 @@
 #include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
+#include "translation/whole_lines.hpp"
 
 namespace translator {
 
@@ -42,8 +43,9 @@ int evaluate(const EvaluateCommand& command) {
   const auto [sources, references] = command.files.read("evaluate");
 
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<std::string> translations = texts(translator.translate(sources));
+  const WholeLines translated = translate_whole(translator, sources);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {
     std::string text;
     for (const std::string& line : translations) (text += line) += '\n';
@@ -58,6 +60,8 @@ int evaluate(const EvaluateCommand& command) {
   if (const double perplexity = reference_perplexity(translator, sources, references); perplexity > 0) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
+  const std::string remark = split_remark(translated.num_split, ef::max_source_tokens(models.description()));
+  if (!remark.empty()) std::fprintf(stderr, "translator: %s\n", remark.c_str());
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
                counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,

@@ -35,13 +35,6 @@ inline void add_threads(CLI::App& app, ef::index_t& threads) {
       ->group("Batches");
 }
 
-/// The texts of translations.
-inline std::vector<std::string> texts(const std::vector<ef::Translation>& translations) {
-  std::vector<std::string> lines;
-  for (const ef::Translation& translation : translations) lines.push_back(translation.text);
-  return lines;
-}
-
 /// The options of all commands that translate: of the model, the search and its batches.
 class DecodingCommand {
  public:

@@ -3,17 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
-#include "eigenformer/generation/document/split_lines.hpp"
 #include "model/sentence_translator.hpp"
-#include "terminal/status_line.hpp"
 #include "translate_options.hpp"
+#include "whole_lines.hpp"
 
 namespace translator {
 
@@ -61,10 +59,8 @@ class LineTranslation {
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    const ef::SplitLines split(lines, document_,
-                               [this](const std::string& sentence) { return translator_.fits(sentence); });
-    split_ += split.num_split();
-    auto translations = split.join(translated_parts(split, before, prefixes));
+    auto [translations, num_split] = translate_whole(translator_, lines, document_, before, prefixes);
+    split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
       std::vector<ef::Translation>& of_line = translations[i];
@@ -85,11 +81,7 @@ class LineTranslation {
   }
 
   /// What is to be said of all lines; empty: nothing.
-  std::string remark() const {
-    if (split_ == 0) return {};
-    return counted(static_cast<long long>(split_), "line") + " with a sentence of more than " +
-           std::to_string(max_source_) + " tokens, which was translated in parts";
-  }
+  std::string remark() const { return split_remark(split_, max_source_); }
 
   /// Writes what belongs to all lines together.
   void finish() {
@@ -107,20 +99,6 @@ class LineTranslation {
       if (tab != std::string::npos) line.resize(tab);
     }
     return prefixes;
-  }
-
-  // The translations of each part. What is drawn for a part depends on the numbers of its line and of the
-  // part in the line.
-  std::vector<std::vector<ef::Translation>> translated_parts(const ef::SplitLines& split, std::size_t before,
-                                                             std::span<const std::string> prefixes) const {
-    std::vector<ef::PreparedLine> prepared;
-    for (const ef::SplitLines::Part& part : split.parts()) {
-      const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
-      const bool prefixed = part.place == 0 && !prefixes.empty();
-      prepared.push_back(
-          translator_.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
-    }
-    return translator_.alternatives(std::span<const ef::PreparedLine>(prepared));
   }
 
   bool with_prefixes_;
