@@ -9,6 +9,7 @@
 
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
+#include "explorer_file.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
 #include "whole_lines.hpp"
@@ -33,6 +34,7 @@ class LineTranslation {
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
+        explorer_(options.explore, models),
         target_(models.tokenizers().target),
         document_(options.document_options(models)),
         max_source_(ef::max_source_tokens(models.description())),
@@ -68,7 +70,8 @@ class LineTranslation {
       const std::size_t line = before + i + 1;
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
-      if (best.attention != nullptr) attention_.add(line, *best.attention);
+      if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
+      explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       alignments_.add(lines[i], best);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back(
@@ -87,6 +90,7 @@ class LineTranslation {
   void finish() {
     attention_.finish();
     alignments_.finish();
+    explorer_.finish();
   }
 
  private:
@@ -105,6 +109,7 @@ class LineTranslation {
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
+  ExplorerFile explorer_;
   std::shared_ptr<const ef::Tokenizer> target_;
   ef::DocumentOptions document_;
   ef::index_t max_source_;

@@ -43,7 +43,7 @@ struct Translation {
 
 /// A line as a model reads it, with what is particular to it: what TextTranslator::prepare makes.
 struct PreparedLine {
-  std::string text{};                  ///< the line as it was given
+  std::string text{};                  ///< as it was given
   std::vector<std::int32_t> ids{};     ///< none for a line without a word
   std::vector<std::int32_t> prefix{};  ///< what its translation begins with
   bool cut = false;                    ///< Translation::cut
@@ -142,12 +142,12 @@ class TextTranslator {
         // What the prefix leaves of the model's room decides for this line alone.
         Work one;
         one.add(lines[i], i);
-        run(one, lines, *room, observer, translations);
+        run(one, *room, observer, translations);
       } else {
         all.add(lines[i], i);
       }
     }
-    run(all, lines, std::nullopt, observer, translations);
+    run(all, std::nullopt, observer, translations);
     return translations;
   }
 
@@ -164,8 +164,8 @@ class TextTranslator {
   }
 
   /// What the model gives to translations that are there: for each pair of lines the target's text as the
-  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and an alignment
-  /// where the options have one. A pair of which a
+  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and where the
+  /// options have an alignment, that of the line and the target as they were given. A pair of which a
   /// side has no word has no tokens. What is longer than the model can read is cut. Throws ValueError for
   /// unequal numbers of lines and where a tokenizer does.
   std::vector<Translation> score(std::span<const std::string> lines,
@@ -205,7 +205,8 @@ class TextTranslator {
     }
     std::vector<Alignable> parts;
     for (std::size_t k = 0; k < scores.size(); ++k)
-      parts.push_back({&translations[places[k]], &lines[places[k]], &sources[k], given[k], true});
+      parts.push_back(
+          {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
     align(parts, options_.search);
     return translations;
   }
@@ -238,6 +239,7 @@ class TextTranslator {
 
   // Lines that are translated together.
   struct Work {
+    std::vector<const PreparedLine*> lines;
     std::vector<Ids> sources, prefixes;
     std::vector<std::uint64_t> numbers;
     std::vector<std::size_t> places;  // among the caller's lines
@@ -245,6 +247,7 @@ class TextTranslator {
 
     void add(const PreparedLine& line, std::size_t place) {
       prefixed = prefixed || !line.prefix.empty();
+      lines.push_back(&line);
       sources.push_back(line.ids);
       prefixes.push_back(line.prefix);
       numbers.push_back(line.number);
@@ -260,15 +263,13 @@ class TextTranslator {
     limit(options.search);
     if (options.sampling) limit(*options.sampling);
     options.batching.validate();
-    if (options.alignment) {
-      options.alignment->validate();
-      if (!detail::HasCrossAttention<M>) {
-        throw ValueError(
-            "text_translator",
-            "an alignment is asked for, and there is no function cross_attention_weights(model, "
-            "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
-            "source");
-      }
+    if (options.alignment) options.alignment->validate();
+    if (options.alignment && !detail::HasCrossAttention<M>) {
+      throw ValueError(
+          "text_translator",
+          "an alignment is asked for, and there is no function cross_attention_weights(model, "
+          "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
+          "source");
     }
     options_ = std::move(options);
   }
@@ -276,9 +277,7 @@ class TextTranslator {
   // prefix_name: what messages call the prefix.
   PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
                        const std::string& prefix_name) const {
-    PreparedLine prepared;
-    prepared.text = line;
-    prepared.number = number;
+    PreparedLine prepared{.text = line, .number = number};
     prepared.ids = source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_),
                               &prepared.cut);
     if (prepared.ids.empty()) return prepared;
@@ -313,8 +312,9 @@ class TextTranslator {
   struct Alignable {
     Translation* translation;
     const std::string* line;
-    const Ids* source;  // as the model read it
-    Ids target;         // without begin, what the conventions put before it, and end
+    const std::string* text;  // the translation's, or what was given as one
+    const Ids* source;        // as the model read it
+    Ids target;               // without begin, what the conventions put before it, and end
     bool ended;
   };
 
@@ -345,7 +345,7 @@ class TextTranslator {
                               .clone();
     alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
     alignment.source = source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
-    const std::string& text = part.translation->text;
+    const std::string& text = *part.text;
     alignment.target = token_spans(*tokenizers_.target, part.target, text);
     if (part.ended) alignment.target.push_back({text.size(), text.size()});
     return alignment;
@@ -363,7 +363,7 @@ class TextTranslator {
     });
   }
 
-  void run(const Work& work, std::span<const PreparedLine> lines, std::optional<index_t> room,
+  void run(const Work& work, std::optional<index_t> room,
            const std::shared_ptr<const SearchObserver>& observer,
            std::vector<std::vector<Translation>>& translations) const {
     const auto found = options_.sampling ? draw(work, room, observer) : search(work, room, observer);
@@ -377,9 +377,8 @@ class TextTranslator {
         of_line.back().cut = cut;
       }
       for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
-        Ids target = joined(work.prefixes[k], found[k][i].ids);
-        parts.push_back({&of_line[i], &lines[work.places[k]].text, &work.sources[k], std::move(target),
-                         found[k][i].finished});
+        parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
+                         joined(work.prefixes[k], found[k][i].ids), found[k][i].finished});
       }
     }
     if (options_.sampling) {
