@@ -12,6 +12,7 @@
 #include "explorer_file.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
+#include "whole_lines.hpp"
 
 namespace translator {
 
@@ -35,9 +36,11 @@ class LineTranslation {
         alignments_(options.alignment, options.soft_alignment),
         explorer_(options.explore, models),
         target_(models.tokenizers().target),
+        document_(options.document_options(models)),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
     const ef::TextTranslatorOptions& used = translator_.options();
+    with_attention_ = used.search.attention;
     shown_ = used.utility    ? 1
              : used.sampling ? static_cast<std::size_t>(used.sampling->num_samples)
                              : static_cast<std::size_t>(used.search.num_hypotheses);
@@ -58,7 +61,8 @@ class LineTranslation {
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    auto translations = translator_.alternatives(lines, before, prefixes);
+    auto [translations, num_split] = translate_whole(translator_, lines, document_, before, prefixes);
+    split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
       std::vector<ef::Translation>& of_line = translations[i];
@@ -70,14 +74,18 @@ class LineTranslation {
       explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       alignments_.add(lines[i], best);
       add_missed_terms(results.warnings, line, best);
-      if (best.cut) {
-        results.warnings.push_back("line " + std::to_string(line) + " has more than " +
-                                   std::to_string(max_source_) + " tokens; the rest of it was left out");
+      if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
+        results.warnings.push_back(
+            "line " + std::to_string(line) +
+            " is too long and was translated in parts, so it has no attention weights");
       }
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;
   }
+
+  /// What is to be said of all lines; empty: nothing.
+  std::string remark() const { return split_remark(split_, max_source_); }
 
   /// Writes what belongs to all lines together.
   void finish() {
@@ -117,10 +125,12 @@ class LineTranslation {
   AlignmentFiles alignments_;
   ExplorerFile explorer_;
   std::shared_ptr<const ef::Tokenizer> target_;
+  ef::DocumentOptions document_;
   ef::index_t max_source_;
   SentenceTranslator translator_;
   std::size_t shown_ = 1;  // translations of each line
-  bool counts_tokens_ = false;
+  bool counts_tokens_ = false, with_attention_ = false;
+  std::size_t split_ = 0;  // lines with a part of a sentence
 };
 
 }  // namespace translator
