@@ -18,6 +18,7 @@
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/generation/service/options.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
@@ -125,12 +126,13 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
               "`--encoder-` or `--decoder-` before the long flag, such as `--decoder-num-heads 4`. `d_model` "
               "is that of both.",
               option_rows(layer), trains, tool);
-  write_table(
-      page, "Seq2SeqOptions",
-      "And the fields of LayerOptions. `translator train` decides those without a flag by its data; "
-      "`--layers` sets both "
-      "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with `--separate-vocab`.",
-      without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
+  write_table(page, "Seq2SeqOptions",
+              "And the fields of LayerOptions. `translator train` decides those without a flag by its data; "
+              "`--layers` sets both "
+              "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with "
+              "`--separate-vocab`. `--encoder-final-norm` and "
+              "`--decoder-final-norm` decide for one stack.",
+              without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
   write_table(page, "EncoderOptions, DecoderOptions",
               "N layers alone (`StackOptions`), and the fields of LayerOptions.",
               without(option_rows(ef::EncoderOptions{}), layer));
@@ -160,6 +162,8 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   write_table(page, "BatchGenerationOptions",
               "Flags of `translator translate`, `score`, `evaluate`, `compare` and `calibrate`.",
               option_rows(ef::BatchGenerationOptions{}), every);
+  write_table(page, "TranslatorOptions", "How a `Translator` shares a model between requests.",
+              option_rows(ef::TranslatorOptions{}));
   write_table(page, "BatchingOptions",
               "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",
               option_rows(ef::BatchingOptions{}));

@@ -30,6 +30,8 @@ struct PhraseConstraint {
   std::vector<std::vector<std::int32_t>> initial_forms{};  ///< the same as the first ids of the text
   /// Where it is there, the phrase must be whole words: no token before or after it continues its words.
   std::shared_ptr<const TokenEdges> edges{};
+
+  friend bool operator==(const PhraseConstraint&, const PhraseConstraint&) = default;
 };
 
 /// What the text of one input must contain: all of them, in any order. They may share tokens.

@@ -39,6 +39,7 @@ class SentenceSearch {
   index_t group() const noexcept { return group_; }
   index_t max_length() const noexcept { return options_->max_length; }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
+  const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
 
   /// What makes its texts meet constraints; null: there are none.
   const ConstrainedBeam* constrained() const noexcept { return constrained_ ? &*constrained_ : nullptr; }
