@@ -27,7 +27,7 @@ inline bool same_search(const LineTranslator& a, const LineTranslator& b) {
   const TextTranslatorOptions &x = a.options(), &y = b.options();
   // Functions cannot be compared.
   return x.search == y.search && x.sampling == y.sampling && x.confidence == y.confidence &&
-         x.alignment == y.alignment && !x.utility && !y.utility;
+         x.alignment == y.alignment && x.glossary == y.glossary && !x.utility && !y.utility;
 }
 
 /// A request on its way through a Translator.

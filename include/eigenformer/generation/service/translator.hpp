@@ -210,6 +210,8 @@ class Translator {
     if (!options) return lines_;
     if (!options->search.prefixes.empty() || (options->sampling && !options->sampling->prefixes.empty()))
       throw ValueError("translator", "a request's options have prefixes, expected them in the request");
+    if (!options->search.constraints.empty())
+      throw ValueError("translator", "a request's options have constraints, expected a glossary");
     if (options->sampling && !options->sampling->numbers.empty())
       throw ValueError("translator", "a request's options have numbers, expected the request's `first`");
     if (options->search.observer != nullptr || (options->sampling && options->sampling->observer != nullptr))

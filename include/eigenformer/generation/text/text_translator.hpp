@@ -97,7 +97,8 @@ class TextTranslator {
       : model_(model),
         tokenizers_(std::move(tokenizers)),
         description_(std::make_shared<const Description>(std::move(description))),
-        ctx_(ctx) {
+        ctx_(ctx),
+        term_forms_(tokenizers_.target) {
     if (tokenizers_.source == nullptr || tokenizers_.target == nullptr)
       throw ValueError("text_translator", "the model has no tokenizers, must have one for either side");
     set(std::move(options));
@@ -277,7 +278,6 @@ class TextTranslator {
           "a glossary is given together with sampling, must be with a search: texts that are drawn "
           "have no constraints");
     }
-    if (options.glossary != nullptr && !term_forms_) term_forms_.emplace(*tokenizers_.target);
     options_ = std::move(options);
   }
 
@@ -408,7 +408,7 @@ class TextTranslator {
     options.observer = at_places(observer, options.observer, work, 0);
     if (work.prefixed) options.prefixes = work.prefixes;
     if (work.constrained) {
-      for (const auto& terms : work.terms) options.constraints.push_back(term_forms_->constraints(terms));
+      for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
     }
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
   }
@@ -488,7 +488,7 @@ class TextTranslator {
   std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
   Context<T> ctx_;
-  std::optional<TermForms> term_forms_;  // with a glossary
+  TermForms term_forms_;
 };
 
 }  // namespace eigenformer
