@@ -73,7 +73,7 @@ class LineTranslation {
       if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
       explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       alignments_.add(lines[i], best);
-      add_missed_terms(results.warnings, line, best);
+      add_term_warnings(results.warnings, line, best);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back(
             "line " + std::to_string(line) +
@@ -107,7 +107,7 @@ class LineTranslation {
   }
 
   // Which terms of the glossary a translation does not have.
-  static void add_missed_terms(std::vector<std::string>& warnings, std::size_t line,
+  static void add_term_warnings(std::vector<std::string>& warnings, std::size_t line,
                                const ef::Translation& translation) {
     for (const ef::TermOutcome& term : translation.terms) {
       if (term.honoured) continue;

@@ -81,14 +81,15 @@ struct TranslateOptions : DecodingCommand {
         ->needs(split);
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
-    CLI::Option* const glossary_option = app.add_option(
-        "--glossary", glossary,
-        "file of terms, \"source<TAB>target\" a line: translations of lines with the source have the target; "
-        "a source alone is not translated");
+    CLI::Option* const terms = app.add_option("--glossary", glossary,
+                                              "file of terms, \"source<TAB>target\" a line: translations of "
+                                              "lines with the source have the target; a "
+                                              "source alone is not translated");
+    terms->group("Glossary")->excludes("--sample");
     app.add_flag("--glossary-ignore-case", glossary_ignores_case,
                  "sources of the glossary match whatever their case")
-        ->needs(glossary_option);
-    glossary_option->excludes("--sample");
+        ->group("Glossary")
+        ->needs(terms);
     app.add_option("--mbr", utility,
                    "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
                    "the others, by chrf or bleu");

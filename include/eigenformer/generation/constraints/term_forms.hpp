@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,14 +61,16 @@ inline TokenEdges token_edges(const Tokenizer& tokenizer) {
 /// Makes constraints of terms: each term as the tokens that it may be within a text.
 class TermForms {
  public:
-  /// tokenizer: of the texts; must outlive it.
-  explicit TermForms(const Tokenizer& tokenizer)
-      : tokenizer_(&tokenizer), edges_(std::make_shared<const TokenEdges>(token_edges(tokenizer))) {}
+  /// tokenizer: of the texts. Its tokens are looked through when the first constraint is made, once for all
+  /// copies.
+  explicit TermForms(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
   /// A constraint that any one of these terms meets, as whole words: at the beginning of a text (with a
   /// capital, too), after a word and after punctuation. No forms: the vocabulary cannot write them.
   PhraseConstraint constraint(const std::vector<std::string>& terms) const {
-    PhraseConstraint made{.edges = edges_};
+    std::call_once(edges_->made,
+                   [&] { edges_->edges = std::make_shared<const TokenEdges>(token_edges(*tokenizer_)); });
+    PhraseConstraint made{.edges = edges_->edges};
     for (const std::string& term : terms) {
       for (const char* before : {"", "a ", ", ", "(", "\""}) add(made.forms, before, term, term);
       const std::string initial = detail::capitalized(term);
@@ -101,8 +104,13 @@ class TermForms {
     if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(std::move(form));
   }
 
-  const Tokenizer* tokenizer_;
-  std::shared_ptr<const TokenEdges> edges_;
+  struct SharedEdges {
+    std::once_flag made{};
+    std::shared_ptr<const TokenEdges> edges{};
+  };
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<SharedEdges> edges_ = std::make_shared<SharedEdges>();
 };
 
 }  // namespace eigenformer

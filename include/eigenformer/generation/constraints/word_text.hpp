@@ -12,7 +12,7 @@
 #include "eigenformer/data/text/utf8.hpp"
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-#include <unicode/uchar.h>
+#include "eigenformer/data/text/icu_text.hpp"
 #endif
 
 namespace eigenformer::detail {
@@ -24,11 +24,7 @@ struct CaseFunctions {
 };
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
-inline char32_t icu_fold(char32_t c) {
-  return static_cast<char32_t>(u_foldCase(static_cast<UChar32>(c), U_FOLD_CASE_DEFAULT));
-}
-inline char32_t icu_upper(char32_t c) { return static_cast<char32_t>(u_toupper(static_cast<UChar32>(c))); }
-inline constexpr CaseFunctions icu_case_functions{&icu_fold, &icu_upper};
+inline constexpr CaseFunctions icu_case_functions{&icu::fold_case, &icu::to_upper};
 inline const bool icu_case_is_linked = link(icu_case_functions);
 #endif
 

@@ -105,7 +105,8 @@ class TextTranslator {
       : model_(model),
         tokenizers_(std::move(tokenizers)),
         description_(std::make_shared<const Description>(std::move(description))),
-        ctx_(ctx) {
+        ctx_(ctx),
+        term_forms_(tokenizers_.target) {
     if (tokenizers_.source == nullptr || tokenizers_.target == nullptr)
       throw ValueError("text_translator", "the model has no tokenizers, must have one for either side");
     set(std::move(options));
@@ -118,8 +119,7 @@ class TextTranslator {
       : TextTranslator(loaded.model, loaded.tokenizers, loaded.description, std::move(options), ctx) {}
 
   /// The translations of each line, the best first: search.num_hypotheses or sampling.num_samples, or as many
-  /// as there are; one, empty, for a line without a word. Terms of the glossary are looked for in the line as
-  /// it is given. first: the number of the first line, which decides
+  /// as there are; one, empty, for a line without a word. first: the number of the first line, which decides
   /// with the seed what is drawn, so that a text drawn for a line does not depend on how lines are grouped.
   /// prefixes: what the translation of each line begins with, as text; empty: nothing. Throws ValueError
   /// where a tokenizer does, for a prefix that the model has no room for, and as generate() and sample() do.
