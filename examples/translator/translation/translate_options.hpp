@@ -55,6 +55,9 @@ struct TranslateOptions : DecodingCommand {
     format.emplace(app, ef::OutputOptions{}, "Results");
   }
 
+  /// Whether an interrupted run could go on: one that writes but --output.
+  bool resumable() const { return !output.empty() && attention.empty(); }
+
   /// The part of the input that is to be translated, if not all of it. Throws ValueError.
   std::optional<Shard> shard() const {
     if (shard_text.empty()) return std::nullopt;
