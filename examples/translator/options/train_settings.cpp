@@ -77,7 +77,6 @@ TrainFlags::TrainFlags(CLI::App& command)
   tying_->transform(CLI::Validator(
       [this](std::string& word) {
         automatic_tying_ = word == "auto";
-        if (automatic_tying_) word = "all";
         return std::string();
       },
       ""));
@@ -85,6 +84,7 @@ TrainFlags::TrainFlags(CLI::App& command)
 
 nlohmann::json TrainFlags::given_model() const {
   nlohmann::json given = model_.given();
+  if (automatic_tying_) given.erase("tying");
   if (layers_->count() > 0) {
     for (const char* name : {"num_encoder_layers", "num_decoder_layers"}) {
       if (!given.contains(name)) given[name] = layers_->as<std::int64_t>();
@@ -115,8 +115,7 @@ TrainSettings TrainFlags::settings() const {
 
 TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const {
   TrainSettings s = saved_settings(model, saved);
-  nlohmann::json given = given_model();
-  if (automatic_tying_) given.erase("tying");
+  const nlohmann::json given = given_model();
   require_same_model(given, model, "");
   (void)model_.applied("train", model, given);
   const auto go_on = [](const auto& flags, const nlohmann::json& now, auto& options) {

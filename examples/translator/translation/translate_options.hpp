@@ -28,7 +28,6 @@ struct TranslateOptions : DecodingCommand {
 
   void add_flags(CLI::App& app) {
     command_ = &app;
-    add_to(app, true, true);
     const auto file = [&](CLI::Option* option) { return option->group("Files"); };
     file(app.add_option("--input", input, "file to translate, plain, gzip or zstd; else standard input"));
     CLI::Option* const to = file(app.add_option(
@@ -46,6 +45,7 @@ struct TranslateOptions : DecodingCommand {
         app.add_option("--attention", attention,
                        "file for the attention weights of every line, layer and head, as safetensors");
     file(attention_option)->excludes(resume);
+    add_to(app, true, true);
     add_sampling_to(app, attention_option);
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
