@@ -21,6 +21,7 @@ template <class Options>
 Options options_of_conventions(const TextConventions& text) {
   Options o;
   o.min_length = text.min_length;
+  o.max_length_factor = text.max_length_factor;
   o.no_repeat_ngram_size = text.no_repeat_ngram_size;
   o.begin_id = text.begin_id;
   o.end_id = text.end_id;
@@ -36,6 +37,7 @@ Options options_of_conventions(const TextConventions& text) {
 inline GenerationOptions generation_options(const TextConventions& text) {
   auto o = detail::options_of_conventions<GenerationOptions>(text);
   o.length_penalty = text.length_penalty;
+  o.word_penalty = text.word_penalty;
   if (text.beam_size > 0) o.beam_size = text.beam_size;
   if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
   o.rule = text.search_rule;
