@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "alignment_file.hpp"
 #include "attention_file.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
@@ -30,6 +31,7 @@ class LineTranslation {
       : with_prefixes_(options.prefixes),
         format_(options.output_format()),
         attention_(options.attention),
+        alignments_(options.alignment, options.soft_alignment),
         target_(models.tokenizers().target),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
@@ -63,6 +65,7 @@ class LineTranslation {
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr) attention_.add(line, *best.attention);
+      alignments_.add(lines[i], best);
       if (best.cut) {
         results.warnings.push_back("line " + std::to_string(line) + " has more than " +
                                    std::to_string(max_source_) + " tokens; the rest of it was left out");
@@ -73,7 +76,10 @@ class LineTranslation {
   }
 
   /// Writes what belongs to all lines together.
-  void finish() const { attention_.finish(); }
+  void finish() {
+    attention_.finish();
+    alignments_.finish();
+  }
 
  private:
   // Takes what stands behind the first tab of each line, which its translation is to begin with, off it.
@@ -90,6 +96,7 @@ class LineTranslation {
   bool with_prefixes_;
   ef::OutputOptions format_;
   AttentionFile attention_;
+  AlignmentFiles alignments_;
   std::shared_ptr<const ef::Tokenizer> target_;
   ef::index_t max_source_;
   SentenceTranslator translator_;

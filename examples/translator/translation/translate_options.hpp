@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "command_line/config_file.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
@@ -21,10 +22,11 @@ namespace translator {
 
 /// The options of `translator translate`.
 struct TranslateOptions : DecodingCommand {
-  std::string input, output, shard_text, attention, utility;
+  std::string input, output, shard_text, attention, alignment, soft_alignment, utility;
   bool go_on = false;
   bool prefixes = false;
   std::optional<OptionFlags<ef::OutputOptions>> format;
+  std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
 
   void add_flags(CLI::App& app) {
     command_ = &app;
@@ -46,6 +48,15 @@ struct TranslateOptions : DecodingCommand {
                        "file for the attention weights of every line, layer and head, as safetensors");
     file(attention_option)->excludes(resume);
     add_to(app, true, true);
+    app.add_option("--alignment", alignment,
+                   "file for the alignments of words: for each line its links, such as 0-0 1-2")
+        ->group("Alignments")
+        ->excludes(resume);
+    app.add_option("--soft-alignment", soft_alignment,
+                   "file for the weights that alignments are made of, token by token as Marian writes them")
+        ->group("Alignments")
+        ->excludes(resume);
+    alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
@@ -56,7 +67,9 @@ struct TranslateOptions : DecodingCommand {
   }
 
   /// Whether an interrupted run could go on: one that writes but --output.
-  bool resumable() const { return !output.empty() && attention.empty(); }
+  bool resumable() const {
+    return !output.empty() && attention.empty() && alignment.empty() && soft_alignment.empty();
+  }
 
   /// The part of the input that is to be translated, if not all of it. Throws ValueError.
   std::optional<Shard> shard() const {
@@ -97,9 +110,17 @@ struct TranslateOptions : DecodingCommand {
 
   /// How results are written. Throws ValueError for options that exclude each other.
   ef::OutputOptions output_format() const {
-    if (!attention.empty() && attention == output)
-      throw ef::ValueError("translate",
-                           "--attention and --output are both '" + output + "', expected two files");
+    const std::pair<const char*, const std::string*> files[] = {{"--output", &output},
+                                                                {"--attention", &attention},
+                                                                {"--alignment", &alignment},
+                                                                {"--soft-alignment", &soft_alignment}};
+    for (const auto& one : files) {
+      for (const auto& other : files) {
+        if (one.first == other.first || other.second->empty() || *one.second != *other.second) continue;
+        throw ef::ValueError("translate", std::string(other.first) + " and " + one.first + " are both '" +
+                                              *one.second + "', expected two files");
+      }
+    }
     const auto applied = format->applied("translate");
     applied.validate();
     return applied;
@@ -114,6 +135,17 @@ struct TranslateOptions : DecodingCommand {
     if (options.sampling) options.sampling->token_scores = results.scores;
     if (options.search.attention && options.search.num_hypotheses > 1)
       throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
+    if (!alignment.empty() || !soft_alignment.empty()) {
+      options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
+      if (utility.empty() &&
+          (options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) > 1) {
+        throw ef::ValueError(
+            "translate", "alignments are of one translation a line, --n-best and --num-samples must be 1");
+      }
+    } else if (const auto given = alignment_fields->given(); !given.empty()) {
+      throw ef::ValueError("translate", flag_of_field(given.begin().key()) +
+                                            " has no effect without --alignment or --soft-alignment");
+    }
     if (utility.empty()) return options;
     if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {
       throw ef::ValueError("translate",
