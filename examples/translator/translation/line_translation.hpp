@@ -9,6 +9,7 @@
 
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
+#include "explorer_file.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
 
@@ -32,6 +33,7 @@ class LineTranslation {
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
+        explorer_(options.explore, models),
         target_(models.tokenizers().target),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
@@ -64,7 +66,8 @@ class LineTranslation {
       const std::size_t line = before + i + 1;
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
-      if (best.attention != nullptr) attention_.add(line, *best.attention);
+      if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
+      explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       alignments_.add(lines[i], best);
       if (best.cut) {
         results.warnings.push_back("line " + std::to_string(line) + " has more than " +
@@ -79,6 +82,7 @@ class LineTranslation {
   void finish() {
     attention_.finish();
     alignments_.finish();
+    explorer_.finish();
   }
 
  private:
@@ -97,6 +101,7 @@ class LineTranslation {
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
+  ExplorerFile explorer_;
   std::shared_ptr<const ef::Tokenizer> target_;
   ef::index_t max_source_;
   SentenceTranslator translator_;

@@ -22,7 +22,7 @@ namespace translator {
 
 /// The options of `translator translate`.
 struct TranslateOptions : DecodingCommand {
-  std::string input, output, shard_text, attention, alignment, soft_alignment, utility;
+  std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility;
   bool go_on = false;
   bool prefixes = false;
   std::optional<OptionFlags<ef::OutputOptions>> format;
@@ -47,6 +47,9 @@ struct TranslateOptions : DecodingCommand {
         app.add_option("--attention", attention,
                        "file for the attention weights of every line, layer and head, as safetensors");
     file(attention_option)->excludes(resume);
+    CLI::Option* const explore_option = app.add_option(
+        "--explore", explore, "file for a page (HTML) that shows every layer and head of the attention");
+    file(explore_option)->excludes(resume);
     add_to(app, true, true);
     app.add_option("--alignment", alignment,
                    "file for the alignments of words: for each line its links, such as 0-0 1-2")
@@ -58,6 +61,7 @@ struct TranslateOptions : DecodingCommand {
         ->excludes(resume);
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
+    explore_option->excludes(app.get_option("--sample"));
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
     app.add_option("--mbr", utility,
@@ -68,7 +72,8 @@ struct TranslateOptions : DecodingCommand {
 
   /// Whether an interrupted run could go on: one that writes but --output.
   bool resumable() const {
-    return !output.empty() && attention.empty() && alignment.empty() && soft_alignment.empty();
+    return !output.empty() && attention.empty() && explore.empty() && alignment.empty() &&
+           soft_alignment.empty();
   }
 
   /// The part of the input that is to be translated, if not all of it. Throws ValueError.
@@ -113,7 +118,8 @@ struct TranslateOptions : DecodingCommand {
     const std::pair<const char*, const std::string*> files[] = {{"--output", &output},
                                                                 {"--attention", &attention},
                                                                 {"--alignment", &alignment},
-                                                                {"--soft-alignment", &soft_alignment}};
+                                                                {"--soft-alignment", &soft_alignment},
+                                                                {"--explore", &explore}};
     for (const auto& one : files) {
       for (const auto& other : files) {
         if (one.first == other.first || other.second->empty() || *one.second != *other.second) continue;
@@ -130,11 +136,11 @@ struct TranslateOptions : DecodingCommand {
   ef::TextTranslatorOptions for_results(const DecodingModels& models,
                                         const ef::OutputOptions& results) const {
     ef::TextTranslatorOptions options = for_models(models);
-    options.search.attention = !attention.empty();
-    options.search.token_scores = results.scores;
+    options.search.attention = !attention.empty() || !explore.empty();
+    options.search.token_scores = results.scores || !explore.empty();
     if (options.sampling) options.sampling->token_scores = results.scores;
     if (options.search.attention && options.search.num_hypotheses > 1)
-      throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
+      throw ef::ValueError("translate", "attention is of one translation a line, --n-best must be 1");
     if (!alignment.empty() || !soft_alignment.empty()) {
       options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
       if (utility.empty() &&
