@@ -35,7 +35,6 @@ struct TranslateOptions : DecodingCommand {
 
   void add_flags(CLI::App& app) {
     command_ = &app;
-    add_to(app, true, true);
     const auto file = [&](CLI::Option* option) { return option->group("Files"); };
     file(app.add_option("--input", input, "file to translate, plain, gzip or zstd; else standard input"));
     CLI::Option* const to = file(app.add_option(
@@ -56,6 +55,7 @@ struct TranslateOptions : DecodingCommand {
     CLI::Option* const explore_option = app.add_option(
         "--explore", explore, "file for a page (HTML) that shows every layer and head of the attention");
     file(explore_option)->excludes(resume);
+    add_to(app, true, true);
     app.add_option("--alignment", alignment,
                    "file for the alignments of words: for each line its links, such as 0-0 1-2")
         ->group("Alignments")
@@ -94,6 +94,12 @@ struct TranslateOptions : DecodingCommand {
                    "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
                    "the others, by chrf or bleu");
     format.emplace(app, ef::OutputOptions{}, "Results");
+  }
+
+  /// Whether an interrupted run could go on: one that writes but --output.
+  bool resumable() const {
+    return !output.empty() && attention.empty() && explore.empty() && alignment.empty() &&
+           soft_alignment.empty();
   }
 
   /// The part of the input that is to be translated, if not all of it. Throws ValueError.
