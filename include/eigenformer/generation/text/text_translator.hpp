@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/alignment/attention_alignment.hpp"
+#include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
@@ -27,6 +29,9 @@ struct Translation {
   double score = 0;                                     ///< Hypothesis::score
   double log_probability = 0;                           ///< Hypothesis::log_probability
   std::shared_ptr<const AttentionMaps> attention = {};  ///< where search.attention asks for it
+  /// Where the options have an alignment: of the line, as it was given, and the text. Its tokens are those of
+  /// the text, those of a given prefix included, and the end symbol where the text ended.
+  std::shared_ptr<const TextAlignment> alignment = {};
   bool cut = false;  ///< whether the line had more tokens than the model can read, and lost its end
   double expected_utility = 0;  ///< where the options have a utility
   /// Where token_scores asks for them: the tokens after the forced ones, the end symbol included where the
@@ -45,6 +50,9 @@ struct TextTranslatorOptions {
   /// over the texts that were drawn, or over those that the search found, weighted by their probabilities.
   PairwiseUtility utility{};
   ConfidenceScale confidence{};  ///< of words, where token_scores asks for them
+  /// Translations come with alignments, which take another pass of the model; of an ensemble those of its
+  /// first model.
+  std::optional<AlignmentOptions> alignment{};
 };
 
 /// What a model's conventions say: the options to start from.
@@ -86,6 +94,15 @@ class TextTranslator {
     limit(options_.search);
     if (options_.sampling) limit(*options_.sampling);
     options_.batching.validate();
+    if (!options_.alignment) return;
+    options_.alignment->validate();
+    if (!detail::HasCrossAttention<M>) {
+      throw ValueError(
+          "text_translator",
+          "an alignment is asked for, and there is no function cross_attention_weights(model, "
+          "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
+          "source");
+    }
   }
   /// Of what a model folder or an import gave.
   explicit TextTranslator(const LoadedModel<M>& loaded, const Context<T>& ctx = Context<T>::inference())
@@ -115,12 +132,12 @@ class TextTranslator {
         // What the prefix leaves of the model's room decides for this line alone.
         Work one;
         one.add(std::move(ids), std::move(prefix), i);
-        run(one, first, *room, translations);
+        run(one, lines, first, *room, translations);
       } else {
         all.add(std::move(ids), std::move(prefix), i);
       }
     }
-    run(all, first, std::nullopt, translations);
+    run(all, lines, first, std::nullopt, translations);
     return translations;
   }
 
@@ -137,7 +154,8 @@ class TextTranslator {
   }
 
   /// What the model gives to translations that are there: for each pair of lines the target's text as the
-  /// model reads it, log_probability, the tokens with the end symbol, words and confidence. A pair of which a
+  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and an alignment
+  /// where the options have one. A pair of which a
   /// side has no word has no tokens. What is longer than the model can read is cut. Throws ValueError for
   /// unequal numbers of lines and where a tokenizer does.
   std::vector<Translation> score(std::span<const std::string> lines,
@@ -175,6 +193,10 @@ class TextTranslator {
       translations[places[k]] = translation_of(h, {});
       translations[places[k]].cut = cut;
     }
+    std::vector<Alignable> parts;
+    for (std::size_t k = 0; k < scores.size(); ++k)
+      parts.push_back({&translations[places[k]], &lines[places[k]], &sources[k], given[k], true});
+    align(parts, options_.search);
     return translations;
   }
 
@@ -220,9 +242,52 @@ class TextTranslator {
     return options;
   }
 
-  void run(const Work& work, std::size_t first, std::optional<index_t> room,
-           std::vector<std::vector<Translation>>& translations) const {
+  // A translation whose alignment is to be made.
+  struct Alignable {
+    Translation* translation;
+    const std::string* line;
+    const Ids* source;  // as the model read it
+    Ids target;         // without begin, what the conventions put before it, and end
+    bool ended;
+  };
+
+  // options: what the texts were found with.
+  template <class Options>
+  void align(const std::vector<Alignable>& parts, const Options& options) const {
+    if constexpr (detail::HasCrossAttention<M>) {
+      if (!options_.alignment) return;
+      std::vector<std::pair<std::size_t, std::size_t>> single;
+      for (std::size_t i = 0; i < parts.size(); ++i) single.emplace_back(i, i + 1);
+      detail::each_batch(single, [&](const std::pair<std::size_t, std::size_t>& one) {
+        const Alignable& part = parts[one.first];
+        part.translation->alignment = std::make_shared<const TextAlignment>(alignment_of(part, options));
+      });
+    }
+  }
+
+  template <class Options>
+  TextAlignment alignment_of(const Alignable& part, const Options& o) const {
+    Ids target = o.prefix_ids;
+    target.insert(target.end(), part.target.begin(), part.target.end());
+    const Tensor<float> weights = cross_attention_weights(model_, ctx_, *part.source, target, o.begin_id,
+                                                          o.prefix_length, options_.alignment->layer);
+    const Tensor<float> rows = attention_of_head(weights, options_.alignment->head);
+    TextAlignment alignment;
+    alignment.attention = rows.rows(static_cast<index_t>(o.prefix_ids.size()),
+                                    static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
+                              .clone();
+    alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
+    alignment.source = source_spans(description_.text, *tokenizers_.source, *part.source, *part.line);
+    const std::string& text = part.translation->text;
+    alignment.target = token_spans(*tokenizers_.target, part.target, text);
+    if (part.ended) alignment.target.push_back({text.size(), text.size()});
+    return alignment;
+  }
+
+  void run(const Work& work, std::span<const std::string> lines, std::size_t first,
+           std::optional<index_t> room, std::vector<std::vector<Translation>>& translations) const {
     const auto found = options_.sampling ? draw(work, first, room) : search(work, room);
+    std::vector<Alignable> parts;
     for (std::size_t k = 0; k < found.size(); ++k) {
       std::vector<Translation>& of_line = translations[work.places[k]];
       const bool cut = of_line.front().cut;
@@ -231,8 +296,20 @@ class TextTranslator {
         of_line.push_back(translation_of(h, work.prefixes[k]));
         of_line.back().cut = cut;
       }
-      if (options_.utility) order_by_utility(of_line);
+      for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
+        Ids target = work.prefixes[k];
+        target.insert(target.end(), found[k][i].ids.begin(), found[k][i].ids.end());
+        parts.push_back(
+            {&of_line[i], &lines[work.places[k]], &work.sources[k], std::move(target), found[k][i].finished});
+      }
     }
+    if (options_.sampling) {
+      align(parts, *options_.sampling);
+    } else {
+      align(parts, options_.search);
+    }
+    if (!options_.utility) return;
+    for (const std::size_t place : work.places) order_by_utility(translations[place]);
   }
 
   std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room) const {
