@@ -31,7 +31,8 @@ struct TargetPart {
 /// 2. where it stands with other case or white space,
 /// 3. in place of the words that are aligned to it alone, if they are not more than it has,
 /// 4. behind the word that is aligned to the word before it, or else before the one aligned to the next.
-/// Copies of a placeholder that the source does not have are removed.
+/// Copies of a placeholder that the source does not have are removed, and what is left of one that came out
+/// in pieces.
 class PiecePlacer {
  public:
   /// source_units: of the segment's text, with its pieces.
@@ -46,7 +47,10 @@ class PiecePlacer {
     make_parts();
     std::size_t last = no_unit;  // the unit of the last piece that was inserted
     for (std::size_t k = 0; k < spans_.size(); ++k) {
-      if (spans_[k] || replace(k)) continue;
+      if (spans_[k]) continue;
+      const bool replaced = replace(k);
+      drop_remains(k);
+      if (replaced) continue;
       insert(k, last);
       last = unit_[k];
     }
@@ -225,6 +229,14 @@ class PiecePlacer {
     exact_[from] = false;
     for (std::size_t j = from + 1; j <= to; ++j) removed_[j] = true;
     return true;
+  }
+
+  // What else is aligned to a piece that was not found and is part of it, such as a brace.
+  void drop_remains(std::size_t k) {
+    for (const std::size_t j : targets_[unit_[k]]) {
+      const bool other = !removed_[j] && parts_[j].piece == TargetPart::none;
+      if (other && text_of(k).find(parts_[j].text) != std::string_view::npos) parts_[j].piece = surplus;
+    }
   }
 
   bool adjacent(std::size_t a, std::size_t b) const {

@@ -69,7 +69,7 @@ class PlaceholderScanner {
     std::size_t i = at + (twice ? 2 : 1);
     for (; i < all_.size() && i - at < longest && byte(i) != '}'; ++i) {
       const char c = byte(i);
-      if (c == '{' || c == '\n' || (!twice && is_markup_space(c))) return none;
+      if (c == '{' || c == '<' || c == '\n' || (!twice && is_markup_space(c))) return none;
     }
     if (byte(i) != '}' || (twice && byte(i + 1) != '}')) return none;
     return i + (twice ? 2 : 1);
@@ -87,7 +87,8 @@ class PlaceholderScanner {
       while (is_ascii_alphanumeric(byte(i)) || byte(i) == '_') ++i;
     };
     name();
-    if (i > at + 1 && byte(i) == '%' && !is_ascii_digit(byte(at + 1))) return i + 1;
+    // Two letters and a capital, because "%d%s" is no name.
+    if (i > at + 2 && byte(i) == '%' && byte(at + 1) >= 'A' && byte(at + 1) <= 'Z') return i + 1;
     i = at + 1;
     if (byte(i) == '(') {
       ++i;

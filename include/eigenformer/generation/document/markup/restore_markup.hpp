@@ -191,7 +191,7 @@ class MarkupRestorer {
       const std::size_t i = from_left ? range.begin + k : range.end - 1 - k;
       const bool own = owner(children, atoms_[i]) == child;
       sum += own ? own_weight(atoms_[i]) : -foreign_weight(atoms_[i]);
-      if (!own || sum < best_sum || sum <= 0) continue;
+      if (!own || sum < best_sum) continue;
       best_sum = sum;
       best = from_left ? i + 1 : i;
     }
