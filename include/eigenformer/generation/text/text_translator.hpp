@@ -200,6 +200,14 @@ class TextTranslator {
     return translations;
   }
 
+  /// Whether the model can read all of a line: it has no more tokens than there is room for. Throws where the
+  /// tokenizer does.
+  bool fits(const std::string& line) const {
+    bool cut = false;
+    (void)source_ids(description_.text, *tokenizers_.source, line, max_source_tokens(description_), &cut);
+    return !cut;
+  }
+
   /// How it works, with max_length as far as the model has room.
   const TextTranslatorOptions& options() const noexcept { return options_; }
 
