@@ -1,11 +1,15 @@
 #include <map>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "eigenformer/generation/document/markup/document_markup.hpp"
 #include "eigenformer/generation/document/markup/translate_markup.hpp"
 #include "generation/document/markup/markup_tools.hpp"
 
@@ -352,4 +356,33 @@ TEST_CASE("deep nesting takes neither the stack nor the tags") {
   CHECK(unchanged(deep, xml) == deep);
   CHECK(nesting(reversed(deep, xml)) == nesting(deep));
   CHECK(unchanged(deep + close, html) == deep + close);
+}
+
+TEST_CASE("a DocumentTranslator translates the sentences of all segments together") {
+  std::size_t calls = 0;
+  const auto sentences_backward = [&](std::span<const std::string> lines) {
+    ++calls;
+    std::vector<std::vector<Translation>> out;
+    for (AlignedText& text : reordering(backward, shouted)({lines.begin(), lines.end()})) {
+      Translation one;
+      one.text = std::move(text.text);
+      one.alignment = std::make_shared<const TextAlignment>(std::move(text.alignment));
+      out.push_back({std::move(one)});
+    }
+    return out;
+  };
+  // Lines are paragraphs here, so that a segment has two sentences.
+  const DocumentTranslator documents(sentences_backward);
+  CHECK(translate_markup("<p>\none <b>two</b>\n <i>three</i> four</p> <p>five</p>\n<p> </p>six <u>seven</u>",
+                         html, documents) ==
+        "<p>\n<b>TWO</b> ONE\n FOUR <i>THREE</i></p> <p>FIVE</p>\n<p> </p><u>SEVEN</u> SIX");
+  CHECK(calls == 1);
+  CHECK(translate_markup("<p> </p>", html, documents) == "<p> </p>");
+  CHECK(calls == 1);
+  DocumentOptions flow;
+  flow.layout = DocumentLayout::flow;
+  const DocumentTranslator flowing(sentences_backward, flow);
+  CHECK(translate_markup("<p>one <b>two</b>\nthree</p>", html, flowing) == "<p>THREE <b>TWO</b> ONE</p>");
+  const std::string text = "one two.\n three";
+  CHECK(translate_markup(text, html, documents) == documents.translate(text).text);
 }

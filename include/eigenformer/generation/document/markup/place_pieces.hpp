@@ -36,7 +36,7 @@ struct TargetPart {
 class PiecePlacer {
  public:
   /// source_units: of the segment's text, with its pieces.
-  PiecePlacer(const MarkupSegment& segment, const std::vector<TextUnit>& source_units,
+  PiecePlacer(const MarkupSegment& segment, const std::vector<MarkupUnit>& source_units,
               const std::string& target, const TextAlignment& alignment)
       : segment_(segment), source_units_(source_units), target_(target), alignment_(alignment) {}
 
@@ -177,7 +177,7 @@ class PiecePlacer {
   void make_parts() {
     std::vector<ByteSpan> spans;
     for (const auto& [begin, end] : taken_) spans.push_back({begin, end});
-    const std::vector<TextUnit> units = text_units(target_, spans);
+    const std::vector<MarkupUnit> units = text_units(target_, spans);
     std::vector<std::size_t> sources = linked_units(segment_.text, source_units_, target_, units, alignment_);
     if (std::all_of(sources.begin(), sources.end(), [](std::size_t s) { return s == no_unit; }))
       sources = proportional_units(source_units_, units);
@@ -209,9 +209,9 @@ class PiecePlacer {
 
   // Puts a piece in place of the words that are aligned to it.
   bool replace(std::size_t k) {
-    const std::vector<TextUnit> own = text_units(text_of(k), {});
+    const std::vector<MarkupUnit> own = text_units(text_of(k), {});
     const auto most = static_cast<std::size_t>(
-        std::count_if(own.begin(), own.end(), [](const TextUnit& u) { return u.kind != UnitKind::space; }));
+        std::count_if(own.begin(), own.end(), [](const MarkupUnit& u) { return u.kind != UnitKind::space; }));
     const std::vector<std::size_t>& words = targets_[unit_[k]];
     std::size_t first = 0, count = 0;
     for (std::size_t i = 0; i < words.size();) {
@@ -313,7 +313,7 @@ class PiecePlacer {
   static constexpr std::size_t surplus = TargetPart::none - 1;  // in place of a piece's number
 
   const MarkupSegment& segment_;
-  const std::vector<TextUnit>& source_units_;
+  const std::vector<MarkupUnit>& source_units_;
   const std::string& target_;
   const TextAlignment& alignment_;
   std::vector<std::size_t> unit_;                      // the source unit of each piece

@@ -32,7 +32,7 @@ struct TargetAtom {
 /// the first. What has no words left stands empty where its source's neighbours are. Nesting stays as it is.
 class MarkupRestorer {
  public:
-  MarkupRestorer(const MarkupSegment& segment, MarkupFormat format, const std::vector<TextUnit>& source_units,
+  MarkupRestorer(const MarkupSegment& segment, MarkupFormat format, const std::vector<MarkupUnit>& source_units,
                  const std::vector<TargetPart>& parts)
       : segment_(segment),
         elements_(segment.elements),
@@ -344,7 +344,7 @@ class MarkupRestorer {
 
   const MarkupSegment& segment_;
   const std::vector<InlineElement>& elements_;
-  const std::vector<TextUnit>& source_units_;
+  const std::vector<MarkupUnit>& source_units_;
   const std::vector<TargetPart>& parts_;
   TextSpeller speller_;
   std::vector<std::size_t> leaf_;   // the innermost element of each byte of the source

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/generation/alignment/text_alignment.hpp"
 
@@ -21,21 +22,14 @@ enum class UnitKind : std::uint8_t { space, word, mark, piece };
 
 /// What tags are moved by: a word, a run of one punctuation mark, of white space, or a piece that is
 /// protected.
-struct TextUnit {
+struct MarkupUnit {
   ByteSpan span{};
   UnitKind kind = UnitKind::word;
 };
 
-/// Whether a script writes no spaces between words, so that each character counts as one.
-inline bool is_unspaced(char32_t c) {
-  return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) || (c >= 0x1780 && c <= 0x17FF) ||
-         (c >= 0x2E80 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF66 && c <= 0xFF9F) ||
-         (c >= 0x20000 && c <= 0x3FFFF);
-}
-
 /// A text cut into units; pieces: in order, without overlap, one unit each.
-inline std::vector<TextUnit> text_units(std::string_view text, std::span<const ByteSpan> pieces) {
-  std::vector<TextUnit> units;
+inline std::vector<MarkupUnit> text_units(std::string_view text, std::span<const ByteSpan> pieces) {
+  std::vector<MarkupUnit> units;
   char32_t last = 0;
   std::size_t next = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -52,7 +46,7 @@ inline std::vector<TextUnit> text_units(std::string_view text, std::span<const B
                                                     : UnitKind::word;
     const bool joined = !units.empty() && units.back().kind == kind &&
                         (kind != UnitKind::mark || c.value == last) &&
-                        (kind != UnitKind::word || (!is_unspaced(c.value) && !is_unspaced(last)));
+                        (kind != UnitKind::word || (!is_unspaced_script(c.value) && !is_unspaced_script(last)));
     if (joined) {
       units.back().span.end = end;
     } else {
@@ -70,12 +64,12 @@ constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 struct UnitRange {
   std::size_t first = 0, last = 0;
 };
-inline UnitRange units_of(const std::vector<TextUnit>& units, ByteSpan token) {
+inline UnitRange units_of(const std::vector<MarkupUnit>& units, ByteSpan token) {
   if (token.empty()) return {};
   const auto first = std::upper_bound(units.begin(), units.end(), token.begin,
-                                      [](std::size_t at, const TextUnit& u) { return at < u.span.end; });
+                                      [](std::size_t at, const MarkupUnit& u) { return at < u.span.end; });
   const auto last = std::lower_bound(first, units.end(), token.end,
-                                     [](const TextUnit& u, std::size_t at) { return u.span.begin < at; });
+                                     [](const MarkupUnit& u, std::size_t at) { return u.span.begin < at; });
   return {static_cast<std::size_t>(first - units.begin()), static_cast<std::size_t>(last - units.begin())};
 }
 
@@ -83,9 +77,9 @@ inline UnitRange units_of(const std::vector<TextUnit>& units, ByteSpan token) {
 /// text is preferred, then one with more links, of the same kind, at the same place in its token, and the
 /// first.
 inline std::vector<std::size_t> linked_units(std::string_view source,
-                                             const std::vector<TextUnit>& source_units,
+                                             const std::vector<MarkupUnit>& source_units,
                                              std::string_view target,
-                                             const std::vector<TextUnit>& target_units,
+                                             const std::vector<MarkupUnit>& target_units,
                                              const TextAlignment& alignment) {
   struct Link {
     int count = 0;
@@ -123,8 +117,8 @@ inline std::vector<std::size_t> linked_units(std::string_view source,
 }
 
 /// The same for a translation without any link: units in proportion to their numbers.
-inline std::vector<std::size_t> proportional_units(const std::vector<TextUnit>& source_units,
-                                                   const std::vector<TextUnit>& target_units) {
+inline std::vector<std::size_t> proportional_units(const std::vector<MarkupUnit>& source_units,
+                                                   const std::vector<MarkupUnit>& target_units) {
   std::vector<std::size_t> from, to, best(target_units.size(), no_unit);
   for (std::size_t i = 0; i < source_units.size(); ++i)
     if (source_units[i].kind != UnitKind::space) from.push_back(i);

@@ -47,7 +47,7 @@ inline std::string restore_markup(const MarkupSegment& segment, MarkupFormat for
                                   const AlignedText& translation) {
   std::vector<ByteSpan> pieces;
   for (const ProtectedPiece& piece : segment.pieces) pieces.push_back(piece.text);
-  const std::vector<detail::TextUnit> units = detail::text_units(segment.text, pieces);
+  const std::vector<detail::MarkupUnit> units = detail::text_units(segment.text, pieces);
   const std::vector<detail::TargetPart> parts =
       detail::PiecePlacer(segment, units, translation.text, translation.alignment).run();
   return detail::MarkupRestorer(segment, format, units, parts).run();
