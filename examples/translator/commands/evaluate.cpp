@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
@@ -13,6 +12,7 @@
 #include "eigenformer/metrics/perplexity.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
+#include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
 
@@ -21,7 +21,8 @@ namespace translator {
 namespace {
 
 struct EvaluateCommand : DecodingCommand {
-  std::string source, reference, output;
+  PairFiles files;
+  std::string output;
 };
 
 /// Of the references, for the pairs that have words on both sides; 0 when there is none.
@@ -38,15 +39,7 @@ int evaluate(const EvaluateCommand& command) {
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModels models(command.folders);
   const SentenceTranslator translator = sentence_translator(models, command.for_models(models));
-  const std::vector<std::string> sources = ef::read_lines(command.source);
-  const std::vector<std::string> references = ef::read_lines(command.reference);
-  if (sources.size() != references.size()) {
-    throw ef::IoError("evaluate", "'" + command.source + "' has " + std::to_string(sources.size()) +
-                                      " lines and '" + command.reference + "' has " +
-                                      std::to_string(references.size()) + ", expected equal numbers");
-  }
-  if (sources.empty())
-    throw ef::IoError("evaluate", "'" + command.source + "' is empty, expected at least one sentence");
+  const auto [sources, references] = command.files.read("evaluate");
 
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<std::string> translations = texts(translator.translate(sources));
@@ -79,8 +72,7 @@ void add_evaluate(CLI::App& app, Run& run) {
       "evaluate", "Translates a file and scores it against a reference: BLEU, chrF, exact match");
   auto command = std::make_shared<EvaluateCommand>();
   command->add_to(*sub);
-  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
-  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  command->files.add_to(*sub);
   sub->add_option("--output", command->output, "file for the translations");
   sub->callback([&run, command] { run = [command] { return evaluate(*command); }; });
 }

@@ -33,6 +33,10 @@ int make_shortlist(const ShortlistCommand& command) {
                                        " lines and '" + command.target + "' " +
                                        std::to_string(targets.size()) + ", expected as many");
   }
+  if (sources.empty()) {
+    throw ef::IoError("shortlist", "'" + command.source + "' and '" + command.target +
+                                       "' are empty, expected at least one sentence pair");
+  }
   std::vector<std::vector<std::int32_t>> source_ids, target_ids;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     source_ids.push_back(tokenizers.source->encode(sources[i]));

@@ -215,7 +215,7 @@ TrainSettings resumed_settings(const TrainCommand& command) {
 }
 
 int train(const TrainCommand& command) {
-  const InterruptWatcher interrupts;
+  const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
   if (command.resume) remove_leftovers(command.folder);
@@ -300,7 +300,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "
       "they "
-      "are one\nstack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
+      "are one stack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
       "them.\n" +
       sub->get_footer());
   sub->callback([&run, command] { run = [command] { return train(*command); }; });

@@ -1,41 +1,90 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "commands.hpp"
 #include "model/decoding_model.hpp"
-#include "terminal/line_reader.hpp"
-#include "terminal/result_output.hpp"
+#include "terminal/interrupt.hpp"
+#include "translation/input_lines.hpp"
+#include "translation/line_progress.hpp"
 #include "translation/line_translation.hpp"
+#include "translation/translation_output.hpp"
 
 namespace translator {
 
 namespace {
 
-int translate(const TranslateOptions& options) {
-  options.set_threads();
-  const DecodingModels models(options.folders);
-  LineTranslation translation(options, models);
-  LineReader reader(options.input);
-  ResultOutput output(options.output);
-  output.write(translation.header());
-  std::size_t before = 0, read = 0;  // lines of earlier chunks; with this one's
-  for (std::vector<std::string> lines; !(lines = reader.chunk(translation.lines_at_once())).empty();
-       before = read) {
+/// Translates lines until there are no more, or a stop is requested. done: lines of this run's part that an
+/// earlier run has translated.
+void translate_lines(InputLines& input, LineTranslation& translation, TranslationOutput& output,
+                     LineProgress& progress, std::uint64_t done, const std::stop_token& stop) {
+  LineReader& reader = input.reader();
+  while (!stop.stop_requested()) {
+    std::vector<std::string> lines = reader.chunk(translation.lines_at_once());
+    if (lines.empty()) return;
+    const std::uint64_t before = input.before() + done;
     if (before == 0) drop_byte_order_mark(lines[0]);
-    read = before + lines.size();
+    done += lines.size();
     const std::string problem = cut_at_invalid_utf8(lines, before, reader);
+    // What is kept for another run ends where a chunk ends.
+    if (!problem.empty() && output.resumable()) throw ef::IoError("translate", problem);
     const LineTranslation::Results results = translation(std::move(lines), before);
     output.write(results.text);
-    for (const std::string& warning : results.warnings)
-      std::fprintf(stderr, "translator: %s\n", warning.c_str());
-    if (!problem.empty()) {
-      throw ef::IoError("translate", problem + (output.appears_at_the_end()
-                                                    ? "; nothing was written to '" + options.output + "'"
-                                                    : "; the lines before it were translated"));
-    }
+    for (const std::string& warning : results.warnings) progress.say("translator: " + warning);
+    if (!problem.empty()) throw ef::IoError("translate", problem + "; the lines before it were translated");
+    output.reached({.lines = done, .offset = reader.offset(), .hash = reader.hash()});
+    progress.add(done, results.tokens);
+  }
+}
+
+int translate(const TranslateOptions& options) {
+  // Where nothing could go on, an interrupt ends the program at once.
+  std::optional<InterruptWatcher> interrupts;
+  if (!options.output.empty() && is_regular_file_if_any(options.output)) interrupts.emplace("these lines");
+  const std::stop_token stop = interrupts ? interrupts->token() : std::stop_token();
+  options.set_threads();
+  const std::optional<Shard> shard = options.shard();
+  const DecodingModels models(options.folders);
+  LineTranslation translation(options, models);
+  InputLines input(options.input, shard, stop);
+  TranslationOutput output(options.output, interrupts ? options.identity(input.size()) : RunIdentity{},
+                           options.go_on);
+  std::uint64_t done = 0;
+  if (const auto& begin = output.begin()) {
+    input.skip_to(*begin);
+    done = begin->lines;
+    std::fprintf(stderr, "translator: going on after %s\n",
+                 counted(static_cast<long long>(done), "line").c_str());
+  } else if (!shard || shard->first()) {
+    output.write(translation.header());
+  }
+  // Not between translations on the same terminal.
+  const bool shown = isatty(STDERR_FILENO) == 1 && (!options.output.empty() || isatty(STDOUT_FILENO) == 0);
+  if (shown) translation.count_tokens();
+  LineProgress progress(shown ? input.count() : std::nullopt, done, shown);
+  const auto keep = [&] {
+    const bool kept = output.keep();
+    if (kept)
+      progress.say("translator: what was translated is in '" + output.part() +
+                   "'; go on with the same command and --continue");
+    return kept;
+  };
+  try {
+    translate_lines(input, translation, output, progress, done, stop);
+  } catch (...) {
+    if (!keep() && output.resumable())
+      progress.say("translator: nothing was written to '" + options.output + "'");
+    throw;
+  }
+  if (stop.stop_requested()) {
+    if (!keep()) progress.say("translator: interrupted before anything was translated");
+    return interrupted_exit_code;
   }
   output.finish();
   translation.finish();

@@ -4,27 +4,6 @@
 
 namespace translator {
 
-std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
-  all_ = mode == CLI::AppFormatMode::All;
-  std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-  // Groups that are left out leave empty lines.
-  for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
-  return help;
-}
-
-std::string HelpFormatter::make_group(std::string group, bool is_positional,
-                                      std::vector<const CLI::Option*> options) const {
-  if (!all_ && is_shown_on_request(group)) return {};
-  return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
-}
-
-std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
-  std::string name = CLI::Formatter::make_option_name(option, is_positional);
-  const std::string off = "{false}";
-  if (const std::size_t at = name.find(off); at != std::string::npos) name.erase(at, off.size());
-  return name;
-}
-
 RowFlags::RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
                    const std::function<bool(const OptionRow&)>& wanted) {
   for (OptionRow& row : rows) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +22,7 @@ class LineTranslation {
   struct Results {
     std::string text;                     ///< as they are written
     std::vector<std::string> warnings{};  ///< for standard error
-    std::vector<std::string> best{};      ///< the first translation of each line
+    std::uint64_t tokens = 0;             ///< of the first translations, where they are to be counted
   };
 
   /// Throws where the options are impossible, and where a file of theirs cannot be read or written. models
@@ -30,6 +32,7 @@ class LineTranslation {
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
+        target_(models.tokenizers().target),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
     const ef::TextTranslatorOptions& used = translator_.options();
@@ -37,6 +40,9 @@ class LineTranslation {
              : used.sampling ? static_cast<std::size_t>(used.sampling->num_samples)
                              : static_cast<std::size_t>(used.search.num_hypotheses);
   }
+
+  /// Asks for the number of tokens, which takes some time.
+  void count_tokens() { counts_tokens_ = true; }
 
   /// What stands before the results of the first line.
   std::string header() const { return ef::translations_header(format_); }
@@ -64,7 +70,7 @@ class LineTranslation {
         results.warnings.push_back("line " + std::to_string(line) + " has more than " +
                                    std::to_string(max_source_) + " tokens; the rest of it was left out");
       }
-      results.best.push_back(best.text);
+      if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;
   }
@@ -91,9 +97,11 @@ class LineTranslation {
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
+  std::shared_ptr<const ef::Tokenizer> target_;
   ef::index_t max_source_;
   SentenceTranslator translator_;
   std::size_t shown_ = 1;  // translations of each line
+  bool counts_tokens_ = false;
 };
 
 }  // namespace translator

@@ -32,5 +32,10 @@ int main() {
   const ef::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
   right = check("icu", pieces.encode("\xC3\x96ld dogs") == std::vector<std::int32_t>{1, 2, 3}) && right;
 #endif
+#if defined(CLIENT_WITH_ZSTD)
+  right =
+      check("zstd", ef::decompress(ef::compress(ef::Compression::zstd, "old dog"), "text") == "old dog") &&
+      right;
+#endif
   return right ? 0 : 1;
 }
