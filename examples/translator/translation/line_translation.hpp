@@ -9,6 +9,7 @@
 
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
+#include "markup_translation.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
 
@@ -29,6 +30,7 @@ class LineTranslation {
   /// must outlive it.
   LineTranslation(const TranslateOptions& options, const DecodingModels& models)
       : with_prefixes_(options.prefixes),
+        protect_(options.protect),
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
@@ -62,10 +64,11 @@ class LineTranslation {
       std::vector<ef::Translation>& of_line = translations[i];
       if (of_line.size() > shown_) of_line.resize(shown_);
       const std::size_t line = before + i + 1;
+      alignments_.add(lines[i], of_line.front());
+      if (protect_) protect_placeholders(lines[i], of_line);
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr) attention_.add(line, *best.attention);
-      alignments_.add(lines[i], best);
       if (best.cut) {
         results.warnings.push_back("line " + std::to_string(line) + " has more than " +
                                    std::to_string(max_source_) + " tokens; the rest of it was left out");
@@ -93,7 +96,7 @@ class LineTranslation {
     return prefixes;
   }
 
-  bool with_prefixes_;
+  bool with_prefixes_, protect_;
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
