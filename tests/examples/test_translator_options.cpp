@@ -143,6 +143,10 @@ TEST_CASE("what is impossible in one stack is named by its own flag") {
                  "encoder.layer] d_model is 16, must be divisible by num_heads, which is 3 "
                  "(--encoder-num-heads)"));
   CHECK(contains(refusal(corpus.train({"--decoder-d-model", "8"})), "--decoder-d-model"));
+  CHECK(contains(refusal(corpus.train({"--decoder-self-mixing", "lstm"})),
+                 "--decoder-self-mixing is 'lstm', expected one of attention, ssru\n"));
+  CHECK(contains(refusal(corpus.train({"--encoder-query-key-norm", "--encoder-query-key-norm-kind", "l2"})),
+                 "--encoder-query-key-norm-kind is 'l2', expected one of layer_norm, rms_norm\n"));
   CHECK_FALSE(fs::exists(corpus.model));
 }
 

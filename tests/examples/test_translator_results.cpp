@@ -1,3 +1,7 @@
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 
@@ -12,6 +16,8 @@
 
 #include <doctest/doctest.h>
 
+#include "../../examples/translator/translation/line_progress.hpp"
+#include "../../examples/translator/translation/shard.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
@@ -146,6 +152,30 @@ TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, 
   for (const char* flag : {"--n-best", "--coverage-penalty", "--diversity-penalty"})
     CHECK(contains(refusal({"--sample", flag, "1"}), "excludes"));
   CHECK(run("translator", {"evaluate", "--model", known, "--n-best", "2"}).code == 1);
+}
+
+TEST_CASE("paragraphs are translated sentence by sentence, and their white space stays") {
+  const auto texts = lines_of(translate({"--n-best", "2"}, "I see the dog.\nWe paint the cat.\n").out);
+  REQUIRE(texts.size() == 4);
+  const std::string input = "  I see the dog.  We paint the cat. \n\nI see the dog.\tI see the dog.\n";
+  const std::vector<std::string> split = {"--split-sentences", "--language", "en"};
+  const Ended ended = translate(split, input);
+  CAPTURE(ended.err);
+  CHECK(ended.out ==
+        "  " + texts[0] + "  " + texts[2] + " \n\n" + texts[0] + "\t" + texts[0] + "\n");
+  CHECK(ended.err.empty());
+  std::vector<std::string> two = split;
+  two.insert(two.end(), {"--n-best", "2"});
+  CHECK(lines_of(translate(two, input).out)[1] == "  " + texts[1] + "  " + texts[3] + " ");
+  // What is drawn for a line depends on no other line.
+  const auto drawn = [&](const std::string& lines) {
+    return lines_of(translate({"--split-sentences", "--language", "en", "--sample", "--seed", "4"}, lines).out);
+  };
+  const std::string line = "I see the dog. I see the dog. I see the dog.\n";
+  CHECK(drawn(line + line)[1] == drawn("We paint the cat. We paint the cat.\n" + line)[1]);
+  CHECK(contains(refusal({"--split-sentences"}), "--split-sentences needs --language"));
+  CHECK(contains(refusal({"--split-sentences", "--language", "english"}), "unknown language 'english'"));
+  CHECK(contains(refusal({"--language", "en"}), "--language requires --split-sentences"));
 }
 
 TEST_CASE("models translate together, where their vocabularies are the same") {
@@ -362,4 +392,49 @@ TEST_CASE("what stands before a bad line is kept, and the mended file goes on") 
   CHECK(read_file(out) == translate({}, good + "I see the dog.\n").out);
   CHECK(contains(refusal({"--continue"}), "--continue requires --output"));
   CHECK(contains(refusal({"--continue", "--output", "/dev/null"}), "needs a regular file"));
+}
+
+TEST_CASE("a terminal is told how far a translation has come, and nothing else is") {
+  const translator::LineProgress progress(400, 100, false);
+  CHECK(progress.text(200, 50) == "line 200/400  0 tokens/s  ETA 1:40");
+  CHECK(progress.text(100, 50) == "line 100/400  0 tokens/s");
+  CHECK(translator::LineProgress(std::nullopt, 0, false).text(7, 2) == "line 7  0 tokens/s");
+
+  const TinyCorpus corpus;
+  const std::string input = corpus.folder.write("in", many_lines(70)).string(),
+                    out = (corpus.folder.path() / "out").string();
+  const std::vector<std::string> call = {"translate", "--model", known,          "--input", input,
+                                         "--output",  out,       "--batch-size", "1"};
+  CHECK(run("translator", call).err.empty());
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE(::grantpt(terminal) == 0);
+  REQUIRE(::unlockpt(terminal) == 0);
+  // Open on this side too, so that what was written stays when the program ends.
+  const int other_side = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+  REQUIRE(other_side >= 0);
+  CHECK(Program("translator", call, "", {.err = ::ptsname(terminal)}).wait().code == 0);
+  std::string shown(4096, '\0');
+  const ssize_t n = ::read(terminal, shown.data(), shown.size());
+  shown.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  ::close(other_side);
+  ::close(terminal);
+  CAPTURE(shown);
+  CHECK(contains(shown, "\r\033[Kline 32/70  "));
+  CHECK(contains(shown, " tokens/s  ETA 0:"));
+  CHECK_FALSE(contains(shown, " 0 tokens/s"));
+  CHECK(contains(shown, "line 70/70"));
+}
+
+TEST_CASE("shards cover all bytes, without overflow") {
+  using translator::Shard;
+  constexpr std::uint64_t huge = std::uint64_t{1} << 62;
+  const Shard last = Shard::parse("1000000/1000000"), middle = Shard::parse("500001/1000000");
+  CHECK(middle.begin(huge) == huge / 2);
+  CHECK(last.begin(huge) < huge);
+  CHECK(last.begin(huge) == Shard::parse("999999/1000000").end(huge));
+  CHECK(Shard::parse("1/3").begin(10) == 0);
+  CHECK(Shard::parse("2/3").begin(10) == 3);
+  CHECK(Shard::parse("2/3").end(10) == 6);
+  CHECK(Shard::parse("3/3").end(10) > 10);
 }

@@ -4,6 +4,15 @@
 
 namespace translator {
 
+namespace {
+
+/// Whether "none, all" has a word.
+bool is_word_of(const std::string& words, const std::string& word) {
+  return (", " + words + ", ").find(", " + word + ", ") != std::string::npos;
+}
+
+}  // namespace
+
 RowFlags::RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
                    const std::function<bool(const OptionRow&)>& wanted) {
   for (OptionRow& row : rows) {
@@ -72,6 +81,14 @@ nlohmann::json RowFlags::given() const {
         value = option->as<double>();
         break;
       case OptionKind::word:
+        // The field's name, which messages of the library have, is that of both stacks and of the model.
+        if (const auto word = option->as<std::string>();
+            !row.group.empty() && !is_word_of(row.allowed, word)) {
+          throw ef::ValueError("options", flag_of_name(row.name, row.group) + " is '" + word +
+                                              "', expected one of " + row.allowed);
+        }
+        value = option->as<std::string>();
+        break;
       case OptionKind::text:
       case OptionKind::ids:
         value = option->as<std::string>();

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "terminal/status_line.hpp"
+#include "../terminal/status_line.hpp"
 
 namespace translator {
 

@@ -30,13 +30,11 @@ class SentenceRules {
  public:
   /// Throws ValueError as SentenceSplitter does.
   SentenceRules(const std::string& language, const std::vector<std::string>& abbreviations) {
-    UErrorCode error = U_ZERO_ERROR;
-    char code[ULOC_LANG_CAPACITY] = {};
-    uloc_getLanguage(language.c_str(), code, ULOC_LANG_CAPACITY, &error);
-    if (!language.empty() && (U_FAILURE(error) || *uloc_getISO3Language(code) == '\0')) {
+    if (!language.empty() && !knows(language)) {
       throw ValueError("sentence_splitter",
                        "unknown language '" + language + "', expected a code such as en, de-AT or deu_Latn");
     }
+    const std::string code = code_of(language);
     for (std::string_view word : abbreviations) {
       if (word.ends_with('.')) word.remove_suffix(1);
       if (word.empty()) throw ValueError("sentence_splitter", "an abbreviation is empty, must have a letter");
@@ -44,10 +42,15 @@ class SentenceRules {
     }
     lists_ = abbreviations_of(code);
     // ICU's lists of abbreviations would also drop the breaks that `openers` keep.
-    const std::string locale = lists_.openers.empty() ? std::string(code) + "@ss=standard" : code;
-    error = U_ZERO_ERROR;
+    const std::string locale = lists_.openers.empty() ? code + "@ss=standard" : code;
+    UErrorCode error = U_ZERO_ERROR;
     breaks_ = Breaks(ubrk_open(UBRK_SENTENCE, locale.c_str(), nullptr, 0, &error), &ubrk_close);
     require(error);
+  }
+
+  static bool knows(const std::string& language) {
+    const std::string code = code_of(language);
+    return !code.empty() && *uloc_getISO3Language(code.c_str()) != '\0';
   }
 
   std::vector<ByteSpan> split(std::string_view text) const {
@@ -81,6 +84,14 @@ class SentenceRules {
   struct Marks {
     std::size_t counted = 0, left = 0, right = 0;
   };
+
+  /// The code of two letters, or of three where there is none; empty where it is too long to be one.
+  static std::string code_of(const std::string& language) {
+    UErrorCode error = U_ZERO_ERROR;
+    char code[ULOC_LANG_CAPACITY] = {};
+    uloc_getLanguage(language.c_str(), code, ULOC_LANG_CAPACITY, &error);
+    return U_FAILURE(error) ? std::string() : std::string(code);
+  }
 
   static void require(UErrorCode error) {
     if (U_FAILURE(error)) {

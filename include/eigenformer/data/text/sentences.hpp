@@ -32,6 +32,7 @@ struct SentenceFunctions {
   std::shared_ptr<const void> (*make)(const std::string& language,
                                       const std::vector<std::string>& abbreviations);
   std::vector<ByteSpan> (*split)(const void* rules, std::string_view text);
+  bool (*knows)(const std::string& language);
 };
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
@@ -42,7 +43,8 @@ inline std::shared_ptr<const void> make_sentence_rules(const std::string& langua
 inline std::vector<ByteSpan> split_by_rules(const void* rules, std::string_view text) {
   return static_cast<const SentenceRules*>(rules)->split(text);
 }
-inline constexpr SentenceFunctions sentence_functions{&make_sentence_rules, &split_by_rules};
+inline constexpr SentenceFunctions sentence_functions{&make_sentence_rules, &split_by_rules,
+                                                      &SentenceRules::knows};
 inline const bool sentences_are_linked = link(sentence_functions);
 #endif
 
@@ -68,6 +70,12 @@ class SentenceSplitter {
   /// 2^31 bytes or more.
   std::vector<ByteSpan> split(std::string_view paragraph) const {
     return functions_->split(rules_.get(), paragraph);
+  }
+
+  /// Whether a language is one that ICU knows; false in a program without ICU.
+  static bool knows(const std::string& language) {
+    const auto* functions = detail::find_linked<detail::SentenceFunctions>();
+    return functions != nullptr && functions->knows(language);
   }
 
   /// Whether this program was built with ICU, which splitting needs.

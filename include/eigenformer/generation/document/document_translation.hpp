@@ -122,14 +122,48 @@ inline std::vector<DocumentTranslation> assemble_documents(
   return documents;
 }
 
+namespace detail {
+
+/// The attention of all tokens of a document, each of which sees its own sentence alone; empty where a
+/// sentence has none.
+inline Tensor<float> joined_attention(const DocumentTranslation& document) {
+  index_t rows = 0, columns = 0;
+  for (const DocumentSentence& sentence : document.sentences) {
+    const TextAlignment* const alignment = sentence.translation.alignment.get();
+    if (alignment == nullptr) continue;
+    if (alignment->attention.numel() == 0) return {};
+    rows += alignment->attention.dim(0);
+    columns += alignment->attention.dim(1);
+  }
+  auto all = Tensor<float>::zeros(Shape{rows, columns});
+  index_t row = 0, column = 0;
+  for (const DocumentSentence& sentence : document.sentences) {
+    if (sentence.translation.alignment == nullptr) continue;
+    const Tensor<float>& one = sentence.translation.alignment->attention;
+    for (index_t i = 0; i < one.dim(0); ++i) {
+      std::copy_n(one.data() + i * one.dim(1), one.dim(1), all.data() + (row + i) * columns + column);
+    }
+    row += one.dim(0);
+    column += one.dim(1);
+  }
+  return all;
+}
+
+}  // namespace detail
+
 /// A document's sentences as one translation: its text and alignment; the sums of scores and
 /// log-probabilities; the tokens and words of all, whose mean is the confidence; the mean of expected
 /// utilities. Attention is that of a single sentence, otherwise null.
 inline Translation joined_translation(DocumentTranslation document) {
   Translation all;
-  if (document.sentences.size() == 1) all = std::move(document.sentences.front().translation);
+  if (document.sentences.size() == 1) all = document.sentences.front().translation;
   all.text = std::move(document.text);
-  all.alignment = std::move(document.alignment);
+  all.alignment = document.alignment;
+  if (document.alignment != nullptr) {
+    TextAlignment alignment = *document.alignment;
+    alignment.attention = detail::joined_attention(document);
+    all.alignment = std::make_shared<const TextAlignment>(std::move(alignment));
+  }
   if (document.sentences.size() < 2) return all;
   const DocumentSentence* before = nullptr;
   for (DocumentSentence& sentence : document.sentences) {
