@@ -159,6 +159,11 @@ TEST_CASE("tags follow the words that they are aligned to") {
   CHECK(reversed("one <img src=\"a>b\">two three", html) == "THREE <img src=\"a>b\">TWO ONE");
   CHECK(reversed("<!-- c --> one two <wbr>", html) == "<!-- c --> TWO ONE <wbr>");
   CHECK(reversed("<r>one <b>two</b><x/> three</r>", xml) == "<r>THREE <b>TWO</b><x/> ONE</r>");
+  CHECK(reversed("\xEF\xBB\xBF"
+                 "one two",
+                 html) ==
+        "\xEF\xBB\xBF"
+        "TWO ONE");
   CHECK(reversed("one <b>two</b>", plain) == "<B>TWO</B> ONE");
   // The innermost of the tags that cut a word.
   CHECK(in_order("<b>H</b>ello you", html) == "<b>HELLO</b> YOU");
@@ -232,7 +237,9 @@ TEST_CASE("a translator that changes nothing gives the document back, byte for b
                                "&e; &#65; &lt;c&gt;</p>\n</r>\n",
                                "<r>a <![CDATA[b < & c]]> d <b>e</b> <?pi x?><!-- f --></r>", "a<b> c</b>",
                                "<r><a>b > c \"d\" &quot;</a></r>",
-                               "<r>x <s translate=\"no\">y &amp; <t/></s> z</r>", "\xEF\xBB\xBF<r>a</r>"}) {
+                               "<r>x <s translate=\"no\">y &amp; <t/></s> z</r>", "\xEF\xBB\xBF<r>a</r>",
+                               "\xEF\xBB\xBF"
+                               "a <b>c</b>"}) {
     CAPTURE(document);
     CHECK(unchanged(document, xml) == document);
   }

@@ -44,9 +44,9 @@ inline std::vector<MarkupUnit> text_units(std::string_view text, std::span<const
     const UnitKind kind = is_space(c.value)         ? UnitKind::space
                           : is_punctuation(c.value) ? UnitKind::mark
                                                     : UnitKind::word;
-    const bool joined = !units.empty() && units.back().kind == kind &&
-                        (kind != UnitKind::mark || c.value == last) &&
-                        (kind != UnitKind::word || (!is_unspaced_script(c.value) && !is_unspaced_script(last)));
+    const bool joined =
+        !units.empty() && units.back().kind == kind && (kind != UnitKind::mark || c.value == last) &&
+        (kind != UnitKind::word || (!is_unspaced_script(c.value) && !is_unspaced_script(last)));
     if (joined) {
       units.back().span.end = end;
     } else {

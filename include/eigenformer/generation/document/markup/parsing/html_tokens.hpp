@@ -26,6 +26,7 @@ class HtmlScanner {
   explicit HtmlScanner(std::string_view document) : all_(document), last_close_(document.rfind('>')) {}
 
   std::vector<MarkupToken> run() {
+    if (starts(0, "\xEF\xBB\xBF")) add(MarkupKind::verbatim, 0, 3);  // a byte order mark
     while (at_ < all_.size()) {
       const std::size_t less = std::min(all_.find('<', at_), all_.size());
       if (less >= all_.size() || !markup(less)) add_text(std::min(less + 1, all_.size()));

@@ -23,7 +23,7 @@ class XmlScanner {
   explicit XmlScanner(std::string_view document) : all_(document) {}
 
   std::vector<MarkupToken> run() {
-    if (starts("\xEF\xBB\xBF")) at_ = 3;  // the byte order mark is part of the first token
+    if (starts("\xEF\xBB\xBF")) add(MarkupKind::verbatim, 3);  // a byte order mark
     const bool declared = starts("<?xml") && at_ + 5 < all_.size() && is_markup_space(all_[at_ + 5]);
     if (declared) through("?>", at_, "the XML declaration", MarkupKind::verbatim);
     while (at_ < all_.size()) {
@@ -61,8 +61,7 @@ class XmlScanner {
   bool starts(std::string_view what) const { return all_.substr(at_, what.size()) == what; }
 
   void add(MarkupKind kind, std::size_t end, std::string name = {}, bool untranslated = false) {
-    const std::size_t begin = tokens_.empty() ? 0 : at_;
-    if (begin < end) tokens_.push_back({kind, {begin, end}, std::move(name), untranslated});
+    if (at_ < end) tokens_.push_back({kind, {at_, end}, std::move(name), untranslated});
     at_ = end;
   }
 
