@@ -178,9 +178,8 @@ class PiecePlacer {
     std::vector<ByteSpan> spans;
     for (const auto& [begin, end] : taken_) spans.push_back({begin, end});
     const std::vector<MarkupUnit> units = text_units(target_, spans);
-    std::vector<std::size_t> sources = linked_units(segment_.text, source_units_, target_, units, alignment_);
-    if (std::all_of(sources.begin(), sources.end(), [](std::size_t s) { return s == no_unit; }))
-      sources = proportional_units(source_units_, units);
+    const std::vector<std::size_t> sources =
+        linked_units(segment_.text, source_units_, target_, units, alignment_);
     targets_.resize(source_units_.size());
     for (std::size_t j = 0; j < units.size(); ++j) {
       TargetPart part{std::string(units[j].span.of(target_)), units[j].kind, sources[j], TargetPart::none};
