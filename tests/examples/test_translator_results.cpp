@@ -161,15 +161,15 @@ TEST_CASE("paragraphs are translated sentence by sentence, and their white space
   const std::vector<std::string> split = {"--split-sentences", "--language", "en"};
   const Ended ended = translate(split, input);
   CAPTURE(ended.err);
-  CHECK(ended.out ==
-        "  " + texts[0] + "  " + texts[2] + " \n\n" + texts[0] + "\t" + texts[0] + "\n");
+  CHECK(ended.out == "  " + texts[0] + "  " + texts[2] + " \n\n" + texts[0] + "\t" + texts[0] + "\n");
   CHECK(ended.err.empty());
   std::vector<std::string> two = split;
   two.insert(two.end(), {"--n-best", "2"});
   CHECK(lines_of(translate(two, input).out)[1] == "  " + texts[1] + "  " + texts[3] + " ");
   // What is drawn for a line depends on no other line.
   const auto drawn = [&](const std::string& lines) {
-    return lines_of(translate({"--split-sentences", "--language", "en", "--sample", "--seed", "4"}, lines).out);
+    return lines_of(
+        translate({"--split-sentences", "--language", "en", "--sample", "--seed", "4"}, lines).out);
   };
   const std::string line = "I see the dog. I see the dog. I see the dog.\n";
   CHECK(drawn(line + line)[1] == drawn("We paint the cat. We paint the cat.\n" + line)[1]);
