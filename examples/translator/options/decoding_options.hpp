@@ -35,11 +35,15 @@ inline void add_threads(CLI::App& app, ef::index_t& threads) {
       ->group("Batches");
 }
 
-/// The texts of translations.
-inline std::vector<std::string> texts(const std::vector<ef::Translation>& translations) {
-  std::vector<std::string> lines;
-  for (const ef::Translation& translation : translations) lines.push_back(translation.text);
-  return lines;
+/// How a model's attention becomes an alignment unless the command line says otherwise: by the layer and head
+/// that guided alignment has taught, where it has.
+inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& models) {
+  ef::AlignmentOptions options;
+  const nlohmann::json& training = models.first().loaded.description.training;
+  if (!training.is_object() || training.value("guided_alignment", "").empty()) return options;
+  options.layer = training.value("guided_alignment_layer", options.layer);
+  options.head = training.value("guided_alignment_head", options.head);
+  return options;
 }
 
 /// The options of all commands that translate: of the model, the search and its batches.

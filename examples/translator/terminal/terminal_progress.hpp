@@ -20,10 +20,11 @@ class TerminalProgress {
     next_plain_ = r.seconds + interval_;
     const double loss = std::fabs(r.loss);  // printf shows the sign of a NaN
     const std::string line =
-        format("epoch %lld  step %lld/%lld  loss %.3f  perplexity %.1f  %.0f tokens/s  ETA %s  lr %.1e",
+        format("epoch %lld  step %lld/%lld  loss %.3f  perplexity %.1f%s  %.0f tokens/s  ETA %s  lr %.1e",
                static_cast<long long>(r.epoch), static_cast<long long>(r.step),
-               static_cast<long long>(r.total_steps), loss, std::exp(loss), r.weight_per_second,
-               clock(r.remaining_seconds).c_str(), r.learning_rate);
+               static_cast<long long>(r.total_steps), loss, std::exp(loss),
+               r.alignment_loss ? format("  alignment loss %.3f", *r.alignment_loss).c_str() : "",
+               r.weight_per_second, clock(r.remaining_seconds).c_str(), r.learning_rate);
     status_.on_terminal() ? status_.show(line) : status_.say(line);
   }
 

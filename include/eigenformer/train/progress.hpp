@@ -24,7 +24,7 @@ struct StepReport {
   double seconds = 0;            ///< of this run so far
   double remaining_seconds = 0;  ///< expected
   /// Trainer with a corpus that has an alignment: the mean alignment loss since the last report, without its
-  /// weight, in nats a target token.
+  /// weight, in nats a target token; `loss` is then that of the words.
   std::optional<double> alignment_loss{};
 };
 

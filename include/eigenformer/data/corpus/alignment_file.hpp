@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
@@ -52,19 +54,51 @@ inline std::vector<AlignmentLink> parse_alignment(std::string_view line) {
   return links;
 }
 
-/// The links of each line of a file; a line may be empty. Throws IoError for a file that cannot be read and
-/// for a line of another form.
-inline std::vector<std::vector<AlignmentLink>> read_alignments(const std::filesystem::path& path) {
-  std::vector<std::vector<AlignmentLink>> all;
+/// Links that a right alignment has for sure, and others that it may have.
+struct RightAlignment {
+  std::vector<AlignmentLink> sure, possible;
+};
+
+namespace detail {
+
+// What `parse` makes of each line of a file. Throws IoError that names the line that it refuses.
+template <class F>
+auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
+  std::vector<std::invoke_result_t<F, const std::string&>> all;
   for (const std::string& line : read_lines(path)) {
     try {
-      all.push_back(parse_alignment(line));
+      all.push_back(parse(line));
     } catch (const ValueError& error) {
       throw IoError("alignment", "'" + path.string() + "', line " + std::to_string(all.size() + 1) + ": " +
                                      std::string(error.what()));
     }
   }
   return all;
+}
+
+}  // namespace detail
+
+/// The links of each line of a file; a line may be empty. Throws IoError for a file that cannot be read and
+/// for a line of another form.
+inline std::vector<std::vector<AlignmentLink>> read_alignments(const std::filesystem::path& path) {
+  return detail::read_alignment_lines(path, [](const std::string& line) { return parse_alignment(line); });
+}
+
+/// The same of right alignments, in which sure links are written 0-0 and possible ones 0p0.
+inline std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path) {
+  return detail::read_alignment_lines(path, [](const std::string& line) {
+    std::string sure, possible;
+    for (std::size_t at = 0; at < line.size();) {
+      const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+      std::string word = line.substr(at, end - at);
+      at = end + 1;
+      const std::size_t mark = word.find('p');
+      std::string& list = mark == std::string::npos ? sure : possible;
+      if (mark != std::string::npos) word[mark] = '-';
+      list += word + ' ';
+    }
+    return RightAlignment{parse_alignment(sure), parse_alignment(possible)};
+  });
 }
 
 }  // namespace eigenformer

@@ -20,6 +20,8 @@ struct AlignmentOptions {
   index_t head = -1;     ///< of that layer's attention to the source, from 0; -1: the mean of all heads
   double threshold = 0;  ///< links are all weights above this; 0: the largest of each target token
 
+  friend bool operator==(const AlignmentOptions&, const AlignmentOptions&) = default;
+
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"alignment_layer", "decoder layer whose attention is the alignment; -1: the last"},
           self.layer);

@@ -44,6 +44,7 @@ class SentenceSearch {
   index_t group() const noexcept { return group_; }
   index_t max_length() const noexcept { return options_->max_length; }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
+  const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
 
   /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. taken: the
   /// tokens that earlier groups of the sentence chose in this step; those chosen here are added.
