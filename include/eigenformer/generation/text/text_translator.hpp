@@ -301,16 +301,6 @@ class TextTranslator {
     return options_.glossary != nullptr ? options_.glossary->find(line.text) : std::vector<GlossaryTerm>();
   }
 
-  // Made once, for this and all that came of it by with_options(): each token is looked at.
-  struct LazyTermForms {
-    std::once_flag once;
-    std::optional<TermForms> forms;
-  };
-  const TermForms& term_forms() const {
-    std::call_once(term_forms_->once, [&] { term_forms_->forms.emplace(*tokenizers_.target); });
-    return *term_forms_->forms;
-  }
-
   // prefix_name: what messages call the prefix.
   PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
                        const std::string& prefix_name) const {
@@ -446,7 +436,7 @@ class TextTranslator {
     options.observer = at_places(observer, options.observer, work, 0);
     if (work.prefixed) options.prefixes = work.prefixes;
     if (work.constrained) {
-      for (const auto& terms : work.terms) options.constraints.push_back(term_forms().constraints(terms));
+      for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
     }
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
   }
@@ -526,7 +516,7 @@ class TextTranslator {
   std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
   Context<T> ctx_;
-  std::shared_ptr<LazyTermForms> term_forms_ = std::make_shared<LazyTermForms>();
+  TermForms term_forms_;
 };
 
 }  // namespace eigenformer
