@@ -178,6 +178,41 @@ TEST_CASE("paragraphs are translated sentence by sentence, and their white space
   CHECK(contains(refusal({"--language", "en"}), "--language requires --split-sentences"));
 }
 
+TEST_CASE("documents keep their tags, lines their placeholders") {
+  const std::string dog = lines_of(translate({}).out)[0], cat = lines_of(translate({}).out)[2];
+  const Ended html = translate({"--input-format", "html"},
+                               "<p>I see the dog.</p>\r\n<p class=a>We paint <b>the cat</b>.<br></p>");
+  CAPTURE(html.err);
+  REQUIRE(html.code == 0);
+  const std::string before = "<p>" + dog + "</p>\r\n<p class=a>";
+  CHECK(html.out.starts_with(before));
+  CHECK(html.out.ends_with("<br></p>"));
+  std::string text = html.out.substr(before.size());
+  for (const char* tag : {"<b>", "</b>", "<br></p>"}) {
+    REQUIRE(text.find(tag) != std::string::npos);
+    text.erase(text.find(tag), std::string(tag).size());
+  }
+  CHECK(text == cat);
+  CHECK(translate({"--input-format", "xml"}, "<a>I see the dog.</a>").out == "<a>" + dog + "</a>");
+  const Ended bad = translate({"--input-format", "xml"}, "<a>\n<b></a>");
+  CHECK(bad.code == 1);
+  CHECK(bad.err.find("line 2, column 4: found </a>, expected </b>") != std::string::npos);
+  CHECK(translate({"--input-format", "html"}, "a\xFF").err.find("not UTF-8 from byte 2") !=
+        std::string::npos);
+  CHECK(refusal({"--input-format", "html", "--n-best", "2"}).find("--n-best is for lines") !=
+        std::string::npos);
+
+  CHECK(translate({"--protect"}).out == translate({}).out);
+  const std::string line = "I see %s and {the} dog.\n";
+  CHECK(translate({}, line).out.find("{the}") == std::string::npos);
+  const std::string kept = translate({"--protect"}, line).out;
+  for (const char* placeholder : {"%s", "{the}"}) {
+    CAPTURE(kept);
+    REQUIRE(kept.find(placeholder) != std::string::npos);
+    CHECK(kept.find(placeholder) == kept.rfind(placeholder));
+  }
+}
+
 TEST_CASE("a glossary's terms are in the translations, or a message and the record name them") {
   const TinyCorpus corpus;
   const std::string glossary = corpus.folder.write("g", "# terms\ndog\tKatze\nsee\n").string();

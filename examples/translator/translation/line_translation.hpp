@@ -10,6 +10,7 @@
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
 #include "explorer_file.hpp"
+#include "markup_translation.hpp"
 #include "model/sentence_translator.hpp"
 #include "translate_options.hpp"
 #include "whole_lines.hpp"
@@ -31,6 +32,7 @@ class LineTranslation {
   /// must outlive it.
   LineTranslation(const TranslateOptions& options, const DecodingModels& models)
       : with_prefixes_(options.prefixes),
+        protect_(options.protect),
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
@@ -68,7 +70,6 @@ class LineTranslation {
       std::vector<ef::Translation>& of_line = translations[i];
       if (of_line.size() > shown_) of_line.resize(shown_);
       const std::size_t line = before + i + 1;
-      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
       explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
@@ -79,6 +80,9 @@ class LineTranslation {
             "line " + std::to_string(line) +
             " is too long and was translated in parts, so it has no attention weights");
       }
+      // What was aligned is what the model said.
+      if (protect_) protect_placeholders(lines[i], of_line);
+      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;
@@ -108,7 +112,7 @@ class LineTranslation {
 
   // Which terms of the glossary a translation does not have.
   static void add_term_warnings(std::vector<std::string>& warnings, std::size_t line,
-                               const ef::Translation& translation) {
+                                const ef::Translation& translation) {
     for (const ef::TermOutcome& term : translation.terms) {
       if (term.honoured) continue;
       std::string wanted;
@@ -119,7 +123,7 @@ class LineTranslation {
     }
   }
 
-  bool with_prefixes_;
+  bool with_prefixes_, protect_;
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
