@@ -1,0 +1,190 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/server/models/backend.hpp"
+
+namespace eigenformer {
+
+/// A model that a server has: its languages, and how it is loaded.
+struct ServedModel {
+  std::string source, target;  ///< codes, such as en
+  /// Called by the registry's own thread, once more each time after the model was dropped. May take its time
+  /// and may throw.
+  std::function<std::unique_ptr<TranslationBackend>()> load;
+};
+
+/// The models of a server: loaded when first used, dropped when nobody has used them for a while. Both are
+/// the work of one thread, so that no other waits for a disk; models that are loaded go on meanwhile.
+class ModelRegistry {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Receives the model, or why there is none; called by the registry's thread or, for a model that is
+  /// loaded, at once.
+  using Ready = std::function<void(std::shared_ptr<TranslationBackend>, std::exception_ptr)>;
+  /// Told when a model was loaded (true) or dropped, and how long that took.
+  using Notice = std::function<void(const ServedModel&, bool loaded, double seconds)>;
+
+  /// idle: how long a model stays that nobody uses; 0: for ever.
+  ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {})
+      : idle_(idle), notice_(std::move(notice)) {
+    for (ServedModel& model : models) entries_.push_back({std::move(model), nullptr, false, {}, {}});
+    thread_ = std::thread([this] { work(); });
+  }
+  /// Drops all models; those in use stay until they are not.
+  ~ModelRegistry() {
+    {
+      const std::scoped_lock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  ModelRegistry(const ModelRegistry&) = delete;
+  ModelRegistry& operator=(const ModelRegistry&) = delete;
+
+  std::size_t size() const noexcept { return entries_.size(); }
+  const ServedModel& model(std::size_t i) const { return entries_.at(i).model; }
+  /// How many are loaded.
+  std::size_t loaded() const {
+    const std::scoped_lock lock(mutex_);
+    return static_cast<std::size_t>(std::count_if(entries_.begin(), entries_.end(),
+                                                  [](const Entry& e) { return e.backend != nullptr; }));
+  }
+
+  /// The model of two languages, if there is one.
+  std::optional<std::size_t> find(const std::string& source, const std::string& target) const {
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].model.source == source && entries_[i].model.target == target) return i;
+    return std::nullopt;
+  }
+
+  /// Gives model i to `ready`. The model stays as long as what `ready` received.
+  void use(std::size_t i, Ready ready) {
+    std::shared_ptr<TranslationBackend> backend;
+    {
+      const std::scoped_lock lock(mutex_);
+      Entry& entry = entries_.at(i);
+      entry.used = Clock::now();
+      backend = entry.backend;
+      if (backend == nullptr) {
+        entry.waiting.push_back(std::move(ready));
+        if (!std::exchange(entry.wanted, true)) {
+          to_load_.push_back(i);
+          changed_.notify_all();
+        }
+        return;
+      }
+    }
+    ready(std::move(backend), nullptr);
+  }
+
+ private:
+  struct Entry {
+    ServedModel model;
+    std::shared_ptr<TranslationBackend> backend;
+    bool wanted = false;  // waits to be loaded
+    Clock::time_point used;
+    std::vector<Ready> waiting;
+  };
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      if (!to_load_.empty()) {
+        const std::size_t i = to_load_.front();
+        to_load_.pop_front();
+        load(entries_[i], lock);
+      } else if (const auto next = drop_idle(lock)) {
+        changed_.wait_until(lock, *next);
+      } else {
+        changed_.wait(lock);
+      }
+    }
+    // Whoever still waits is told.
+    for (Entry& entry : entries_) {
+      for (Ready& ready : std::exchange(entry.waiting, {})) {
+        lock.unlock();
+        ready(nullptr, std::make_exception_ptr(ValueError("server", "the server stops")));
+        lock.lock();
+      }
+      auto backend = std::exchange(entry.backend, nullptr);
+      lock.unlock();
+      backend.reset();
+      lock.lock();
+    }
+  }
+
+  void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    const auto began = Clock::now();
+    std::shared_ptr<TranslationBackend> backend;
+    std::exception_ptr error;
+    try {
+      backend = entry.model.load();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (backend && notice_) notice_(entry.model, true, seconds_since(began));
+    lock.lock();
+    entry.wanted = false;
+    entry.backend = backend;
+    entry.used = Clock::now();
+    const auto waiting = std::exchange(entry.waiting, {});
+    lock.unlock();
+    for (const Ready& ready : waiting) ready(backend, error);
+    lock.lock();
+  }
+
+  // Drops what has been idle for long enough; the time when the next one may be.
+  std::optional<Clock::time_point> drop_idle(std::unique_lock<std::mutex>& lock) {
+    if (idle_.count() == 0) return std::nullopt;
+    std::optional<Clock::time_point> next;
+    for (Entry& entry : entries_) {
+      if (entry.backend == nullptr) continue;
+      // Who else has it took it under the lock.
+      if (entry.backend.use_count() > 1) entry.used = Clock::now();
+      const Clock::time_point end = entry.used + idle_;
+      if (Clock::now() < end) {
+        next = next ? std::min(*next, end) : end;
+        continue;
+      }
+      auto backend = std::exchange(entry.backend, nullptr);
+      lock.unlock();
+      const auto began = Clock::now();
+      backend.reset();
+      if (notice_) notice_(entry.model, false, seconds_since(began));
+      lock.lock();
+    }
+    return next;
+  }
+
+  static double seconds_since(Clock::time_point time) {
+    return std::chrono::duration<double>(Clock::now() - time).count();
+  }
+
+  const std::chrono::milliseconds idle_;
+  Notice notice_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Entry> entries_;
+  std::deque<std::size_t> to_load_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace eigenformer
