@@ -126,7 +126,10 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
         parents.push_back(static_cast<std::int32_t>(first_row + parent));
         ids.push_back(id);
       });
-      if (last || search->done(t + 1)) {
+      const bool goes_on =
+          options.observer == nullptr ||
+          (*options.observer)({inputs[input], t + 1, search->group(), search->growing(), search->finished()});
+      if (last || !goes_on || search->done(t + 1)) {
         parents.resize(rows_before);
         ids.resize(rows_before);
         keep_result(t + 1);

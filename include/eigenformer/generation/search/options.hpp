@@ -10,6 +10,7 @@
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/generation/processors/logits_processor.hpp"
 #include "eigenformer/generation/search/hypothesis.hpp"
+#include "eigenformer/generation/search/observer.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -62,8 +63,12 @@ struct GenerationOptions {
   /// Only the ids that it chooses for the sources of a batch can be produced, and probabilities are among
   /// them: a result then depends on what it is searched with.
   std::shared_ptr<const Shortlist> shortlist{};
+  std::shared_ptr<const SearchObserver> observer{};  ///< told of each step, and may end a search
 
-  /// All but prefixes, processors, own_rule and shortlist, which files do not hold.
+  /// Whether all fields are equal, pointers to the same objects included.
+  friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
+
+  /// All but prefixes, processors, own_rule, shortlist and observer, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept for each sentence; 1: greedy", Allowed::positive},
           self.beam_size);

@@ -83,8 +83,6 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
                          static_cast<index_t>(text % samples));
                    }
                  });
-    std::vector<std::size_t> still;
-    std::vector<std::int32_t> live, ids;
     for (std::size_t row = 0; row < growing.size(); ++row) {
       Hypothesis& text = texts[growing[row]];
       const SampledToken token = drawn[row];
@@ -92,11 +90,21 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
       if (options.token_scores && token.id >= 0)
         text.token_log_probabilities.push_back(token.log_probability);
       text.finished = token.id >= 0 && token.id == options.end_id;
-      if (text.finished || token.id < 0) continue;
-      text.ids.push_back(token.id);
+      if (!text.finished && token.id >= 0) text.ids.push_back(token.id);
+    }
+    std::vector<std::size_t> still;
+    std::vector<std::int32_t> live, ids;
+    bool goes_on = true;
+    for (std::size_t row = 0; row < growing.size(); ++row) {
+      const std::size_t i = growing[row] / samples;
+      if (options.observer != nullptr && (row == 0 || i != growing[row - 1] / samples)) {
+        goes_on = (*options.observer)(
+            {i, t + 1, 0, std::span<const Hypothesis>(texts).subspan(i * samples, samples), {}});
+      }
+      if (!goes_on || texts[growing[row]].finished || drawn[row].id < 0) continue;
       still.push_back(growing[row]);
       live.push_back(static_cast<std::int32_t>(t == 0 ? row / samples : row));
-      ids.push_back(token.id);
+      ids.push_back(drawn[row].id);
     }
     growing = std::move(still);
     if (growing.empty() || t + 1 == options.max_length) break;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/generation/processors/logits_processor.hpp"
+#include "eigenformer/generation/search/observer.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -37,12 +39,16 @@ struct SamplingOptions {
   /// The texts' numbers, which decide with the seed what is drawn, so that parts of a list can be sampled on
   /// their own; empty: 0, 1, ...
   std::vector<std::uint64_t> numbers{};
-  index_t no_repeat_ngram_size = 0;  ///< as in GenerationOptions
-  double repetition_penalty = 1;     ///< as in GenerationOptions
-  bool token_scores = false;         ///< as in GenerationOptions
-  LogitsProcessors processors{};     ///< as in GenerationOptions; they see logits
+  index_t no_repeat_ngram_size = 0;                  ///< as in GenerationOptions
+  double repetition_penalty = 1;                     ///< as in GenerationOptions
+  bool token_scores = false;                         ///< as in GenerationOptions
+  LogitsProcessors processors{};                     ///< as in GenerationOptions; they see logits
+  std::shared_ptr<const SearchObserver> observer{};  ///< as in GenerationOptions
 
-  /// All but prefixes, numbers and processors, which files do not hold.
+  /// Whether all fields are equal, pointers to the same objects included.
+  friend bool operator==(const SamplingOptions&, const SamplingOptions&) = default;
+
+  /// All but prefixes, numbers, processors and observer, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"temperature", "divides the logits; 0: the likeliest token", Allowed::not_negative},
           self.temperature);

@@ -43,6 +43,7 @@ class SentenceSearch {
   std::size_t input() const noexcept { return input_; }
   index_t group() const noexcept { return group_; }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
+  const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
 
   /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. taken: the
   /// tokens that earlier groups of the sentence chose in this step; those chosen here are added.

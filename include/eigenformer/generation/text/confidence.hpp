@@ -35,6 +35,8 @@ struct ConfidenceScale {
   double slope = 1;
   double offset = 0;
 
+  friend bool operator==(const ConfidenceScale&, const ConfidenceScale&) = default;
+
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"slope", "what logits are multiplied by", Allowed::finite}, self.slope);
     visit(OptionField{"offset", "what is added to them", Allowed::finite}, self.offset);

@@ -36,6 +36,14 @@ struct Translation {
   double confidence = 0;  ///< sentence_confidence() of the words
 };
 
+/// A line as a model reads it, with what is particular to it: what TextTranslator::prepare makes.
+struct PreparedLine {
+  std::vector<std::int32_t> ids{};     ///< none for a line without a word
+  std::vector<std::int32_t> prefix{};  ///< what its translation begins with
+  bool cut = false;                    ///< Translation::cut
+  std::uint64_t number = 0;            ///< decides with the seed what is drawn
+};
+
 /// How a TextTranslator works.
 struct TextTranslatorOptions {
   GenerationOptions search{};
@@ -74,18 +82,11 @@ class TextTranslator {
                  TextTranslatorOptions options, const Context<T>& ctx = Context<T>::inference())
       : model_(model),
         tokenizers_(std::move(tokenizers)),
-        description_(std::move(description)),
-        options_(std::move(options)),
+        description_(std::make_shared<const Description>(std::move(description))),
         ctx_(ctx) {
     if (tokenizers_.source == nullptr || tokenizers_.target == nullptr)
       throw ValueError("text_translator", "the model has no tokenizers, must have one for either side");
-    const auto limit = [&](auto& o) {
-      o.max_length = max_target_tokens(description_, o.max_length);
-      o.validate();
-    };
-    limit(options_.search);
-    if (options_.sampling) limit(*options_.sampling);
-    options_.batching.validate();
+    set(std::move(options));
   }
   /// Of what a model folder or an import gave.
   explicit TextTranslator(const LoadedModel<M>& loaded, const Context<T>& ctx = Context<T>::inference())
@@ -103,24 +104,41 @@ class TextTranslator {
                                                      std::size_t first = 0,
                                                      std::span<const std::string> prefixes = {}) const {
     detail::require_one_prefix_each("text_translator", prefixes.size(), lines.size());
+    std::vector<PreparedLine> prepared;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      prepared.push_back(prepare(lines[i], first + i, prefixes.empty() ? std::string() : prefixes[i],
+                                 "the prefix of line " + std::to_string(i + 1)));
+    }
+    return alternatives(std::span<const PreparedLine>(prepared));
+  }
+
+  /// A line as alternatives() takes it, which does the rest of the work. number, prefix: as there. Throws
+  /// ValueError where the tokenizer does and for a prefix that the model has no room for.
+  PreparedLine prepare(const std::string& line, std::uint64_t number = 0,
+                       const std::string& prefix = {}) const {
+    return prepare(line, number, prefix, "the prefix");
+  }
+
+  /// The translations of prepared lines, which may come from different calls: each is as it would be alone.
+  /// observer: watches the search, in place of the options' own; SearchProgress::input is the place among the
+  /// lines.
+  std::vector<std::vector<Translation>> alternatives(
+      std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer = nullptr) const {
     std::vector<std::vector<Translation>> translations(lines.size());
     Work all;
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      Translation& front = translations[i].emplace_back();
-      auto ids = source_ids(description_.text, *tokenizers_.source, lines[i], max_source_tokens(description_),
-                            &front.cut);
-      if (ids.empty()) continue;
-      Ids prefix = prefixes.empty() ? Ids() : tokenizers_.target->encode(prefixes[i]);
-      if (const auto room = room_after(prefix, i)) {
+      translations[i].emplace_back().cut = lines[i].cut;
+      if (lines[i].ids.empty()) continue;
+      if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
         // What the prefix leaves of the model's room decides for this line alone.
         Work one;
-        one.add(std::move(ids), std::move(prefix), i);
-        run(one, first, *room, translations);
+        one.add(lines[i], i);
+        run(one, *room, observer, translations);
       } else {
-        all.add(std::move(ids), std::move(prefix), i);
+        all.add(lines[i], i);
       }
     }
-    run(all, first, std::nullopt, translations);
+    run(all, std::nullopt, observer, translations);
     return translations;
   }
 
@@ -150,11 +168,11 @@ class TextTranslator {
     std::vector<Translation> translations(lines.size());
     std::vector<Ids> sources, given;
     std::vector<std::size_t> places;
-    const index_t most = max_target_tokens(description_, std::numeric_limits<index_t>::max());
+    const index_t most = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
     for (std::size_t i = 0; i < lines.size(); ++i) {
       Translation& translation = translations[i];
-      Ids source = source_ids(description_.text, *tokenizers_.source, lines[i],
-                              max_source_tokens(description_), &translation.cut);
+      Ids source = source_ids(description_->text, *tokenizers_.source, lines[i],
+                              max_source_tokens(*description_), &translation.cut);
       Ids target = tokenizers_.target->encode(targets[i]);
       if (source.empty() || target.empty()) continue;
       if (static_cast<index_t>(target.size()) >= most) {
@@ -178,8 +196,20 @@ class TextTranslator {
     return translations;
   }
 
+  /// The text of a line's translation, or of its beginning: of the line's prefix and of `ids` after it.
+  std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const {
+    return tokenizers_.target->decode(joined(line.prefix, ids));
+  }
+
   /// How it works, with max_length as far as the model has room.
   const TextTranslatorOptions& options() const noexcept { return options_; }
+
+  /// The same model and context, working otherwise. Throws ValueError for impossible options.
+  TextTranslator with_options(TextTranslatorOptions options) const {
+    TextTranslator other = *this;
+    other.set(std::move(options));
+    return other;
+  }
 
  private:
   using Ids = std::vector<std::int32_t>;
@@ -187,25 +217,51 @@ class TextTranslator {
   // Lines that are translated together.
   struct Work {
     std::vector<Ids> sources, prefixes;
+    std::vector<std::uint64_t> numbers;
     std::vector<std::size_t> places;  // among the caller's lines
     bool prefixed = false;
 
-    void add(Ids source, Ids prefix, std::size_t place) {
-      prefixed = prefixed || !prefix.empty();
-      sources.push_back(std::move(source));
-      prefixes.push_back(std::move(prefix));
+    void add(const PreparedLine& line, std::size_t place) {
+      prefixed = prefixed || !line.prefix.empty();
+      sources.push_back(line.ids);
+      prefixes.push_back(line.prefix);
+      numbers.push_back(line.number);
       places.push_back(place);
     }
   };
 
+  void set(TextTranslatorOptions options) {
+    const auto limit = [&](auto& o) {
+      o.max_length = max_target_tokens(*description_, o.max_length);
+      o.validate();
+    };
+    limit(options.search);
+    if (options.sampling) limit(*options.sampling);
+    options.batching.validate();
+    options_ = std::move(options);
+  }
+
+  // prefix_name: what messages call the prefix.
+  PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
+                       const std::string& prefix_name) const {
+    PreparedLine prepared;
+    prepared.number = number;
+    prepared.ids = source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_),
+                              &prepared.cut);
+    if (prepared.ids.empty()) return prepared;
+    if (!prefix.empty()) prepared.prefix = tokenizers_.target->encode(prefix);
+    (void)room_after(prepared.prefix, prefix_name);
+    return prepared;
+  }
+
   // The tokens that the model has room for after a prefix, where these are fewer than max_length.
-  std::optional<index_t> room_after(const Ids& prefix, std::size_t line) const {
-    const index_t all = max_target_tokens(description_, std::numeric_limits<index_t>::max());
+  std::optional<index_t> room_after(const Ids& prefix, const std::string& prefix_name) const {
+    const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
     const auto taken = static_cast<index_t>(prefix.size());
     if (taken >= all) {
-      throw ValueError("text_translator", "the prefix of line " + std::to_string(line + 1) + " has " +
-                                              std::to_string(taken) + " tokens, must be fewer than " +
-                                              std::to_string(all) + ", for which the model has room");
+      throw ValueError("text_translator", prefix_name + " has " + std::to_string(taken) +
+                                              " tokens, must be fewer than " + std::to_string(all) +
+                                              ", for which the model has room");
     }
     const index_t wanted = options_.sampling ? options_.sampling->max_length : options_.search.max_length;
     return all - taken < wanted ? std::optional(all - taken) : std::nullopt;
@@ -220,9 +276,22 @@ class TextTranslator {
     return options;
   }
 
-  void run(const Work& work, std::size_t first, std::optional<index_t> room,
+  // What tells `observer`, or if it is null `own`, of the work from its begin-th line on.
+  static std::shared_ptr<const SearchObserver> at_places(std::shared_ptr<const SearchObserver> observer,
+                                                         const std::shared_ptr<const SearchObserver>& own,
+                                                         const Work& work, std::size_t begin) {
+    if (observer == nullptr) observer = own;
+    if (observer == nullptr) return nullptr;
+    return search_observer([observer, &work, begin](SearchProgress progress) {
+      progress.input = work.places[begin + progress.input];
+      return (*observer)(progress);
+    });
+  }
+
+  void run(const Work& work, std::optional<index_t> room,
+           const std::shared_ptr<const SearchObserver>& observer,
            std::vector<std::vector<Translation>>& translations) const {
-    const auto found = options_.sampling ? draw(work, first, room) : search(work, room);
+    const auto found = options_.sampling ? draw(work, room, observer) : search(work, room, observer);
     for (std::size_t k = 0; k < found.size(); ++k) {
       std::vector<Translation>& of_line = translations[work.places[k]];
       const bool cut = of_line.front().cut;
@@ -235,14 +304,16 @@ class TextTranslator {
     }
   }
 
-  std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room) const {
+  std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room,
+                                              const std::shared_ptr<const SearchObserver>& observer) const {
     GenerationOptions options = limited(options_.search, room);
+    options.observer = at_places(observer, options.observer, work, 0);
     if (work.prefixed) options.prefixes = work.prefixes;
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
   }
 
-  std::vector<std::vector<Hypothesis>> draw(const Work& work, std::size_t first,
-                                            std::optional<index_t> room) const {
+  std::vector<std::vector<Hypothesis>> draw(const Work& work, std::optional<index_t> room,
+                                            const std::shared_ptr<const SearchObserver>& observer) const {
     std::vector<std::vector<Hypothesis>> drawn;
     const SamplingOptions common = limited(*options_.sampling, room);
     const auto samples = static_cast<std::size_t>(common.num_samples);
@@ -251,12 +322,13 @@ class TextTranslator {
     for (std::size_t begin = 0; begin < work.sources.size(); begin += most) {
       const std::size_t count = std::min(most, work.sources.size() - begin);
       SamplingOptions options = common;
-      options.numbers.clear();
-      for (std::size_t k = begin; k < begin + count; ++k) options.numbers.push_back(first + work.places[k]);
-      if (work.prefixed) {
-        const auto from = work.prefixes.begin() + static_cast<std::ptrdiff_t>(begin);
-        options.prefixes.assign(from, from + static_cast<std::ptrdiff_t>(count));
-      }
+      options.observer = at_places(observer, options.observer, work, begin);
+      const auto take = [&](const auto& list, auto& into) {
+        const auto from = list.begin() + static_cast<std::ptrdiff_t>(begin);
+        into.assign(from, from + static_cast<std::ptrdiff_t>(count));
+      };
+      take(work.numbers, options.numbers);
+      if (work.prefixed) take(work.prefixes, options.prefixes);
       auto texts = sample(model_, ctx_, std::span(work.sources).subspan(begin, count), options);
       for (std::size_t i = 0; i < texts.size(); ++i) {
         if (i % samples == 0) drawn.emplace_back();
@@ -266,11 +338,16 @@ class TextTranslator {
     return drawn;
   }
 
+  static Ids joined(const Ids& prefix, std::span<const std::int32_t> ids) {
+    Ids all = prefix;
+    all.insert(all.end(), ids.begin(), ids.end());
+    return all;
+  }
+
   // prefix: forced tokens that stand before those of the hypothesis.
   Translation translation_of(const Hypothesis& h, const Ids& prefix) const {
     Translation translation;
-    Ids ids = prefix;
-    ids.insert(ids.end(), h.ids.begin(), h.ids.end());
+    const Ids ids = joined(prefix, h.ids);
     translation.text = tokenizers_.target->decode(ids);
     translation.score = h.score;
     translation.log_probability = h.log_probability;
@@ -307,7 +384,7 @@ class TextTranslator {
 
   const M& model_;
   TokenizerPair tokenizers_;
-  Description description_;
+  std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
   Context<T> ctx_;
 };

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/text/text_translator.hpp"
+
+namespace eigenformer {
+
+/// What a Translator asks of what translates its lines: a TextTranslator without its model's type. Its
+/// functions are called from several threads at once.
+class LineTranslator {
+ public:
+  virtual ~LineTranslator() = default;
+  virtual const TextTranslatorOptions& options() const = 0;
+  /// The same, working otherwise. Throws ValueError for impossible options.
+  virtual std::shared_ptr<const LineTranslator> with_options(TextTranslatorOptions options) const = 0;
+  /// As TextTranslator::prepare.
+  virtual PreparedLine prepare(const std::string& line, std::uint64_t number,
+                               const std::string& prefix) const = 0;
+  /// As TextTranslator::alternatives.
+  virtual std::vector<std::vector<Translation>> alternatives(
+      std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const = 0;
+  /// As TextTranslator::text_of.
+  virtual std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const = 0;
+};
+
+namespace detail {
+
+template <class M>
+class ModelLineTranslator final : public LineTranslator {
+ public:
+  // owner: keeps the model alive; null: the caller does.
+  ModelLineTranslator(TextTranslator<M> translator, std::shared_ptr<const void> owner)
+      : owner_(std::move(owner)), translator_(std::move(translator)) {}
+
+  const TextTranslatorOptions& options() const override { return translator_.options(); }
+  std::shared_ptr<const LineTranslator> with_options(TextTranslatorOptions options) const override {
+    return std::make_shared<ModelLineTranslator>(translator_.with_options(std::move(options)), owner_);
+  }
+  PreparedLine prepare(const std::string& line, std::uint64_t number,
+                       const std::string& prefix) const override {
+    return translator_.prepare(line, number, prefix);
+  }
+  std::vector<std::vector<Translation>> alternatives(
+      std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const override {
+    return translator_.alternatives(lines, std::move(observer));
+  }
+  std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const override {
+    return translator_.text_of(line, ids);
+  }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  TextTranslator<M> translator_;
+};
+
+}  // namespace detail
+
+/// A TextTranslator for a Translator. owner: what holds the model, which is kept alive; null: the caller
+/// does that.
+template <class M>
+std::shared_ptr<const LineTranslator> line_translator(TextTranslator<M> translator,
+                                                      std::shared_ptr<const void> owner = nullptr) {
+  return std::make_shared<detail::ModelLineTranslator<M>>(std::move(translator), std::move(owner));
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,454 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/generation/service/line_translator.hpp"
+#include "eigenformer/generation/service/options.hpp"
+#include "eigenformer/generation/service/request.hpp"
+#include "eigenformer/generation/service/statistics.hpp"
+#include "eigenformer/generation/service/translation_queue.hpp"
+
+namespace eigenformer {
+
+/// What Translator::shutdown does with requests that were accepted.
+enum class ShutdownMode {
+  finish,  ///< translates them
+  cancel,  ///< ends them with RequestStatus::cancelled
+};
+
+/// One model that many threads share. Requests wait in a bounded queue; workers, which are started with the
+/// object, translate the lines of different requests together. A line has the translation that
+/// TextTranslator gives it alone, bit for bit, unless a shortlist (GenerationOptions::shortlist) restricts
+/// the batch. All functions may be called from any thread.
+///
+///     auto loaded = ef::load_model_folder("en-de");
+///     ef::Translator translator{ef::TextTranslator(loaded)};
+///     ef::Translation t = translator.translate("I am reading a book.");   // from any number of threads
+///
+/// Without requests it uses no CPU. A cancelled request, or one whose deadline has passed, ends at the next
+/// step of a search, wherever it is; the others in its batch go on. When a batch throws, its requests are
+/// tried again one by one, so that a request fails for reasons of its own alone.
+class Translator {
+ public:
+  /// Throws ValueError for impossible options, a null pointer, and when the system does not start the
+  /// threads.
+  explicit Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options = {})
+      : lines_(std::move(lines)), options_(options) {
+    if (lines_ == nullptr) throw ValueError("translator", "the LineTranslator is null, must be one");
+    options_.validate();
+    executors_.resize(static_cast<std::size_t>(options_.workers));
+    if (options_.worker_threads > 0) {
+      for (auto& executor : executors_)
+        executor = std::make_shared<ThreadPool>(static_cast<int>(options_.worker_threads));
+    }
+    try {
+      for (std::size_t i = 0; i < executors_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
+      const std::size_t started = workers_.size();
+      stop(ShutdownMode::cancel);
+      throw ValueError("translator", "cannot start " + std::to_string(options_.workers) +
+                                         " workers: the system stopped at " + std::to_string(started));
+    }
+  }
+
+  /// owner: what holds the model, which is kept alive; null: the caller keeps it as long as the translator.
+  template <class M>
+  explicit Translator(TextTranslator<M> translator, const TranslatorOptions& options = {},
+                      std::shared_ptr<const void> owner = nullptr)
+      : Translator(line_translator(std::move(translator), std::move(owner)), options) {}
+
+  /// Cancels what has not ended, and waits for its outcomes. Not from a handler of its own.
+  ~Translator() { stop(ShutdownMode::cancel); }
+  Translator(const Translator&) = delete;
+  Translator& operator=(const Translator&) = delete;
+
+  /// Takes a request into the queue and returns at once. `accepted`: `done` will be called once with what
+  /// became of it; else it is queue_full, too_large or shut_down, and `done` is never called. The lines are
+  /// read (tokenized) on the calling thread. Throws ValueError for a request without lines, numbers of
+  /// prefixes and lines that differ, a prefix that the model has no room for, impossible options, options
+  /// with prefixes, numbers or an observer of their own, and where a tokenizer does.
+  [[nodiscard]] RequestStatus submit(TranslationRequest request, OutcomeHandler done) {
+    if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
+    if (request.lines.empty())
+      throw ValueError("translator", "a request has no lines, must have at least one");
+    detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
+    // What is refused anyway need not be read.
+    const auto lines = static_cast<index_t>(request.lines.size());
+    if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
+    auto translator = translator_for(request.options);
+    const auto job =
+        std::make_shared<detail::TranslationJob>(std::move(request), std::move(done), std::move(translator));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const RequestStatus status = refusal_locked(job->source_tokens());
+      if (status != RequestStatus::accepted) return status;
+      queue_.add(job);
+      ++statistics_.accepted;
+    }
+    wake_.notify_one();
+    return RequestStatus::accepted;
+  }
+
+  /// Translates a request and waits for it: the translations of each line, as TextTranslator::alternatives
+  /// gives them. Throws RequestError for one that is refused, cancelled or late, what the model threw, and as
+  /// submit() does; ValueError from a handler of its own, which would wait for itself.
+  std::vector<std::vector<Translation>> alternatives(TranslationRequest request) {
+    if (own_thread()) {
+      throw ValueError("translator",
+                       "a handler or on_progress waits for a translation of the same translator, must use "
+                       "submit()");
+    }
+    const auto promise = std::make_shared<std::promise<TranslationOutcome>>();
+    auto future = promise->get_future();
+    const RequestStatus status = submit(std::move(request), [promise](TranslationOutcome outcome) {
+      promise->set_value(std::move(outcome));
+    });
+    if (status != RequestStatus::accepted) throw RequestError(status, refusal_message(status));
+    TranslationOutcome outcome = future.get();
+    switch (outcome.status) {
+      case RequestStatus::done:
+        return std::move(outcome.translations);
+      case RequestStatus::failed:
+        std::rethrow_exception(outcome.error);
+      case RequestStatus::deadline_exceeded:
+        throw RequestError(outcome.status, "the request's deadline passed before it was translated");
+      default:
+        throw RequestError(outcome.status, "the request was cancelled before it was translated");
+    }
+  }
+
+  /// The best translation of each line, with the translator's own options. Throws as alternatives() does.
+  std::vector<Translation> translate(std::span<const std::string> lines) {
+    std::vector<Translation> best;
+    if (lines.empty()) return best;
+    for (auto& of_line : alternatives({.lines = {lines.begin(), lines.end()}}))
+      best.push_back(std::move(of_line.front()));
+    return best;
+  }
+  Translation translate(const std::string& line) { return std::move(translate(std::span(&line, 1)).front()); }
+
+  /// Accepts nothing from now on, and returns when all that was accepted has had its outcome and the workers
+  /// have ended. Called again, by another thread, with `cancel`, it cuts a `finish` short. Throws ValueError
+  /// from a handler of its own, which would wait for itself.
+  void shutdown(ShutdownMode mode) {
+    if (own_thread()) {
+      throw ValueError("translator",
+                       "a handler or on_progress waits for the end of its translator, must leave that to "
+                       "another thread");
+    }
+    stop(mode);
+  }
+
+  TranslatorStatistics statistics() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TranslatorStatistics now = statistics_;
+    now.waiting_requests = queue_.requests();
+    now.waiting_lines = queue_.lines();
+    now.waiting_tokens = queue_.tokens();
+    return now;
+  }
+
+  /// Whether every request that was accepted has ended.
+  bool idle() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return statistics_.accepted ==
+           statistics_.done + statistics_.failed + statistics_.cancelled + statistics_.deadline_exceeded;
+  }
+
+  /// How lines are translated where a request has no options: what a request's own may start from.
+  const TextTranslatorOptions& text_options() const noexcept { return lines_->options(); }
+  const TranslatorOptions& options() const noexcept { return options_; }
+
+ private:
+  using Clock = TranslationRequest::Clock;
+  using Job = std::shared_ptr<detail::TranslationJob>;
+  using Batch = std::vector<detail::BatchLine>;
+
+  // How often, while a search runs, requests that wait are looked through for those that end.
+  static constexpr auto sweep_interval = std::chrono::milliseconds(5);
+
+  static std::string refusal_message(RequestStatus status) {
+    if (status == RequestStatus::queue_full) return "the queue is full; try again later";
+    if (status == RequestStatus::too_large)
+      return "the request has more tokens than the queue holds; split it into smaller ones";
+    return "the translator is shut down and accepts no requests";
+  }
+
+  // tokens: of the request, or as many as it has at least.
+  RequestStatus refusal(index_t tokens) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return refusal_locked(tokens);
+  }
+  RequestStatus refusal_locked(index_t tokens) {
+    const RequestStatus status =
+        !accepting_                      ? RequestStatus::shut_down
+        : tokens > options_.queue_tokens ? RequestStatus::too_large
+        : queue_.requests() >= options_.queue_requests || queue_.tokens() + tokens > options_.queue_tokens
+            ? RequestStatus::queue_full
+            : RequestStatus::accepted;
+    if (status != RequestStatus::accepted) ++statistics_.refused;
+    return status;
+  }
+
+  std::shared_ptr<const LineTranslator> translator_for(std::optional<TextTranslatorOptions>& options) const {
+    if (!options) return lines_;
+    if (!options->search.prefixes.empty() || (options->sampling && !options->sampling->prefixes.empty()))
+      throw ValueError("translator", "a request's options have prefixes, expected them in the request");
+    if (options->sampling && !options->sampling->numbers.empty())
+      throw ValueError("translator", "a request's options have numbers, expected the request's `first`");
+    if (options->search.observer != nullptr || (options->sampling && options->sampling->observer != nullptr))
+      throw ValueError("translator", "a request's options have an observer, expected on_progress");
+    options->batching = lines_->options().batching;
+    return lines_->with_options(std::move(*options));
+  }
+
+  void stop(ShutdownMode mode) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      accepting_ = false;
+      if (mode == ShutdownMode::cancel) cancelling_.store(true);
+    }
+    wake_.notify_all();
+    const std::lock_guard<std::mutex> lock(join_mutex_);
+    for (std::thread& worker : workers_) {
+      if (worker.joinable()) worker.join();
+    }
+  }
+
+  // Of which translator the calling thread is a worker.
+  static const Translator*& translator_of_thread() {
+    thread_local const Translator* translator = nullptr;
+    return translator;
+  }
+  bool own_thread() const { return translator_of_thread() == this; }
+
+  void work(std::size_t number) {
+    translator_of_thread() = this;
+    std::optional<ThreadScope> scope;
+    if (executors_[number] != nullptr) scope.emplace(executors_[number]);
+    for (;;) {
+      Batch batch;
+      try {
+        if (!wait_for_batch(batch)) return;
+      } catch (const std::bad_alloc&) {  // for the list of the batch: its lines still wait
+        std::this_thread::sleep_for(sweep_interval);
+        continue;
+      }
+      run(batch);
+    }
+  }
+
+  // false: there is no more to do.
+  bool wait_for_batch(Batch& batch) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      ++idle_workers_;
+      wake_.wait(lock, [&] { return !queue_.empty() || !accepting_; });
+      if (!queue_.empty()) wait_for_others(lock);
+      --idle_workers_;
+      if (queue_.empty()) {
+        if (!accepting_) return false;
+        continue;  // another worker took all
+      }
+      const auto now = Clock::now();
+      if (has_ended_ones(now)) {
+        lock.unlock();
+        sweep(now);
+        lock.lock();
+        if (queue_.empty()) continue;
+      }
+      // Workers that wait get a share.
+      const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
+      batch = queue_.take(lines_->options().batching, share, now);
+      ++statistics_.running_batches;
+      statistics_.running_lines += static_cast<index_t>(batch.size());
+      if (!queue_.empty()) wake_.notify_one();
+      return true;
+    }
+  }
+
+  // Until there is a full batch, or the first request has waited for its window.
+  void wait_for_others(std::unique_lock<std::mutex>& lock) {
+    if (options_.window == 0) return;
+    const auto until = queue_.jobs().front()->submitted + std::chrono::duration_cast<Clock::duration>(
+                                                              std::chrono::duration<double>(options_.window));
+    const BatchGenerationOptions& batching = lines_->options().batching;
+    wake_.wait_until(lock, until, [&] {
+      return !accepting_ || queue_.empty() || queue_.lines() >= batching.batch_size ||
+             queue_.tokens() >= batching.batch_tokens;
+    });
+  }
+
+  RequestStatus interruption(const detail::TranslationJob& job, Clock::time_point now) const {
+    if (cancelling_.load(std::memory_order_relaxed)) return RequestStatus::cancelled;
+    return job.interruption(now);
+  }
+
+  // With the lock.
+  bool has_ended_ones(Clock::time_point now) const {
+    return std::any_of(queue_.jobs().begin(), queue_.jobs().end(),
+                       [&](const Job& job) { return interruption(*job, now) != RequestStatus::accepted; });
+  }
+
+  // Ends requests that wait and are cancelled or late.
+  void sweep(Clock::time_point now) {
+    std::vector<Job> ending;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (const Job& job : queue_.jobs()) {
+        if (interruption(*job, now) != RequestStatus::accepted) ending.push_back(job);
+      }
+    }
+    for (const Job& job : ending) end(job, interruption(*job, now));
+  }
+
+  void sweep_now_and_then(Clock::time_point now) {
+    const auto ticks = now.time_since_epoch().count();
+    auto last = last_sweep_.load(std::memory_order_relaxed);
+    if (ticks - last < std::chrono::duration_cast<Clock::duration>(sweep_interval).count()) return;
+    if (last_sweep_.compare_exchange_strong(last, ticks, std::memory_order_relaxed)) sweep(now);
+  }
+
+  void run(const Batch& batch) {
+    const auto begin = Clock::now();
+    if (const std::exception_ptr error = translate(batch)) {
+      try {
+        retry(batch, error);
+      } catch (...) {  // no memory for that either
+        for (const auto& [job, line] : batch) end(job, RequestStatus::failed, error);
+      }
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --statistics_.running_batches;
+    statistics_.running_lines -= static_cast<index_t>(batch.size());
+    ++statistics_.batches;
+    statistics_.lines += batch.size();
+    for (const auto& [job, line] : batch)
+      statistics_.source_tokens += static_cast<std::uint64_t>(job->tokens(line));
+    statistics_.busy_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  // Each request of a batch that threw alone.
+  void retry(const Batch& batch, const std::exception_ptr& error) {
+    std::vector<std::pair<Job, Batch>> jobs;
+    for (const detail::BatchLine& line : batch) {
+      auto at =
+          std::find_if(jobs.begin(), jobs.end(), [&](const auto& job) { return job.first == line.job; });
+      if (at == jobs.end()) at = jobs.insert(at, {line.job, {}});
+      at->second.push_back(line);
+    }
+    for (const auto& [job, lines] : jobs) {
+      if (job->ended()) continue;
+      if (const std::exception_ptr own = jobs.size() == 1 ? error : translate(lines))
+        end(job, RequestStatus::failed, own);
+    }
+  }
+
+  // Returns what was thrown.
+  std::exception_ptr translate(std::span<const detail::BatchLine> batch) {
+    std::vector<std::vector<Translation>> translations;
+    try {
+      std::vector<PreparedLine> lines;
+      for (const auto& [job, line] : batch) lines.push_back(job->line(line));
+      translations = batch.front().job->translator().alternatives(
+          lines, search_observer([this, batch](const SearchProgress& progress) {
+            const auto& [job, line] = batch[progress.input];
+            return watch(job, line, progress);
+          }));
+    } catch (...) {
+      return std::current_exception();
+    }
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto& [job, line] = batch[i];
+      if (job->keep(line, std::move(translations[i]))) end(job, RequestStatus::done);
+    }
+    return nullptr;
+  }
+
+  bool watch(const Job& job, std::size_t line, const SearchProgress& progress) {
+    const auto now = Clock::now();
+    sweep_now_and_then(now);
+    if (job->ended()) return false;
+    const RequestStatus status = interruption(*job, now);
+    if (status != RequestStatus::accepted) {
+      end(job, status);
+      return false;
+    }
+    try {
+      job->watch(line, progress);
+    } catch (...) {
+      end(job, RequestStatus::failed, std::current_exception());
+      return false;
+    }
+    return true;
+  }
+
+  // Ends a request, unless it has ended.
+  void end(const Job& job, RequestStatus status, std::exception_ptr error = nullptr) {
+    if (!job->end()) return;
+    double waited = 0, taken = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      queue_.remove(*job);
+      const auto now = Clock::now();
+      const auto begun = job->begun == Clock::time_point{} ? now : job->begun;
+      waited = std::chrono::duration<double>(begun - job->submitted).count();
+      taken = std::chrono::duration<double>(now - job->submitted).count();
+      count(status);
+      statistics_.target_tokens += static_cast<std::uint64_t>(job->target_tokens());
+      statistics_.waited_seconds += waited;
+      statistics_.taken_seconds += taken;
+    }
+    job->deliver(status, std::move(error), waited, taken);
+  }
+
+  void count(RequestStatus status) {
+    switch (status) {
+      case RequestStatus::done:
+        ++statistics_.done;
+        return;
+      case RequestStatus::failed:
+        ++statistics_.failed;
+        return;
+      case RequestStatus::cancelled:
+        ++statistics_.cancelled;
+        return;
+      default:
+        ++statistics_.deadline_exceeded;
+    }
+  }
+
+  const std::shared_ptr<const LineTranslator> lines_;
+  const TranslatorOptions options_;
+  std::vector<std::shared_ptr<Executor>> executors_;  // of each worker; null: the Runtime's
+
+  mutable std::mutex mutex_;  // of the next ones
+  std::condition_variable wake_;
+  detail::TranslationQueue queue_;
+  TranslatorStatistics statistics_;
+  index_t idle_workers_ = 0;
+  bool accepting_ = true;
+
+  std::atomic<bool> cancelling_{false};
+  std::atomic<Clock::rep> last_sweep_{0};
+  std::mutex join_mutex_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace eigenformer
