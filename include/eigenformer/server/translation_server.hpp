@@ -26,11 +26,13 @@
 
 namespace eigenformer {
 
-/// Told of what happens: each request when it is over, models loaded and dropped. Called by the server's
+/// Told of what happens: each request when it is over, models loaded and dropped, or that could not be
+/// loaded. Called by the server's
 /// threads, several at a time; must not throw.
 struct ServerLog {
   std::function<void(const HttpRecord&)> request{};
   std::function<void(const ServedModel&, bool loaded, double seconds)> model{};
+  std::function<void(const ServedModel&, const std::exception_ptr&)> load_failed{};
 };
 
 /// Translates over HTTP: LibreTranslate's API (/translate, /languages, /detect, /frontend/settings), a stream
@@ -69,7 +71,8 @@ class TranslationServer {
                                               [this](const ServedModel& model, bool loaded, double seconds) {
                                                 loaded ? metrics_.add_load() : metrics_.add_drop();
                                                 if (log_.model) log_.model(model, loaded, seconds);
-                                              });
+                                              },
+                                              log_.load_failed);
   }
   /// Cancels what is not answered.
   ~TranslationServer() {

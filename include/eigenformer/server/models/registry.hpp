@@ -38,14 +38,16 @@ class ModelRegistry {
   using Ready = std::function<void(std::shared_ptr<TranslationBackend>, std::exception_ptr)>;
   /// Told when a model was loaded (true) or dropped, and how long that took.
   using Notice = std::function<void(const ServedModel&, bool loaded, double seconds)>;
+  /// Told when a model could not be loaded. Whoever asks for it next has it tried again.
+  using Failure = std::function<void(const ServedModel&, const std::exception_ptr&)>;
 
   /// idle: how long a model stays that nobody uses; 0: for ever.
-  ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {})
-      : idle_(idle), notice_(std::move(notice)) {
-    for (ServedModel& model : models) entries_.push_back({std::move(model), nullptr, false, {}, {}});
+  ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {}, Failure failure = {})
+      : idle_(idle), notice_(std::move(notice)), failure_(std::move(failure)) {
+    for (ServedModel& model : models) entries_.push_back({.model = std::move(model)});
     thread_ = std::thread([this] { work(); });
   }
-  /// Drops all models; those in use stay until they are not.
+  /// Returns when nobody uses a model any more, and all are dropped.
   ~ModelRegistry() {
     {
       const std::scoped_lock lock(mutex_);
@@ -73,15 +75,14 @@ class ModelRegistry {
     return std::nullopt;
   }
 
-  /// Gives model i to `ready`. The model stays as long as what `ready` received.
+  /// Gives model i to `ready`. The model stays as long as what `ready` received, of which the last copy may be
+  /// dropped by the model's own threads.
   void use(std::size_t i, Ready ready) {
     std::shared_ptr<TranslationBackend> backend;
     {
       const std::scoped_lock lock(mutex_);
       Entry& entry = entries_.at(i);
-      entry.used = Clock::now();
-      backend = entry.backend;
-      if (backend == nullptr) {
+      if (entry.backend == nullptr) {
         entry.waiting.push_back(std::move(ready));
         if (!std::exchange(entry.wanted, true)) {
           to_load_.push_back(i);
@@ -89,6 +90,7 @@ class ModelRegistry {
         }
         return;
       }
+      backend = lend(entry);
     }
     ready(std::move(backend), nullptr);
   }
@@ -96,11 +98,22 @@ class ModelRegistry {
  private:
   struct Entry {
     ServedModel model;
-    std::shared_ptr<TranslationBackend> backend;
-    bool wanted = false;  // waits to be loaded
-    Clock::time_point used;
-    std::vector<Ready> waiting;
+    std::unique_ptr<TranslationBackend> backend{};
+    bool wanted = false;       // waits to be loaded
+    std::size_t users = 0;     // who have it now
+    Clock::time_point used{};  // when the last one gave it back
+    std::vector<Ready> waiting{};
   };
+
+  // The model for one user. The mutex must be held.
+  std::shared_ptr<TranslationBackend> lend(Entry& entry) {
+    ++entry.users;
+    return {entry.backend.get(), [this, &entry](TranslationBackend*) {
+              const std::scoped_lock lock(mutex_);
+              entry.used = Clock::now();
+              if (--entry.users == 0 && (over_ || idle_.count() > 0)) changed_.notify_all();
+            }};
+  }
 
   void work() {
     std::unique_lock lock(mutex_);
@@ -115,39 +128,39 @@ class ModelRegistry {
         changed_.wait(lock);
       }
     }
-    // Whoever still waits is told.
     for (Entry& entry : entries_) {
-      for (Ready& ready : std::exchange(entry.waiting, {})) {
+      for (const Ready& ready : std::exchange(entry.waiting, {})) {
         lock.unlock();
         ready(nullptr, std::make_exception_ptr(ValueError("server", "the server stops")));
         lock.lock();
       }
-      auto backend = std::exchange(entry.backend, nullptr);
-      lock.unlock();
-      backend.reset();
-      lock.lock();
+      changed_.wait(lock, [&] { return entry.users == 0; });
     }
   }
 
   void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     const auto began = Clock::now();
-    std::shared_ptr<TranslationBackend> backend;
+    std::unique_ptr<TranslationBackend> backend;
     std::exception_ptr error;
     try {
       backend = entry.model.load();
+      if (notice_) notice_(entry.model, true, seconds_since(began));
     } catch (...) {
       error = std::current_exception();
+      if (failure_) failure_(entry.model, error);
     }
-    if (backend && notice_) notice_(entry.model, true, seconds_since(began));
     lock.lock();
     entry.wanted = false;
-    entry.backend = backend;
+    entry.backend = std::move(backend);
     entry.used = Clock::now();
-    const auto waiting = std::exchange(entry.waiting, {});
-    lock.unlock();
-    for (const Ready& ready : waiting) ready(backend, error);
-    lock.lock();
+    for (const Ready& ready : std::exchange(entry.waiting, {})) {
+      std::shared_ptr<TranslationBackend> lent;
+      if (entry.backend != nullptr) lent = lend(entry);
+      lock.unlock();
+      ready(std::move(lent), error);
+      lock.lock();
+    }
   }
 
   // Drops what has been idle for long enough; the time when the next one may be.
@@ -155,9 +168,7 @@ class ModelRegistry {
     if (idle_.count() == 0) return std::nullopt;
     std::optional<Clock::time_point> next;
     for (Entry& entry : entries_) {
-      if (entry.backend == nullptr) continue;
-      // Who else has it took it under the lock.
-      if (entry.backend.use_count() > 1) entry.used = Clock::now();
+      if (entry.backend == nullptr || entry.users > 0) continue;
       const Clock::time_point end = entry.used + idle_;
       if (Clock::now() < end) {
         next = next ? std::min(*next, end) : end;
@@ -178,7 +189,8 @@ class ModelRegistry {
   }
 
   const std::chrono::milliseconds idle_;
-  Notice notice_;
+  const Notice notice_;
+  const Failure failure_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Entry> entries_;
