@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
     translator::add_quantize(app, run);
     translator::add_compare(app, run);
     translator::add_shortlist(app, run);
+    translator::add_serve(app, run);
     translator::check_values(app);
     try {
       app.parse(argc, argv);

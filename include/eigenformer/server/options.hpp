@@ -70,6 +70,16 @@ struct ServerOptions {
           self.idle_minutes);
   }
 
+  /// Whether other machines can reach the host. Throws ValueError where it is no address.
+  bool is_reachable() const {
+    boost::system::error_code error;
+    const auto address = boost::asio::ip::make_address(host, error);
+    if (!error) return !address.is_loopback();
+    throw ValueError("server", "host is '" + host +
+                                   "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all of "
+                                   "this machine's");
+  }
+
   /// Throws ValueError that names an impossible field, and for an address that others can reach without
   /// API keys.
   void validate() const {
@@ -91,14 +101,7 @@ struct ServerOptions {
                                       std::pair("stop_seconds", stop_seconds)})
       at_most(name, value, 24 * 60 * 60);
     at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
-    boost::system::error_code error;
-    const auto address = boost::asio::ip::make_address(host, error);
-    if (error) {
-      throw ValueError("server", "host is '" + host +
-                                     "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all of "
-                                     "this machine's");
-    }
-    if (!address.is_loopback() && api_keys.empty()) {
+    if (is_reachable() && api_keys.empty()) {
       throw ValueError("server", "host is " + host +
                                      ", which other machines can reach: api_keys must have a key, so that not "
                                      "everybody may translate here");

@@ -203,8 +203,8 @@ class TranslationServer {
       return std::nullopt;
     }
     reply.when_gone([job] { job->cancel(); });
-    models_->use(*model, [job](std::shared_ptr<TranslationBackend> backend, const std::exception_ptr& error) {
-      job->begin(std::move(backend), error);
+    models_->use(*model, [job](const std::shared_ptr<TranslationBackend>& backend, const std::exception_ptr& error) {
+      job->begin(backend, error);
     });
     return std::nullopt;
   }

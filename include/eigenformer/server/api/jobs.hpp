@@ -57,12 +57,12 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
         metrics_(metrics) {}
 
   /// Begins with the model, or says why there is none. Does nothing for a job that was cancelled.
-  void begin(std::shared_ptr<TranslationBackend> backend, const std::exception_ptr& error) {
+  void begin(const std::shared_ptr<TranslationBackend>& backend, const std::exception_ptr& error) {
     if (cancelled()) return finish();
     if (backend == nullptr) return fail(error);
     {
       const std::scoped_lock lock(mutex_);
-      backend_ = std::move(backend);
+      backend_ = backend;
     }
     const auto self = shared_from_this();
     if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream", .headers = headers_});
@@ -76,7 +76,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
       };
     }
     try {
-      auto cancel = backend_->start(wanted_.task, std::move(events));
+      auto cancel = backend->start(wanted_.task, std::move(events));
       std::unique_lock lock(mutex_);
       if (over_) return;
       cancel_ = std::move(cancel);
