@@ -191,6 +191,8 @@ inline std::vector<DetectedLanguage> detect_language(std::string_view text, std:
       const detail::LanguageProfile& profile = *candidate.profile;
       const bool own = c >= 0x80 && profile.letters.find(letter) != std::string_view::npos;
       const bool japanese = profile.script == detail::Script::kana && script == detail::Script::han;
+      // Chinese characters alone are rather Chinese.
+      if (japanese) candidate.score -= std::log(2.0);
       if (own) {
         candidate.score += letter_evidence;
       } else if (script != detail::Script::other && script != profile.script && !japanese) {

@@ -122,10 +122,12 @@ class ModelRegistry {
         const std::size_t i = to_load_.front();
         to_load_.pop_front();
         load(entries_[i], lock);
-      } else if (const auto next = drop_idle(lock)) {
-        changed_.wait_until(lock, *next);
-      } else {
-        changed_.wait(lock);
+      } else if (!drop_idle(lock)) {
+        if (const auto next = next_drop()) {
+          changed_.wait_until(lock, *next);
+        } else {
+          changed_.wait(lock);
+        }
       }
     }
     for (Entry& entry : entries_) {
@@ -163,25 +165,33 @@ class ModelRegistry {
     }
   }
 
-  // Drops what has been idle for long enough; the time when the next one may be.
-  std::optional<Clock::time_point> drop_idle(std::unique_lock<std::mutex>& lock) {
-    if (idle_.count() == 0) return std::nullopt;
+  // When an idle model is to be dropped; nothing for one in use, and where models stay.
+  std::optional<Clock::time_point> end_of(const Entry& entry) const {
+    if (idle_.count() == 0 || entry.backend == nullptr || entry.users > 0) return std::nullopt;
+    return entry.used + idle_;
+  }
+  std::optional<Clock::time_point> next_drop() const {
     std::optional<Clock::time_point> next;
+    for (const Entry& entry : entries_)
+      if (const auto end = end_of(entry)) next = next ? std::min(*next, *end) : *end;
+    return next;
+  }
+
+  // Drops a model that has been idle for long enough, without the lock, so that all may be different when it
+  // returns; false: there is none.
+  bool drop_idle(std::unique_lock<std::mutex>& lock) {
+    const auto now = Clock::now();
     for (Entry& entry : entries_) {
-      if (entry.backend == nullptr || entry.users > 0) continue;
-      const Clock::time_point end = entry.used + idle_;
-      if (Clock::now() < end) {
-        next = next ? std::min(*next, end) : end;
-        continue;
-      }
+      const auto end = end_of(entry);
+      if (!end || now < *end) continue;
       auto backend = std::exchange(entry.backend, nullptr);
       lock.unlock();
-      const auto began = Clock::now();
       backend.reset();
-      if (notice_) notice_(entry.model, false, seconds_since(began));
+      if (notice_) notice_(entry.model, false, seconds_since(now));
       lock.lock();
+      return true;
     }
-    return next;
+    return false;
   }
 
   static double seconds_since(Clock::time_point time) {

@@ -36,6 +36,7 @@ kbd { font: .75em ui-monospace, monospace; border: 1px solid var(--line); border
   width: 100%; min-height: 14rem; margin: 0; padding: .75rem; border: 1px solid var(--line); border-radius: .5rem;
   font-size: 1.1rem; line-height: 1.6; white-space: pre-wrap; overflow-wrap: break-word;
 }
+#mirror, #text { scrollbar-gutter: stable; }
 #mirror { position: absolute; inset: 0; overflow: hidden; color: transparent; background: var(--pane); }
 #mirror mark { background: var(--mark); color: transparent; border-radius: .2rem; }
 #text { position: relative; background: transparent; resize: vertical; }
