@@ -1,5 +1,6 @@
 # Targets beside eigenformer::eigenformer, made alike in this project and by find_package(eigenformer):
 #   eigenformer::io             headers that read and write models; there when nlohmann-json is; zlib is used if found
+#   eigenformer::zstd           texts compressed by zstd; there when libzstd is (those by gzip come with eigenformer::io)
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT; there when ICU is
 #   eigenformer::server         translating over HTTP; there when nlohmann-json and Boost 1.74 or newer are
@@ -18,7 +19,7 @@ if(TARGET nlohmann_json::nlohmann_json)
     target_link_libraries(eigenformer_io INTERFACE ZLIB::ZLIB)
     target_compile_definitions(eigenformer_io INTERFACE EIGENFORMER_WITH_ZLIB=1)
   else()
-    message(STATUS "eigenformer: zlib not found, so compressed .npz files cannot be read (Debian and Ubuntu: zlib1g-dev)")
+    message(STATUS "eigenformer: zlib not found, so compressed .npz files and texts (.gz) cannot be read (Debian and Ubuntu: zlib1g-dev)")
   endif()
 else()
   message(STATUS "eigenformer: nlohmann-json not found, so no eigenformer::io and nothing that reads or writes models "
@@ -56,6 +57,20 @@ if(EIGENFORMER_ICU_INCLUDE_DIR AND EIGENFORMER_ICU_LIBRARY)
 else()
   message(STATUS "eigenformer: ICU not found, so no eigenformer::icu and no tokenizers of BART and BERT "
                  "(Debian and Ubuntu: libicu-dev)")
+endif()
+
+find_path(EIGENFORMER_ZSTD_INCLUDE_DIR zstd.h)
+find_library(EIGENFORMER_ZSTD_LIBRARY zstd)
+mark_as_advanced(EIGENFORMER_ZSTD_INCLUDE_DIR EIGENFORMER_ZSTD_LIBRARY)
+if(EIGENFORMER_ZSTD_INCLUDE_DIR AND EIGENFORMER_ZSTD_LIBRARY)
+  add_library(eigenformer_zstd INTERFACE)
+  add_library(eigenformer::zstd ALIAS eigenformer_zstd)
+  target_include_directories(eigenformer_zstd SYSTEM INTERFACE "${EIGENFORMER_ZSTD_INCLUDE_DIR}")
+  target_compile_definitions(eigenformer_zstd INTERFACE EIGENFORMER_WITH_ZSTD=1)
+  target_link_libraries(eigenformer_zstd INTERFACE eigenformer::eigenformer "${EIGENFORMER_ZSTD_LIBRARY}")
+else()
+  message(STATUS "eigenformer: zstd not found, so no eigenformer::zstd and texts compressed by it cannot be read "
+                 "(Debian and Ubuntu: libzstd-dev)")
 endif()
 
 # Headers alone; they need no library of Boost's.

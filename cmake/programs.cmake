@@ -33,7 +33,7 @@ target_link_libraries(eigenformer_programs INTERFACE eigenformer::compiled eigen
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(eigenformer_programs INTERFACE -Wno-error=maybe-uninitialized -Wno-error=uninitialized)
 endif()
-foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::server CLI11::CLI11)
+foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd eigenformer::server CLI11::CLI11)
   if(TARGET ${target})
     target_link_libraries(eigenformer_programs INTERFACE ${target})
   endif()

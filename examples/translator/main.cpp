@@ -12,11 +12,12 @@
 #include <new>
 #include <string>
 
+#include "command_line/checks.hpp"
+#include "command_line/config_file.hpp"
+#include "command_line/help_formatter.hpp"
 #include "commands.hpp"
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/version.hpp"
-#include "options/command_line.hpp"
-#include "options/option_flags.hpp"
 
 namespace {
 
@@ -53,9 +54,9 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.formatter(std::make_shared<translator::HelpFormatter>());
-    app.get_formatter()->column_width(36);
     app.footer(
-        "Exit code: 0 when all went well, 130 when training was interrupted and saved, 1 for every error.");
+        "Exit code: 0 when all went well, 130 when a command was interrupted and can go on, 1 for every "
+        "error.");
     translator::Run run;
     translator::add_demo(app, run);
     translator::add_train(app, run);
@@ -69,9 +70,15 @@ int main(int argc, char** argv) {
     translator::add_compare(app, run);
     translator::add_shortlist(app, run);
     translator::add_serve(app, run);
+    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      translator::add_config(*command);
     translator::check_values(app);
     try {
       app.parse(argc, argv);
+      for (const CLI::App* command : app.get_subcommands()) translator::require_given_once(*command);
+    } catch (const translator::ConfigRequest& request) {
+      std::fputs(request.text.c_str(), stdout);
+      return finish(0);
     } catch (const CLI::Success& request) {  // --help, --version
       return finish(app.exit(request));
     } catch (const CLI::ParseError& error) {
@@ -92,7 +99,10 @@ int main(int argc, char** argv) {
     try {
       return finish(run());
     } catch (const eigenformer::Error& error) {
-      return fail(translator::with_option_names(error.what(), app.got_subcommand("train")).c_str());
+      std::string why = translator::with_option_names(error.what(), app.got_subcommand("train"));
+      const std::string place = translator::config_place(why);
+      if (!place.empty()) why += "; see " + place;
+      return fail(why.c_str());
     }
   } catch (const std::bad_alloc&) {
     return fail("out of memory");

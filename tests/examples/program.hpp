@@ -38,6 +38,7 @@ class Program {
   struct Limits {
     rlim_t file_size = RLIM_INFINITY;  ///< bytes of any file that it writes
     std::string out{};  ///< where its standard output goes in place of the file that wait() reads
+    std::string err{};  ///< and its standard error
   };
 
   Program(const std::string& name, const std::vector<std::string>& arguments, const std::string& input = "")
@@ -58,7 +59,7 @@ class Program {
       const std::filesystem::path base = folder_.path();
       redirect(in, O_RDONLY, STDIN_FILENO);
       redirect(limits.out.empty() ? (base / "out").string() : limits.out, O_WRONLY | O_CREAT, STDOUT_FILENO);
-      redirect((base / "err").string(), O_WRONLY | O_CREAT, STDERR_FILENO);
+      redirect(limits.err.empty() ? (base / "err").string() : limits.err, O_WRONLY | O_CREAT, STDERR_FILENO);
       if (limits.file_size != RLIM_INFINITY) {
         const rlimit limit{limits.file_size, limits.file_size};
         ::setrlimit(RLIMIT_FSIZE, &limit);

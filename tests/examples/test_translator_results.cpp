@@ -1,11 +1,24 @@
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "../../examples/translator/translation/line_progress.hpp"
+#include "../../examples/translator/translation/shard.hpp"
+#include "eigenformer/data/files/compressed_text.hpp"
 #include "folders.hpp"
 #include "test_tools.hpp"
 #include "translator_corpus.hpp"
@@ -176,4 +189,228 @@ TEST_CASE("calibrate measures confidences, fits them, and translate uses the fit
   CHECK(contains(run("translator", arguments).out, "of confidence.json"));
   corpus.folder.write("model/confidence.json", "{\"slope\": \"steep\"}");
   CHECK(contains(run("translator", arguments).err, "confidence.json': "));
+}
+
+namespace {
+
+/// A few hundred lines that all differ.
+std::string many_lines(int n) {
+  const std::vector<std::string> words = {"dog", "cat", "house", "bread", "lamp"};
+  std::string text;
+  for (int i = 0; i < n; ++i) {
+    text += "I see the " + words[static_cast<std::size_t>(i % 5)];
+    for (int k = 0; k < i % 7; ++k) text += " and the " + words[static_cast<std::size_t>((i / 7 + k) % 5)];
+    text += ".\n";
+  }
+  return text;
+}
+
+std::vector<eigenformer::Compression> compressions() {
+  namespace ef = eigenformer;
+  std::vector<ef::Compression> all;
+  if (ef::detail::find_linked<ef::detail::GzipFunctions>() != nullptr) all.push_back(ef::Compression::gzip);
+  if (ef::detail::find_linked<ef::detail::ZstdFunctions>() != nullptr) all.push_back(ef::Compression::zstd);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("compressed files in, by their content, and out, by their names") {
+  const TinyCorpus corpus;
+  const std::string expected = translate({}).out, out = (corpus.folder.path() / "out").string();
+  for (const auto kind : compressions()) {
+    CAPTURE(eigenformer::compression_name(kind));
+    const std::string packed = eigenformer::compress(kind, two_lines);
+    const std::string suffix = kind == eigenformer::Compression::gzip ? ".gz" : ".zst";
+    const std::string input = corpus.folder.write("input", packed).string();
+    const Ended ended = translate({"--input", input, "--output", out + suffix});
+    CAPTURE(ended.err);
+    CHECK(ended.code == 0);
+    CHECK(eigenformer::compression_of_content(read_file(out + suffix)) == kind);
+    CHECK(eigenformer::decompress(read_file(out + suffix), "out") == expected);
+    CHECK(translate({}, packed).out == expected);
+    // Nothing in: a file that is there, and compressed.
+    CHECK(translate({"--output", out + suffix}, "").code == 0);
+    CHECK(eigenformer::decompress(read_file(out + suffix), "out").empty());
+    CHECK(read_file(out + suffix).size() > 4);
+    corpus.folder.write("input", packed.substr(0, packed.size() - 3));
+    CHECK(contains(refusal({"--input", input}), "the file is truncated"));
+    const std::string score = (corpus.folder.path() / ("scores" + suffix)).string();
+    corpus.folder.write("input", packed);
+    REQUIRE(run("translator",
+                {"score", "--model", known, "--source", input, "--target", input, "--output", score})
+                .code == 0);
+    CHECK(lines_of(eigenformer::decompress(read_file(score), "scores")).size() == 3);
+  }
+}
+
+TEST_CASE("shards: joined in order, their outputs are the whole one") {
+  const TinyCorpus corpus;
+  std::string text = "\xEF\xBB\xBF" + many_lines(23);
+  text.pop_back();  // no line end at the end
+  const std::vector<std::string> drawing = {"--sample", "--seed", "5", "--output-format", "tsv", "--scores"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), drawing.begin(), drawing.end());
+    const Ended ended = translate(more);
+    CAPTURE(ended.err);
+    CHECK(ended.code == 0);
+    return ended.out;
+  };
+  std::vector<std::string> inputs = {corpus.folder.write("plain", text).string()};
+  for (const auto kind : compressions()) {
+    inputs.push_back(
+        corpus.folder.write(eigenformer::compression_name(kind), eigenformer::compress(kind, text)).string());
+  }
+  const std::string whole = with({"--input", inputs[0]});
+  REQUIRE(lines_of(whole).size() == 24);
+  for (const std::string& input : inputs) {
+    for (const int n : {1, 4, 40}) {
+      CAPTURE(n);
+      std::string joined;
+      for (int i = 1; i <= n; ++i)
+        joined += with({"--input", input, "--shard", std::to_string(i) + "/" + std::to_string(n)});
+      CHECK(joined == whole);
+      if (input != inputs[0]) break;
+    }
+  }
+  for (const char* bad : {"0/3", "4/3", "3", "1/0", "a/b", "1/3x", "-1/3", "1/10000000", " 1/3"})
+    CHECK(contains(refusal({"--input", inputs[0], "--shard", bad}), "expected i/n, such as 1/8"));
+  CHECK(contains(refusal({"--shard", "1/3"}), "--shard needs --input"));
+  CHECK(contains(refusal({"--input", "/dev/null", "--shard", "1/3"}), "--shard needs a regular file"));
+}
+
+TEST_CASE("a run that is killed goes on where it was, and ends with the bytes of one that was not") {
+  namespace fs = std::filesystem;
+  const TinyCorpus corpus;
+  const std::string text = many_lines(400), input = corpus.folder.write("in", text).string();
+  std::vector<std::string> names = {"out"};
+  for (const auto kind : compressions())
+    names.push_back(kind == eigenformer::Compression::gzip ? "out.gz" : "out.zst");
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const std::string out = (corpus.folder.path() / name).string(),
+                      whole = (corpus.folder.path() / ("whole-" + name)).string();
+    const auto arguments = [&](const std::string& to, std::vector<std::string> more = {}) {
+      more.insert(more.begin(),
+                  {"translate", "--model", known, "--threads", "1", "--input", input, "--output", to,
+                   "--batch-size", "1", "--sample", "--seed", "3", "--output-format", "tsv"});
+      return more;
+    };
+    REQUIRE(run("translator", arguments(whole)).code == 0);
+    int kills = 0;
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      const bool had = fs::exists(out + ".part.state");
+      const std::string before = had ? read_file(out + ".part.state") : "";
+      Program program("translator", arguments(out, {"--continue"}));
+      // Killed some moments after it has noted that it came further.
+      for (int i = 0; i < 6000 && !fs::exists(out); ++i) {
+        if (fs::exists(out + ".part.state") && read_file(out + ".part.state") != before) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(7 * attempt));
+      program.signal(attempt == 2 ? SIGTERM : SIGKILL);
+      const Ended ended = program.wait();
+      if (ended.code == 0) break;  // it was faster
+      ++kills;
+      CHECK(ended.code == (attempt == 2 ? 130 : 1000 + SIGKILL));
+      if (attempt == 2) CHECK(contains(ended.err, "go on with the same command and --continue"));
+      CHECK_FALSE(fs::exists(out));
+      REQUIRE(fs::exists(out + ".part.state"));
+    }
+    CHECK(kills > 0);
+    if (name == "out" && kills > 0 && !fs::exists(out)) {
+      const auto refused = [&](std::vector<std::string> call, const std::string& why) {
+        const Ended ended = run("translator", call);
+        CAPTURE(ended.err);
+        CHECK(ended.code == 1);
+        CHECK(contains(ended.err, why));
+      };
+      refused(arguments(out), "holds what an interrupted run has translated; go on with --continue");
+      std::vector<std::string> other = arguments(out, {"--continue"});
+      *std::find(other.begin(), other.end(), "3") = "4";
+      refused(other, "--seed was '3' and is '4'");
+      refused(arguments(out, {"--continue", "--top-k", "5"}), "--top-k was not there and is '5'");
+      corpus.folder.write("in", "We" + text.substr(1));
+      refused(arguments(out, {"--continue"}), "has changed in lines that an interrupted run has translated");
+      corpus.folder.write("in", text);
+      fs::copy(known, corpus.folder.path() / "copy", fs::copy_options::recursive);
+      other = arguments(out, {"--continue"});
+      other[2] = (corpus.folder.path() / "copy").string();
+      corpus.folder.write("copy/confidence.json", "{\"slope\": 1.5, \"offset\": 0}");
+      refused(other, "the model's file confidence.json has changed");
+    }
+    const Ended last = run("translator", arguments(out, {"--continue"}));
+    CAPTURE(last.err);
+    CHECK(last.code == 0);
+    CHECK(read_file(out) == read_file(whole));
+    CHECK_FALSE(fs::exists(out + ".part"));
+    CHECK_FALSE(fs::exists(out + ".part.state"));
+  }
+}
+
+TEST_CASE("what stands before a bad line is kept, and the mended file goes on") {
+  const TinyCorpus corpus;
+  const std::string good = many_lines(70), bad = good + "I see \xFF\n",
+                    out = (corpus.folder.path() / "out").string();
+  const std::string input = corpus.folder.write("in", bad).string();
+  const std::vector<std::string> call = {"--input",      input, "--output",  out,
+                                         "--batch-size", "1",   "--continue"};
+  const Ended ended = translate(call);
+  CAPTURE(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(contains(ended.err, "invalid UTF-8 in line 71 of"));
+  CHECK(contains(ended.err, "go on with the same command and --continue"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  corpus.folder.write("in", good + "I see the dog.\n");
+  const Ended mended = translate(call);
+  CAPTURE(mended.err);
+  CHECK(contains(mended.err, "going on after 64 lines"));
+  CHECK(read_file(out) == translate({}, good + "I see the dog.\n").out);
+  CHECK(contains(refusal({"--continue"}), "--continue requires --output"));
+  CHECK(contains(refusal({"--continue", "--output", "/dev/null"}), "needs a regular file"));
+}
+
+TEST_CASE("a terminal is told how far a translation has come, and nothing else is") {
+  const translator::LineProgress progress(400, 100, false);
+  CHECK(progress.text(200, 50) == "line 200/400  0 tokens/s  ETA 1:40");
+  CHECK(progress.text(100, 50) == "line 100/400  0 tokens/s");
+  CHECK(translator::LineProgress(std::nullopt, 0, false).text(7, 2) == "line 7  0 tokens/s");
+
+  const TinyCorpus corpus;
+  const std::string input = corpus.folder.write("in", many_lines(70)).string(),
+                    out = (corpus.folder.path() / "out").string();
+  const std::vector<std::string> call = {"translate", "--model", known,          "--input", input,
+                                         "--output",  out,       "--batch-size", "1"};
+  CHECK(run("translator", call).err.empty());
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE(::grantpt(terminal) == 0);
+  REQUIRE(::unlockpt(terminal) == 0);
+  // Open on this side too, so that what was written stays when the program ends.
+  const int other_side = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+  REQUIRE(other_side >= 0);
+  CHECK(Program("translator", call, "", {.err = ::ptsname(terminal)}).wait().code == 0);
+  std::string shown(4096, '\0');
+  const ssize_t n = ::read(terminal, shown.data(), shown.size());
+  shown.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  ::close(other_side);
+  ::close(terminal);
+  CAPTURE(shown);
+  CHECK(contains(shown, "\r\033[Kline 32/70  "));
+  CHECK(contains(shown, " tokens/s  ETA 0:"));
+  CHECK_FALSE(contains(shown, " 0 tokens/s"));
+  CHECK(contains(shown, "line 70/70"));
+}
+
+TEST_CASE("shards cover all bytes, without overflow") {
+  using translator::Shard;
+  constexpr std::uint64_t huge = std::uint64_t{1} << 62;
+  const Shard last = Shard::parse("1000000/1000000"), middle = Shard::parse("500001/1000000");
+  CHECK(middle.begin(huge) == huge / 2);
+  CHECK(last.begin(huge) < huge);
+  CHECK(last.begin(huge) == Shard::parse("999999/1000000").end(huge));
+  CHECK(Shard::parse("1/3").begin(10) == 0);
+  CHECK(Shard::parse("2/3").begin(10) == 3);
+  CHECK(Shard::parse("2/3").end(10) == 6);
+  CHECK(Shard::parse("3/3").end(10) > 10);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -39,13 +40,18 @@ class TinyCorpus {
   const std::string& english() const { return english_; }
   const std::string& german() const { return german_; }
 
-  /// The arguments of a small training, with more at the end.
+  /// The arguments of a small training, with more at the end: what is among these replaces its own.
   std::vector<std::string> train(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all = {
-        "train", "--source",  source, "--target",       target, "--model",         model,  "--tokenizer",
-        "word",  "--d-model", "16",   "--heads",        "2",    "--layers",        "1",    "--ff",
-        "32",    "--dropout", "0.05", "--batch-tokens", "120",  "--learning-rate", "0.01", "--warmup",
-        "20",    "--threads", "1"};
+    const std::vector<std::string> own = {
+        "--source",  source, "--target",       target, "--model",         model,  "--tokenizer", "word",
+        "--d-model", "16",   "--heads",        "2",    "--layers",        "1",    "--ff",        "32",
+        "--dropout", "0.05", "--batch-tokens", "120",  "--learning-rate", "0.01", "--warmup",    "20",
+        "--threads", "1"};
+    std::vector<std::string> all = {"train"};
+    for (std::size_t i = 0; i < own.size(); i += 2) {
+      if (std::find(more.begin(), more.end(), own[i]) == more.end())
+        all.insert(all.end(), {own[i], own[i + 1]});
+    }
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }

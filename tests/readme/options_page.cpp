@@ -125,12 +125,13 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
               "`--encoder-` or `--decoder-` before the long flag, such as `--decoder-num-heads 4`. `d_model` "
               "is that of both.",
               option_rows(layer), trains, tool);
-  write_table(
-      page, "Seq2SeqOptions",
-      "And the fields of LayerOptions. `translator train` decides those without a flag by its data; "
-      "`--layers` sets both "
-      "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with `--separate-vocab`.",
-      without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
+  write_table(page, "Seq2SeqOptions",
+              "And the fields of LayerOptions. `translator train` decides those without a flag by its data; "
+              "`--layers` sets both "
+              "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with "
+              "`--separate-vocab`. `--encoder-final-norm` and "
+              "`--decoder-final-norm` decide for one stack.",
+              without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
   write_table(page, "EncoderOptions, DecoderOptions",
               "N layers alone (`StackOptions`), and the fields of LayerOptions.",
               without(option_rows(ef::EncoderOptions{}), layer));

@@ -1,6 +1,7 @@
 // check_marian FOLDER: small models that Marian made, imported, against Marian's own outputs. The folder has
 // a folder for each model; its files, unpacked, are named <precision>[.lex].<search>.<kind>: see
 // tests/students/check_marian.sh, which runs this.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -10,8 +11,10 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
@@ -78,24 +81,18 @@ std::string stripped(std::string text) {
   return text;
 }
 
-struct MarianWithPenalty final : ef::MarianRule {
-  double score(double log_probability, ef::index_t length, const ef::GenerationOptions& o) const override {
-    return MarianRule::score(log_probability - 0.4 * static_cast<double>(length), length, o);
-  }
-};
-
 /// How a file's name says that its search went.
 struct Search {
   std::string name;
   ef::index_t beam = 1;
   double normalize = 0, factor = 3;
-  bool penalty = false;
+  double word_penalty = 0;
 };
-const Search searches[] = {{"b1.pieces", 1, 0, 3, false},
-                           {"b4n0.nbest", 4, 0, 3, false},
-                           {"b4n1.nbest", 4, 1, 3, false},
-                           {"b4n06wp.nbest", 4, 0.6, 3, true},
-                           {"b4n1.short.nbest", 4, 1, 0.5, false}};
+const Search searches[] = {{"b1.pieces", 1, 0, 3, 0},
+                           {"b4n0.nbest", 4, 0, 3, 0},
+                           {"b4n1.nbest", 4, 1, 3, 0},
+                           {"b4n06wp.nbest", 4, 0.6, 3, 0.4},
+                           {"b4n1.short.nbest", 4, 1, 0.5, 0}};
 
 /// Runs one search on all lines, one at a time as Marian did; false where it differs by more than allowed.
 bool check(const fs::path& folder, const Student& student, const std::string& precision, const Search& search,
@@ -121,10 +118,9 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
     options.beam_size = search.beam;
     options.length_penalty = search.normalize;
     options.num_hypotheses = static_cast<ef::index_t>(list.size());
-    options.max_length = std::max<ef::index_t>(
-        1, static_cast<ef::index_t>(std::ceil(search.factor * static_cast<double>(given.size()))));
+    options.max_length_factor = search.factor;
+    options.word_penalty = search.word_penalty;
     options.shortlist = shortlist;
-    if (search.penalty) options.own_rule = std::make_shared<MarianWithPenalty>();
     const std::vector<Ids> inputs = {given};
     const auto found = ef::beam_search(loaded.model, student.context(), inputs, options).front();
     bool words = found.size() == list.size(), scores = true;
@@ -147,6 +143,64 @@ bool check(const fs::path& folder, const Student& student, const std::string& pr
   std::printf("%s %s/%s: %d lists the same, %d other scores (worst %.1e), %d other words%s\n",
               good ? "ok  " : "FAIL", folder.filename().c_str(), path.filename().c_str(), same, other_scores,
               worst, other_words, cut_ids > 0 ? ", TOKENS DIFFER" : "");
+  return good;
+}
+
+/// Compares the alignments of pieces, and the weights that they are made of, with Marian's, which are of head
+/// 0 of the last layer. Lines whose texts differ do not count, and must be few.
+bool check_alignments(const fs::path& folder, const Student& student, const std::string& search,
+                      ef::index_t beam) {
+  const auto read = [&](const char* kind) {
+    const fs::path path = folder / ("float32." + search + "." + kind);
+    return fs::exists(path) ? ef::split_lines(ef::read_text_file(path), path.string())
+                            : std::vector<std::string>{};
+  };
+  const auto lines = ef::split_lines(ef::read_text_file(folder.parent_path() / "input.en"), "input.en");
+  bool good = true;
+  const std::vector<std::string> soft = read("soft");
+  for (const auto& [kind, threshold] : {std::pair("hard", 0.0), std::pair("align02", 0.2)}) {
+    const std::vector<std::string> expected = read(kind);
+    if (expected.empty()) continue;
+    ef::TextTranslatorOptions options = ef::text_translator_options(student.loaded().description);
+    options.search.beam_size = beam;
+    options.search.length_penalty = beam == 1 ? 0 : 1;
+    options.search.max_length_factor = 3;
+    options.alignment = ef::AlignmentOptions{.layer = -1, .head = 0, .threshold = threshold};
+    const ef::TextTranslator<Model> translator(student.loaded(), options, student.context());
+    int same = 0, other_links = 0, other_texts = 0;
+    double worst = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const ef::Translation t = translator.translate(lines[i]);
+      if (t.alignment == nullptr) continue;
+      const auto f = fields(expected.at(i));
+      std::vector<ef::AlignmentLink> links;
+      for (const auto& [s, target] : t.alignment->links) links.push_back({s, target});
+      std::sort(links.begin(), links.end(), [](const auto& a, const auto& b) {
+        return std::pair(a.source, a.target) < std::pair(b.source, b.target);
+      });
+      if (f.at(0) != t.text) {
+        ++other_texts;
+        continue;
+      }
+      (ef::alignment_text(links) == f.at(1) ? same : other_links) += 1;
+      if (soft.empty()) continue;
+      std::string weights = fields(soft.at(i)).at(1);
+      std::replace(weights.begin(), weights.end(), ',', ' ');
+      std::istringstream in(weights);
+      for (const float w : t.alignment->attention.span()) {
+        double marian = -1;
+        in >> marian;
+        worst = std::max(worst, std::abs(static_cast<double>(w) - marian));
+      }
+    }
+    // Unusual letters are spelled otherwise in Marian's texts of some lines.
+    const bool fits = other_links == 0 && other_texts <= 2 && worst < 1e-4;
+    std::printf(
+        "%s %s/float32.%s.%s: %d alignments the same, %d others, %d other texts, weights within %.1e\n",
+        fits ? "ok  " : "FAIL", folder.filename().c_str(), search.c_str(), kind, same, other_links,
+        other_texts, worst);
+    good = good && fits;
+  }
   return good;
 }
 
@@ -177,6 +231,10 @@ int main(int argc, char** argv) try {
         const auto read = ef::Shortlist::load(folder / "lex.s2t.bin");
         shortlist =
             std::make_shared<const ef::Shortlist>(read.with_source_ids(student.loaded().tokenizers.joint()));
+      }
+      if (precision == "float32") {
+        good = check_alignments(folder, student, "b1", 1) && good;
+        good = check_alignments(folder, student, "b4n1", 4) && good;
       }
       for (const Search& search : searches) {
         // Without numbers of the inputs Marian has one scale for all rows of a product, and we one for each:

@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/metrics/calibration.hpp"
 #include "options/decoding_options.hpp"
+#include "options/sentence_pairs.hpp"
 
 namespace translator {
 
 namespace {
 
 struct CalibrateCommand : DecodingCommand {
-  std::string source, reference;
+  PairFiles files;
   bool save = false;
 };
 
@@ -57,13 +57,7 @@ int calibrate(const CalibrateCommand& command) {
   options.confidence = {};
   options.search.token_scores = true;
   const SentenceTranslator translator = sentence_translator(models, options);
-  const std::vector<std::string> sources = ef::read_lines(command.source);
-  const std::vector<std::string> references = ef::read_lines(command.reference);
-  if (sources.size() != references.size()) {
-    throw ef::IoError("calibrate", "'" + command.source + "' has " + std::to_string(sources.size()) +
-                                       " lines and '" + command.reference + "' has " +
-                                       std::to_string(references.size()) + ", expected equal numbers");
-  }
+  const auto [sources, references] = command.files.read("calibrate");
   Outcomes outcomes;
   const std::vector<ef::Translation> translations = translator.translate(sources);
   for (std::size_t i = 0; i < translations.size(); ++i) {
@@ -74,7 +68,7 @@ int calibrate(const CalibrateCommand& command) {
   }
   if (outcomes.right.empty())
     throw ef::IoError("calibrate",
-                      "'" + command.source + "' has no sentence with words, expected at least one");
+                      "'" + command.files.source + "' has no sentence with words, expected at least one");
   outcomes.print("probabilities", {});
   if (scale.slope != 1 || scale.offset != 0) {
     std::printf("slope %.4f, offset %.4f, of confidence.json\n", scale.slope, scale.offset);
@@ -99,8 +93,7 @@ void add_calibrate(CLI::App& app, Run& run) {
       "Measures how often words are as right as their confidences say, and fits confidences to data");
   auto command = std::make_shared<CalibrateCommand>();
   command->add_to(*sub);
-  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
-  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  command->files.add_to(*sub);
   sub->add_flag("--save", command->save,
                 "fit the confidences to this data, and save the fit in the model's folder (confidence.json)");
   sub->footer(

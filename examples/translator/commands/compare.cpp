@@ -12,13 +12,15 @@
 #include "eigenformer/metrics/bleu.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
+#include "options/sentence_pairs.hpp"
 
 namespace translator {
 
 namespace {
 
 struct CompareCommand : DecodingCommand {
-  std::string other, source, reference;
+  PairFiles files;
+  std::string other;
 };
 
 /// The sentence pairs as ids. Throws ValueError where the two models' ids differ.
@@ -41,7 +43,7 @@ ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingM
     corpus.target.push_back(t);
   }
   if (corpus.size() == 0)
-    throw ef::IoError("compare", "'" + command.source + "' has no pair of sentences with words");
+    throw ef::IoError("compare", "'" + command.files.source + "' has no pair of sentences with words");
   return corpus;
 }
 
@@ -64,18 +66,15 @@ int compare(const CompareCommand& command) {
   command.set_threads();
   const DecodingModels first(command.folders), second({command.other});
   const DecodingModel &a = first.first(), &b = second.first();
-  const std::vector<std::string> sources = ef::read_lines(command.source);
-  const std::vector<std::string> references = ef::read_lines(command.reference);
-  if (sources.size() != references.size()) {
-    throw ef::IoError("compare", "'" + command.source + "' has " + std::to_string(sources.size()) +
-                                     " lines and '" + command.reference + "' has " +
-                                     std::to_string(references.size()) + ", expected equal numbers");
-  }
+  const auto [sources, references] = command.files.read("compare");
+  // Options that one of the models refuses are refused before the work.
+  const SentenceTranslator of_first = sentence_translator(first, command.for_models(first)),
+                           of_second = sentence_translator(second, command.for_models(second));
   const ef::Accuracy equal = agreement(a, b, encode_for_both(command, a, b, sources, references));
   std::printf("next-token choices equal: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModels* models : {&first, &second}) {
-    const SentenceTranslator translator = sentence_translator(*models, command.for_models(*models));
+    const SentenceTranslator& translator = models == &first ? of_first : of_second;
     const ef::BleuScore bleu = ef::corpus_bleu(texts(translator.translate(sources)), references);
     std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
                 ef::weight_format_name(models->description().weights), bleu.str().c_str());
@@ -95,11 +94,10 @@ void add_compare(CLI::App& app, Run& run) {
   sub->add_option("--with", command->other,
                   "folder of the model to compare with; it needs the same vocabulary")
       ->required();
-  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
-  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  command->files.add_to(*sub);
   sub->footer(
       "Choices of tokens are compared under forced decoding: for each token of the reference, the end "
-      "included, both models\n"
+      "included, both models "
       "see the source and the reference's tokens before it, and say what comes next. A is --model, B is "
       "--with.");
   sub->callback([&run, command] { run = [command] { return compare(*command); }; });

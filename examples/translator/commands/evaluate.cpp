@@ -1,18 +1,22 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "commands.hpp"
-#include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/generation/alignment/word_alignment.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
+#include "eigenformer/metrics/alignment_error.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/metrics/chrf.hpp"
 #include "eigenformer/metrics/perplexity.hpp"
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
+#include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
 
@@ -21,7 +25,9 @@ namespace translator {
 namespace {
 
 struct EvaluateCommand : DecodingCommand {
-  std::string source, reference, output;
+  PairFiles files;
+  std::string output, alignment;
+  std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
 };
 
 /// Of the references, for the pairs that have words on both sides; 0 when there is none.
@@ -33,20 +39,58 @@ double reference_perplexity(const SentenceTranslator& translator, const std::vec
   return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
 
+/// How far the model's alignment of the pairs is from a right one. Throws IoError for a file that does not
+/// fit.
+ef::AlignmentError alignment_error(const EvaluateCommand& command, const DecodingModels& models,
+                                   const std::vector<std::string>& sources,
+                                   const std::vector<std::string>& references) {
+  const auto right = ef::read_right_alignments(command.alignment);
+  if (right.size() != sources.size()) {
+    throw ef::IoError("evaluate", "'" + command.alignment + "' has " + std::to_string(right.size()) +
+                                      " lines, expected " + std::to_string(sources.size()) +
+                                      ", one for each pair");
+  }
+  ef::TextTranslatorOptions options = command.for_models(models);
+  options.alignment = command.alignment_fields->applied("alignment", guided_alignment_options(models));
+  const auto pairs = sentence_translator(models, options).score(sources, references);
+  ef::AlignmentError error;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const std::size_t source_words = ef::word_spans(sources[i]).size(),
+                      target_words = ef::word_spans(references[i]).size();
+    for (const auto* links : {&right[i].sure, &right[i].possible}) {
+      for (const ef::AlignmentLink& link : *links) {
+        if (static_cast<std::size_t>(link.source) < source_words &&
+            static_cast<std::size_t>(link.target) < target_words)
+          continue;
+        throw ef::IoError("evaluate", "'" + command.alignment + "', line " + std::to_string(i + 1) +
+                                          " has the link " + std::to_string(link.source) + "-" +
+                                          std::to_string(link.target) + ", expected numbers from 0 within " +
+                                          counted(static_cast<long long>(source_words), "source word") +
+                                          " and " +
+                                          counted(static_cast<long long>(target_words), "target word"));
+      }
+    }
+    const auto found = pairs[i].alignment == nullptr
+                           ? std::vector<ef::AlignmentLink>{}
+                           : ef::word_links(*pairs[i].alignment, sources[i], references[i]);
+    error.add(found, right[i].sure, right[i].possible);
+  }
+  return error;
+}
+
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModels models(command.folders);
   const SentenceTranslator translator = sentence_translator(models, command.for_models(models));
-  const std::vector<std::string> sources = ef::read_lines(command.source);
-  const std::vector<std::string> references = ef::read_lines(command.reference);
-  if (sources.size() != references.size()) {
-    throw ef::IoError("evaluate", "'" + command.source + "' has " + std::to_string(sources.size()) +
-                                      " lines and '" + command.reference + "' has " +
-                                      std::to_string(references.size()) + ", expected equal numbers");
+  const auto [sources, references] = command.files.read("evaluate");
+  std::optional<ef::AlignmentError> aligned;
+  if (!command.alignment.empty()) {
+    aligned = alignment_error(command, models, sources, references);
+  } else if (const auto given = command.alignment_fields->given(); !given.empty()) {
+    throw ef::ValueError("evaluate",
+                         flag_of_field(given.begin().key()) + " has no effect without --alignment");
   }
-  if (sources.empty())
-    throw ef::IoError("evaluate", "'" + command.source + "' is empty, expected at least one sentence");
 
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<std::string> translations = texts(translator.translate(sources));
@@ -65,6 +109,10 @@ int evaluate(const EvaluateCommand& command) {
   if (const double perplexity = reference_perplexity(translator, sources, references); perplexity > 0) {
     std::printf("perplexity of the references: %.3f a token\n", perplexity);
   }
+  if (aligned) {
+    std::printf("alignment of the references: error rate %.4f, precision %.4f, recall %.4f\n",
+                aligned->rate(), aligned->precision(), aligned->recall());
+  }
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
                counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,
@@ -79,9 +127,13 @@ void add_evaluate(CLI::App& app, Run& run) {
       "evaluate", "Translates a file and scores it against a reference: BLEU, chrF, exact match");
   auto command = std::make_shared<EvaluateCommand>();
   command->add_to(*sub);
-  sub->add_option("--source", command->source, "sentences to translate, one a line")->required();
-  sub->add_option("--reference", command->reference, "their right translations, line by line")->required();
+  command->files.add_to(*sub);
   sub->add_option("--output", command->output, "file for the translations");
+  sub->add_option("--alignment", command->alignment,
+                  "right links between the words of source and reference, 0-0 sure and 0p1 possible, for the "
+                  "error rate of the model's alignment")
+      ->group("Alignments");
+  command->alignment_fields.emplace(*sub, ef::AlignmentOptions{}, "Alignments");
   sub->callback([&run, command] { run = [command] { return evaluate(*command); }; });
 }
 

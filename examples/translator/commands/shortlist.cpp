@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/shortlist.hpp"
 #include "model/model_folder.hpp"
@@ -19,29 +20,6 @@ struct ShortlistCommand {
   ef::index_t first = 100, best = 100;
 };
 
-/// The links of each line, "0-0 1-2 ...". Throws IoError for another form.
-std::vector<std::vector<ef::AlignmentLink>> read_alignments(const std::string& path) {
-  std::vector<std::vector<ef::AlignmentLink>> all;
-  for (const std::string& line : ef::read_lines(path)) {
-    auto& links = all.emplace_back();
-    for (std::size_t at = 0; at < line.size();) {
-      const std::size_t end = std::min(line.find(' ', at), line.size());
-      const std::string link = line.substr(at, end - at);
-      at = end + 1;
-      if (link.empty()) continue;
-      long long source = -1, target = -1;
-      int used = 0;
-      if (std::sscanf(link.c_str(), "%lld-%lld%n", &source, &target, &used) != 2 ||
-          used != static_cast<int>(link.size()) || source < 0 || target < 0) {
-        throw ef::IoError("shortlist", "'" + path + "', line " + std::to_string(all.size()) + " has '" +
-                                           link + "', expected links such as 0-0 1-2, token numbers from 0");
-      }
-      links.push_back({static_cast<ef::index_t>(source), static_cast<ef::index_t>(target)});
-    }
-  }
-  return all;
-}
-
 int make_shortlist(const ShortlistCommand& command) {
   check_writable_file(command.output);
   const ef::ModelDescription d = ef::read_model_description(command.folder);
@@ -55,6 +33,10 @@ int make_shortlist(const ShortlistCommand& command) {
                                        " lines and '" + command.target + "' " +
                                        std::to_string(targets.size()) + ", expected as many");
   }
+  if (sources.empty()) {
+    throw ef::IoError("shortlist", "'" + command.source + "' and '" + command.target +
+                                       "' are empty, expected at least one sentence pair");
+  }
   std::vector<std::vector<std::int32_t>> source_ids, target_ids;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     source_ids.push_back(tokenizers.source->encode(sources[i]));
@@ -65,7 +47,7 @@ int make_shortlist(const ShortlistCommand& command) {
   if (command.alignments.empty()) {
     lexicon = ef::train_lexicon(source_ids, target_ids, size);
   } else {
-    const auto alignments = read_alignments(command.alignments);
+    const auto alignments = ef::read_alignments(command.alignments);
     if (alignments.size() != sources.size()) {
       throw ef::IoError("shortlist", "'" + command.alignments + "' has " + std::to_string(alignments.size()) +
                                          " lines, expected " + std::to_string(sources.size()) +

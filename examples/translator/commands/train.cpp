@@ -10,6 +10,8 @@
 #include <variant>
 
 #include "commands.hpp"
+#include "eigenformer/data/corpus/alignment_file.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "model/model_folder.hpp"
@@ -53,6 +55,7 @@ ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus) {
     ef::ParallelCorpus& side = take ? held_out : rest;
     side.source.push_back(std::move(corpus.source[static_cast<std::size_t>(i)]));
     side.target.push_back(std::move(corpus.target[static_cast<std::size_t>(i)]));
+    side.lines.push_back(corpus.lines[static_cast<std::size_t>(i)]);
     taken += take ? 1 : 0;
   }
   rest.report = corpus.report;
@@ -209,13 +212,28 @@ void remove_leftovers(const fs::path& folder) {
   }
 }
 
+/// Gives the training corpus the alignment of a file, and says what it has. Throws IoError that names the
+/// file for one that does not fit.
+std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& corpus,
+                  const ef::TokenizerPair& tokenizers, const std::string& path) {
+  const auto words = ef::read_alignments(path);
+  try {
+    ef::align_corpus(encoded, corpus, words, *tokenizers.source, *tokenizers.target);
+  } catch (const ef::Error& error) {
+    throw ef::IoError("train", "'" + path + "': " + error.what());
+  }
+  std::size_t links = 0;
+  for (const auto& of_pair : encoded.alignment) links += of_pair.size();
+  return "guided alignment: " + std::to_string(links) + " links between tokens";
+}
+
 TrainSettings resumed_settings(const TrainCommand& command) {
   const ef::ModelDescription saved = ef::read_model_description(command.folder);
   return command.flags->resumed(saved.model, saved.training);
 }
 
 int train(const TrainCommand& command) {
-  const InterruptWatcher interrupts;
+  const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
   if (command.resume) remove_leftovers(command.folder);
@@ -246,7 +264,10 @@ int train(const TrainCommand& command) {
                       : ""));
     return encoded;
   };
-  const ef::EncodedCorpus train_set = encode(corpora.train, "training on");
+  ef::EncodedCorpus train_set = encode(corpora.train, "training on");
+  if (!s.corpus.guided_alignment.empty()) {
+    progress.say(align(train_set, corpora.train, tokenizers, s.corpus.guided_alignment));
+  }
   const bool validates = corpora.validation.size() > 0;
   const ef::EncodedCorpus validation_set =
       validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
@@ -300,7 +321,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "
       "they "
-      "are one\nstack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
+      "are one stack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
       "them.\n" +
       sub->get_footer());
   sub->callback([&run, command] { run = [command] { return train(*command); }; });

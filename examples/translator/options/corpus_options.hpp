@@ -14,6 +14,7 @@ namespace ef = eigenformer;
 struct CorpusOptions {
   std::string source, target, tsv;
   std::string valid_source, valid_target;
+  std::string guided_alignment;
   std::string tokenizer = ef::has_subword_tokenizer() ? "subword" : "word";
   ef::index_t vocab_size = 8000;
   bool separate_vocab = false;
@@ -30,6 +31,9 @@ struct CorpusOptions {
     visit(OptionField{"valid_source", "sentences to validate on; else 1 % of the pairs is held out"},
           self.valid_source);
     visit(OptionField{"valid_target", "their translations"}, self.valid_target);
+    visit(OptionField{"guided_alignment",
+                      "links between the words of each pair, such as 0-0 1-2, which teach the attention"},
+          self.guided_alignment);
     visit(OptionField{"tokenizer", "char, word or subword"}, self.tokenizer);
     visit(OptionField{"vocab_size", "entries of a vocabulary at most", Allowed::positive}, self.vocab_size);
     visit(OptionField{"separate_vocab", "a vocabulary for each language, not one for both"},

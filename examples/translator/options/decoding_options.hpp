@@ -42,6 +42,17 @@ inline std::vector<std::string> texts(const std::vector<ef::Translation>& transl
   return lines;
 }
 
+/// How a model's attention becomes an alignment unless the command line says otherwise: by the layer and head
+/// that guided alignment has taught, where it has.
+inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& models) {
+  ef::AlignmentOptions options;
+  const nlohmann::json& training = models.first().loaded.description.training;
+  if (!training.is_object() || training.value("guided_alignment", "").empty()) return options;
+  options.layer = training.value("guided_alignment_layer", options.layer);
+  options.head = training.value("guided_alignment_head", options.head);
+  return options;
+}
+
 /// The options of all commands that translate: of the model, the search and its batches.
 class DecodingCommand {
  public:
@@ -67,9 +78,9 @@ class DecodingCommand {
     constexpr const char* group = "Sampling";
     sample_ =
         app.add_flag("--sample", samples_, "draw each translation in place of a beam search")->group(group);
-    for (const char* name :
-         {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end", "--n-best",
-          "--coverage-penalty", "--beam-groups", "--diversity-penalty", "--shortlist"})
+    for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end",
+                             "--n-best", "--coverage-penalty", "--beam-groups", "--diversity-penalty",
+                             "--word-penalty", "--patience", "--shortlist"})
       sample_->excludes(app.get_option(name));
     sample_->excludes(attention);
     const std::vector<OptionRow> searching = option_rows(ef::GenerationOptions{});
@@ -104,6 +115,7 @@ class DecodingCommand {
           sampling_->applied("sampling", ef::sampling_options(models.description()));
       sampling.max_length = options.search.max_length;
       sampling.min_length = options.search.min_length;
+      sampling.max_length_factor = options.search.max_length_factor;
       sampling.no_repeat_ngram_size = options.search.no_repeat_ngram_size;
       sampling.repetition_penalty = options.search.repetition_penalty;
       options.sampling = sampling;

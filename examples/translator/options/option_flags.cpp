@@ -4,26 +4,14 @@
 
 namespace translator {
 
-std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
-  all_ = mode == CLI::AppFormatMode::All;
-  std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-  // Groups that are left out leave empty lines.
-  for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
-  return help;
+namespace {
+
+/// Whether "none, all" has a word.
+bool is_word_of(const std::string& words, const std::string& word) {
+  return (", " + words + ", ").find(", " + word + ", ") != std::string::npos;
 }
 
-std::string HelpFormatter::make_group(std::string group, bool is_positional,
-                                      std::vector<const CLI::Option*> options) const {
-  if (!all_ && is_shown_on_request(group)) return {};
-  return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
-}
-
-std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
-  std::string name = CLI::Formatter::make_option_name(option, is_positional);
-  const std::string off = "{false}";
-  if (const std::size_t at = name.find(off); at != std::string::npos) name.erase(at, off.size());
-  return name;
-}
+}  // namespace
 
 RowFlags::RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
                    const std::function<bool(const OptionRow&)>& wanted) {
@@ -93,6 +81,14 @@ nlohmann::json RowFlags::given() const {
         value = option->as<double>();
         break;
       case OptionKind::word:
+        // The field's name, which messages of the library have, is that of both stacks and of the model.
+        if (const auto word = option->as<std::string>();
+            !row.group.empty() && !is_word_of(row.allowed, word)) {
+          throw ef::ValueError("options", flag_of_name(row.name, row.group) + " is '" + word +
+                                              "', expected one of " + row.allowed);
+        }
+        value = option->as<std::string>();
+        break;
       case OptionKind::text:
       case OptionKind::ids:
         value = option->as<std::string>();

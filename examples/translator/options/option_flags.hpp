@@ -7,33 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "command_line/help_formatter.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "option_names.hpp"
 #include "option_rows.hpp"
 
 namespace translator {
-
-/// Groups of flags that help shows only when asked for all.
-inline constexpr const char* positions_group = "Positions: fields of one kind";
-inline constexpr const char* encoder_group = "Encoder: where it differs from the decoder";
-inline constexpr const char* decoder_group = "Decoder: where it differs from the encoder";
-
-inline bool is_shown_on_request(const std::string& group) {
-  return group == positions_group || group == encoder_group || group == decoder_group;
-}
-
-/// Help with the groups above left out, unless it is asked for with --help-all.
-class HelpFormatter : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
-  std::string make_group(std::string group, bool is_positional,
-                         std::vector<const CLI::Option*> options) const override;
-  /// "--bias,--no-bias" in place of "--bias,--no-bias{false}".
-  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
-
- private:
-  mutable bool all_ = false;
-};
 
 /// The flags of an options struct: one for each row, and what of them was given.
 class RowFlags {

@@ -13,7 +13,7 @@
 
 namespace translator {
 
-/// The exit code of a training that was interrupted and saved, as shells have it for SIGINT.
+/// The exit code of what was interrupted and can go on, as shells have it for SIGINT.
 inline constexpr int interrupted_exit_code = 130;
 
 /// Turns the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (a terminal that closes) into a stop request; the
@@ -23,7 +23,8 @@ inline constexpr int interrupted_exit_code = 130;
 /// own, so that no code runs inside a signal handler. Make it before any other thread.
 class InterruptWatcher {
  public:
-  InterruptWatcher() {
+  /// what: what is finished before the program ends, such as "this update".
+  explicit InterruptWatcher(const char* what) : what_(what) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
@@ -52,10 +53,11 @@ class InterruptWatcher {
       if (stop_.stop_requested()) _exit(interrupted_exit_code);
       stop_.request_stop();
       if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // below the line of progress
-      std::fputs("interrupted: finishing this update, then saving; once more ends at once\n", stderr);
+      std::fprintf(stderr, "interrupted: finishing %s, then saving; once more ends at once\n", what_);
     }
   }
 
+  const char* what_;
   sigset_t signals_{};
   sigset_t before_{};
   std::stop_source stop_;

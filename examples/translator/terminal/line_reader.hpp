@@ -4,23 +4,35 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <limits>
+#include <stop_token>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/compressed_text.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace translator {
 
-/// Reads lines from a file or from stdin, in chunks of what is there: a chunk ends when no line is waiting,
-/// so that whoever types or pipes sees answers at once.
+/// Reads lines from a file or from stdin, with compression by gzip or zstd undone, in chunks of what is
+/// there: a chunk ends when no line is waiting, so that whoever types or pipes sees answers at once.
 class LineReader {
  public:
-  /// Reads stdin where the name is empty. Throws IoError.
-  explicit LineReader(const std::string& path) : name_(path.empty() ? "standard input" : path) {
+  /// A line has at most so many bytes: what has more is no text, and would only take memory.
+  static constexpr std::size_t longest_line = std::size_t{64} << 20;
+
+  /// Reads stdin where the name is empty. stop: ends the reading, as if there were no more lines. Throws
+  /// IoError.
+  explicit LineReader(const std::string& path, std::stop_token stop = {})
+      : name_(path.empty() ? "standard input" : path), stop_(std::move(stop)), stream_(name_) {
     if (!path.empty()) descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) refuse();
   }
@@ -31,13 +43,31 @@ class LineReader {
   LineReader& operator=(const LineReader&) = delete;
 
   /// At least one line, and up to `most` as far as they are there; nothing at the end. "\n" and "\r\n" end a
-  /// line, the last one needs no end.
+  /// line, the last one needs no end. Throws IoError.
   std::vector<std::string> chunk(std::size_t most) {
     std::vector<std::string> lines;
-    std::string line;
-    while (lines.size() < most && (lines.empty() || line_waits()) && next(line)) lines.push_back(line);
+    std::string_view line;
+    while (lines.size() < most && offset_ < end_ && (lines.empty() || line_waits()) && next(line))
+      lines.emplace_back(line);
     return lines;
   }
+
+  /// Reads on without keeping anything, until `lines` lines were skipped or the next one begins at byte
+  /// `offset` of the text or after it. Returns the number of lines. Throws IoError.
+  std::size_t skip(std::size_t lines, std::uint64_t offset = std::numeric_limits<std::uint64_t>::max()) {
+    std::size_t skipped = 0;
+    for (std::string_view line; skipped < lines && offset_ < offset && next(line);) ++skipped;
+    return skipped;
+  }
+
+  /// Ends before the first line that begins at this byte of the text or after it.
+  void end_at(std::uint64_t offset) { end_ = offset; }
+
+  /// Bytes of the text that were handed out or skipped, line ends included.
+  std::uint64_t offset() const noexcept { return offset_; }
+
+  /// A hash of all these bytes (FNV-1a, 64 bits).
+  std::uint64_t hash() const noexcept { return hash_; }
 
   /// What messages call this source.
   const std::string& name() const noexcept { return name_; }
@@ -47,43 +77,74 @@ class LineReader {
     throw eigenformer::IoError("translate", "cannot read '" + name_ + "': " + std::strerror(errno));
   }
 
-  bool next(std::string& line) {
+  // The line stays until the next call.
+  bool next(std::string_view& line) {
     std::size_t end;
     while ((end = buffer_.find('\n', searched_)) == std::string::npos && !over_) {
       searched_ = buffer_.size();
-      fill();
+      if (searched_ - begin_ > longest_line) {
+        throw eigenformer::IoError("translate", "'" + name_ + "' has a line of more than " +
+                                                    std::to_string(longest_line >> 20) + " MiB, from byte " +
+                                                    std::to_string(offset_ + 1) + " on");
+      }
+      if (!fill()) return false;
     }
     if (end == std::string::npos && begin_ == buffer_.size()) return false;
     const std::size_t stop = std::min(end, buffer_.size());
-    line.assign(buffer_, begin_, stop - begin_);
-    begin_ = searched_ = end == std::string::npos ? buffer_.size() : end + 1;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+    const std::size_t after = end == std::string::npos ? stop : end + 1;
+    line = std::string_view(buffer_).substr(begin_, stop - begin_);
+    for (std::size_t i = begin_; i < after; ++i)
+      hash_ = (hash_ ^ static_cast<unsigned char>(buffer_[i])) * 0x100000001B3u;
+    offset_ += after - begin_;
+    begin_ = searched_ = after;
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     return true;
   }
 
   bool line_waits() {
-    if (over_ || buffer_.find('\n', begin_) != std::string::npos) return true;
+    if (over_ || buffer_.find('\n', searched_) != std::string::npos) return true;
     pollfd wait{descriptor_, POLLIN, 0};
-    return ::poll(&wait, 1, 0) != 0;
+    return more_ || ::poll(&wait, 1, 0) != 0;
   }
 
-  void fill() {
+  // Whether there may be more, which a stop request ends.
+  bool fill() {
     buffer_.erase(0, begin_);
     searched_ -= begin_;
     begin_ = 0;
-    std::array<char, 1 << 16> block;
-    const ssize_t n = ::read(descriptor_, block.data(), block.size());
-    if (n < 0 && errno != EINTR) refuse();
-    if (n == 0) over_ = true;
-    if (n > 0) buffer_.append(block.data(), static_cast<std::size_t>(n));
+    if (!more_) {
+      pollfd wait{descriptor_, POLLIN, 0};
+      do {
+        if (stop_.stop_requested()) return false;
+      } while (stop_.stop_possible() && ::poll(&wait, 1, 50) == 0);
+      std::array<char, 1 << 16> block;
+      const ssize_t n = ::read(descriptor_, block.data(), block.size());
+      if (n < 0 && errno != EINTR) refuse();
+      if (n < 0) return true;
+      if (n == 0) stream_.end();
+      over_ = n == 0;
+      stream_.add({block.data(), static_cast<std::size_t>(n)});
+    }
+    more_ = stream_.read(buffer_);
+    if (over_) {
+      while (more_) more_ = stream_.read(buffer_);
+      stream_.check_end();
+    }
+    return true;
   }
 
   std::string name_;
   int descriptor_ = STDIN_FILENO;
+  std::stop_token stop_;
+  eigenformer::DecompressedStream stream_;
+  bool more_ = false;  // the stream may give more of what was read from the descriptor
   std::string buffer_;
   std::size_t begin_ = 0;     // of what was not handed out yet
   std::size_t searched_ = 0;  // up to here there is no line end
   bool over_ = false;
+  std::uint64_t offset_ = 0;  // of what was not handed out, in the text
+  std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
 inline void drop_byte_order_mark(std::string& line) {

@@ -9,21 +9,31 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/compressed_text.hpp"
 
 namespace translator {
 
-/// Takes results: to standard output as they come, or to a file that appears when all is done.
+namespace ef = eigenformer;
+
+/// Whether a path, if anything is there, is a regular file, and no device or pipe.
+inline bool is_regular_file_if_any(const std::string& path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+}
+
+/// Takes results: to standard output, a device or a pipe as they come, or to a file that appears when all is
+/// done, compressed where its name ends in .gz or .zst.
 class ResultOutput {
  public:
-  explicit ResultOutput(const std::string& path) {
+  explicit ResultOutput(const std::string& path) : compression_(ef::compression_of_name(path)) {
+    (void)ef::compress(compression_, "");  // throws now where it cannot
     if (path.empty()) return;
-    std::error_code ignored;
-    const auto status = std::filesystem::status(path, ignored);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-      stream_ = std::fopen(path.c_str(), "wb");  // a device or a pipe
-      if (stream_ == nullptr) refuse();
-    } else {
+    if (is_regular_file_if_any(path)) {
       file_.emplace(path);
+    } else {
+      stream_ = std::fopen(path.c_str(), "wb");
+      if (stream_ == nullptr) refuse();
     }
   }
   ~ResultOutput() {
@@ -33,27 +43,33 @@ class ResultOutput {
   ResultOutput& operator=(const ResultOutput&) = delete;
 
   void write(const std::string& text) {
-    if (file_) {
-      file_->write(text);
-    } else if (std::fwrite(text.data(), 1, text.size(), stream_) != text.size() ||
-               std::fflush(stream_) != 0) {
-      refuse();
-    }
+    if (text.empty()) return;
+    put(compression_ == ef::Compression::none ? text : ef::compress(compression_, text));
   }
 
-  /// Whether what was written is lost when finish() is not reached.
-  bool appears_at_the_end() const { return file_.has_value(); }
-
   void finish() {
+    // No bytes are no compressed text.
+    if (!written_ && compression_ != ef::Compression::none) put(ef::compress(compression_, ""));
     if (file_) file_->commit();
   }
 
  private:
+  void put(const std::string& bytes) {
+    written_ = true;
+    if (file_) {
+      file_->write(bytes);
+    } else if (std::fwrite(bytes.data(), 1, bytes.size(), stream_) != bytes.size() ||
+               std::fflush(stream_) != 0) {
+      refuse();
+    }
+  }
   [[noreturn]] static void refuse() {
     throw eigenformer::IoError("translate",
                                "cannot write the results: " + eigenformer::detail::errno_text(errno));
   }
 
+  ef::Compression compression_;
+  bool written_ = false;
   std::FILE* stream_ = stdout;
   std::optional<eigenformer::AtomicFile> file_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "eigenformer/autograd/ops/attention/alignment_loss.hpp"
 #include "eigenformer/autograd/ops/attention/attention.hpp"
 #include "eigenformer/autograd/ops/attention/linear_attention.hpp"
 #include "eigenformer/autograd/ops/attention/recurrence.hpp"

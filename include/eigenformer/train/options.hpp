@@ -13,6 +13,7 @@
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/early_stopping.hpp"
+#include "eigenformer/train/guided_alignment_options.hpp"
 
 namespace eigenformer {
 
@@ -110,6 +111,7 @@ struct TrainingOptions {
   double weight_decay = 0;   ///< decoupled (AdamW); norms and biases do not decay
   ParameterGroups groups{};  ///< own rates and decay by name
   double label_smoothing = 0.1;
+  GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
 
   /// All but the groups, which files do not hold.
   static void fields(auto& self, auto&& visit) {
@@ -127,6 +129,7 @@ struct TrainingOptions {
                       Allowed::not_negative},
           self.weight_decay);
     visit(OptionField{"label_smoothing", "label smoothing", Allowed::rate}, self.label_smoothing);
+    GuidedAlignmentOptions::fields(self.guided_alignment, visit);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
@@ -22,6 +23,9 @@ struct StepReport {
   double gradient_norm = 0;      ///< of the last update, before clipping
   double seconds = 0;            ///< of this run so far
   double remaining_seconds = 0;  ///< expected
+  /// Trainer with a corpus that has an alignment: the mean alignment loss since the last report, without its
+  /// weight, in nats a target token; `loss` is then that of the words.
+  std::optional<double> alignment_loss{};
 };
 
 /// A validation.

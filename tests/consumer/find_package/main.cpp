@@ -38,5 +38,10 @@ int main() {
 #if defined(CLIENT_WITH_SERVER)
   right = check("server", !ef::ServerOptions{}.is_reachable()) && right;
 #endif
+#if defined(CLIENT_WITH_ZSTD)
+  right =
+      check("zstd", ef::decompress(ef::compress(ef::Compression::zstd, "old dog"), "text") == "old dog") &&
+      right;
+#endif
   return right ? 0 : 1;
 }

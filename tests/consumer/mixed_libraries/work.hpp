@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "eigenformer/data/files/compressed_text.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/huggingface/tokenizer_json.hpp"
 #include "eigenformer/io/numpy/npz.hpp"
@@ -37,5 +38,6 @@ static std::vector<std::string> use_libraries(const std::string& fixtures) {
               if (token == json.unknown()) vocabulary.unknown_id = static_cast<std::int32_t>(id);
             }
             (void)json.tokenizer(vocabulary);
-          })};
+          }),
+          "zstd: " + result_of([&] { (void)ef::compress(ef::Compression::zstd, "text"); })};
 }

@@ -9,6 +9,7 @@
 
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/search/generate.hpp"
+#include "eigenformer/generation/search/sampling.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/table_model.hpp"
 #include "test_tools.hpp"
@@ -340,5 +341,97 @@ TEST_CASE("an ensemble's search finds the best of all texts by the mean of its m
       check_same(beam_search(ensemble, Context<double>::inference(), std::vector<Ids>{input}, options)[0],
                  all, 4);
     }
+  }
+}
+
+TEST_CASE("a word penalty counts for each token before the length divides, by every rule") {
+  for (const SearchRule rule :
+       {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2, SearchRule::marian}) {
+    for (const double penalty : {-0.7, 0.4}) {
+      for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        const TableModel<double> model(6, seed, 2);
+        const Ids input = {static_cast<std::int32_t>(seed % 5)};
+        GenerationOptions options{.beam_size = 64, .max_length = 5, .length_penalty = 0.6, .rule = rule};
+        options.word_penalty = penalty;
+        options.num_hypotheses = 6;
+        std::vector<Text> all;
+        const auto next = [&](const Ids& ids) {
+          return softmax_of(model.next(input, after_begin(ids)),
+                            rule == SearchRule::ctranslate2 ? Ids{0, 1, 2} : Ids{});
+        };
+        enumerate(next, options, {}, 0, rule != SearchRule::gnmt, all);
+        for (Text& text : all) {
+          const double length = static_cast<double>(text.ids.size()) + (text.ended ? 1 : 0);
+          const double divisor = std::pow(rule == SearchRule::gnmt ? (5 + length) / 6 : length, 0.6);
+          text.score = (text.log_probability - penalty * length) / divisor;
+        }
+        sort_by_score(all);
+        CAPTURE(static_cast<int>(rule));
+        CAPTURE(penalty);
+        CAPTURE(seed);
+        check_same(beam_search(model, Context<double>::inference(), std::vector<Ids>{input}, options)[0], all,
+                   6);
+      }
+    }
+  }
+}
+
+TEST_CASE("max_length_factor limits each text by the length of its own input") {
+  const TableModel<double> model(9, 3, 0.2);
+  const std::vector<Ids> inputs = {{1, 2, 3, 4, 5, 6, 7}, {4}, {8, 8, 8}, {}};
+  for (const SearchRule rule : {SearchRule::gnmt, SearchRule::marian}) {
+    for (const bool force_end : {false, true}) {
+      for (const double factor : {0.1, 0.5, 1.0, 1.4, 1e300}) {
+        GenerationOptions options{.beam_size = 3, .max_length = 6, .rule = rule, .force_end = force_end};
+        options.num_hypotheses = 3;
+        options.max_length_factor = factor;
+        const auto found = beam_search(model, Context<double>::inference(), inputs, options);
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          GenerationOptions alone = options;
+          alone.max_length_factor = 0;
+          const double tokens = std::ceil(factor * static_cast<double>(inputs[i].size()));
+          alone.max_length = static_cast<index_t>(std::clamp(tokens, 1.0, 6.0));
+          const auto expected =
+              beam_search(model, Context<double>::inference(), std::vector<Ids>{inputs[i]}, alone)[0];
+          REQUIRE(found[i].size() == expected.size());
+          for (std::size_t h = 0; h < expected.size(); ++h) {
+            CHECK(found[i][h].ids == expected[h].ids);
+            CHECK(found[i][h].score == expected[h].score);
+            CHECK(found[i][h].finished == expected[h].finished);
+          }
+        }
+      }
+    }
+  }
+  SamplingOptions drawn{.max_length = 6, .max_length_factor = 0.5, .forbidden_ids = {0, 1, 2, 3}};
+  const auto texts = sample(model, Context<double>::inference(), inputs, drawn);
+  CHECK(texts[0].ids.size() == 4);
+  CHECK(texts[1].ids.size() == 1);
+  CHECK(texts[2].ids.size() == 2);
+  CHECK(texts[3].ids.size() == 1);
+}
+
+TEST_CASE("patience searches on after a beam's worth has ended, and finds no worse a text") {
+  index_t better = 0;
+  for (const SearchRule rule : {SearchRule::gnmt, SearchRule::ctranslate2}) {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      const TableModel<double> model(8, seed, 1.5);
+      GenerationOptions options{.beam_size = 2, .max_length = 9, .length_penalty = 1.5, .rule = rule};
+      const auto best = [&] {
+        return beam_search(model, Context<double>::inference(), std::vector<Ids>{{2}}, options)[0][0].score;
+      };
+      const double usual = best();
+      options.patience = 6;
+      const double patient = best();
+      CHECK(patient >= usual);
+      better += patient > usual ? 1 : 0;
+    }
+  }
+  CHECK(better > 0);
+  for (const SearchRule rule : {SearchRule::huggingface, SearchRule::marian}) {
+    GenerationOptions options{.rule = rule};
+    options.patience = 2;
+    CHECK(contains(message_of<ValueError>([&] { options.validate(); }),
+                   "patience is 2, must be 1 with the rule"));
   }
 }

@@ -90,7 +90,7 @@ class FakeLines final : public LineTranslator {
     std::size_t most = 0;
     for (const PreparedLine& line : lines) most = std::max(most, line.ids.size());
     std::vector<bool> searching(lines.size(), true);
-    for (std::size_t t = 0; t < most; ++t) {
+    for (std::size_t t = 0; t < most && std::count(searching.begin(), searching.end(), true) > 0; ++t) {
       gate_->pass();
       for (std::size_t i = 0; i < lines.size(); ++i) {
         if (!searching[i] || t >= lines[i].ids.size()) continue;

@@ -156,6 +156,9 @@ TEST_CASE("a prefix takes room where there is little, and may not take all") {
         (void)translator.translate(lines, 0, std::vector<std::string>{"", "", "", "ein Mann geht mit dem"});
       }),
       "the prefix of line 4 has 5 tokens, must be fewer than 5"));
+  CHECK(contains(
+      message_of<ValueError>([&] { (void)translator.prepare(lines[3], 0, "ein Mann geht mit dem"); }),
+      "the prefix has 5 tokens, must be fewer than 5"));
 }
 
 TEST_CASE("with a utility translations are ordered by what is expected of them") {

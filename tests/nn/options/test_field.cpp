@@ -42,6 +42,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 TEST_CASE("each range refuses what is outside, by the field's name and value") {
   CHECK_NOTHROW(validate_fields("op", OneOfEach{}));
   CHECK(refusal({.positive = 0}) == "[op] positive is 0, must be positive");
+  CHECK(refusal({.positive = 2147483648}) == "[op] positive is 2147483648, must be at most 2147483647");
   CHECK(refusal({.not_negative = -1e-9}) == "[op] not_negative is -1e-09, must not be negative");
   CHECK(refusal({.not_negative = infinity}) == "[op] not_negative is inf, must be finite");
   CHECK(refusal({.rate = 1}) == "[op] rate is 1, must be in [0, 1)");

@@ -34,6 +34,9 @@ struct Batch {
   std::vector<std::int32_t> target_output;  // (Nt): the sentence, then end
   SequenceLayout source_layout;             // packed, with the sentences' numbers in the epoch
   SequenceLayout target_layout;             // packed, with the same numbers
+  /// Of each pair, where the corpus has them: the source row and the row that says the target token, both
+  /// counted within the pair.
+  std::vector<std::vector<AlignmentLink>> alignment{};
 
   /// Number of sentence pairs.
   index_t size() const noexcept { return source_layout.batch(); }
@@ -96,11 +99,17 @@ struct BatchingOptions {
 /// A pair that exceeds a limit by itself is a batch alone.
 class Batcher {
  public:
-  /// Throws ValueError for a corpus of no pair, a negative limit and a token budget of 0.
+  /// Throws ValueError for a corpus of no pair or with alignments of some pairs, a negative limit and a token
+  /// budget of 0.
   explicit Batcher(const EncodedCorpus& corpus, const BatchingOptions& options = {})
       : corpus_(&corpus), options_(options) {
     if (corpus.size() == 0) throw ValueError("batching", "number of sentence pairs is 0, must be positive");
     options.validate();
+    if (!corpus.alignment.empty() && static_cast<index_t>(corpus.alignment.size()) != corpus.size()) {
+      throw ValueError("batching", "the corpus has alignments of " + std::to_string(corpus.alignment.size()) +
+                                       " pairs and " + std::to_string(corpus.size()) +
+                                       " pairs, expected one for each or none");
+    }
     if (options_.max_source_tokens == 0) options_.max_source_tokens = 2 * options_.max_target_tokens;
   }
   /// A corpus that goes out of scope at once cannot be held.
@@ -142,6 +151,12 @@ class Batcher {
           static_cast<index_t>(text.source_prefix.size() + source.size() + text.source_suffix.size()));
       target_lengths.push_back(static_cast<index_t>(text.target_prefix.size() + target.size()) + 1);
       numbers.push_back(static_cast<std::uint32_t>(i));
+      if (corpus_->alignment.empty()) continue;
+      auto& links = batch.alignment.emplace_back();
+      for (const AlignmentLink& link : corpus_->alignment[static_cast<std::size_t>(plan_.order[i])]) {
+        links.push_back({link.source + static_cast<index_t>(text.source_prefix.size()),
+                         link.target + static_cast<index_t>(text.target_prefix.size())});
+      }
     }
     batch.source_layout = SequenceLayout::packed(source_lengths).with_sequence_numbers(numbers);
     batch.target_layout = SequenceLayout::packed(target_lengths).with_sequence_numbers(std::move(numbers));

@@ -44,8 +44,10 @@ struct TextConventions {
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
   SearchRule search_rule = SearchRule::gnmt;
   double length_penalty = 1.0;
-  index_t min_length = 0;  ///< tokens before the end symbol may come
-  index_t beam_size = 0;   ///< 0: the caller's
+  double word_penalty = 0;       ///< subtracted from a score for each target token
+  double max_length_factor = 0;  ///< target tokens at most for each source token; 0: no such limit
+  index_t min_length = 0;        ///< tokens before the end symbol may come
+  index_t beam_size = 0;         ///< 0: the caller's
   index_t max_length = 0;  ///< target tokens at most, end included and the forced ones not; 0: the caller's
   index_t no_repeat_ngram_size = 0;  ///< forbids repeated n-grams of this size; 0: off
   bool early_stopping = false;       ///< end as soon as a beam's worth has ended

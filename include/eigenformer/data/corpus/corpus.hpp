@@ -11,6 +11,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/alignment_model.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -40,6 +41,8 @@ struct ParallelCorpus {
   std::vector<std::string> source;
   std::vector<std::string> target;
   CorpusReport report{};
+  /// The line of each pair in its file, from 0; empty for pairs that were not read from one.
+  std::vector<index_t> lines{};
 
   index_t size() const noexcept { return static_cast<index_t>(source.size()); }
 };
@@ -55,6 +58,7 @@ inline void add_pair(ParallelCorpus& corpus, std::string_view source, std::strin
     return;
   }
   ++corpus.report.kept;
+  corpus.lines.push_back(corpus.report.read - 1);
   corpus.source.push_back(std::move(s));
   corpus.target.push_back(std::move(t));
 }
@@ -148,6 +152,10 @@ struct EncodedCorpus {
   TokenSequences source;
   TokenSequences target;
   CorpusReport report{};
+  std::vector<index_t> pairs{};  ///< the number of each pair in the corpus that it was made of
+  /// The links between the tokens of each pair, which a training can teach the attention; empty: none. See
+  /// align_corpus().
+  std::vector<std::vector<AlignmentLink>> alignment{};
 
   index_t size() const noexcept { return source.size(); }
 };
@@ -179,6 +187,7 @@ inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer
       ++encoded.report.over_long;
     } else {
       ++encoded.report.kept;
+      encoded.pairs.push_back(static_cast<index_t>(i));
       encoded.source.push_back(s);
       encoded.target.push_back(t);
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/compressed_text.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer {
@@ -62,10 +63,11 @@ inline std::vector<std::string> split_lines(std::string_view text, const std::st
   return lines;
 }
 
-/// The lines of a UTF-8 file, as split_lines() cuts them; an empty file has none. Throws IoError when it
-/// cannot be read, for invalid UTF-8 and for NUL bytes.
+/// The lines of a UTF-8 file, as split_lines() cuts them; an empty file has none. Compression by gzip and
+/// zstd is undone, as the first bytes say. Throws IoError when it cannot be read, for invalid UTF-8, for NUL
+/// bytes and for damaged compressed data.
 inline std::vector<std::string> read_lines(const std::filesystem::path& path) {
-  return split_lines(read_text_file(path), path.string());
+  return split_lines(decompress(read_text_file(path), path.string()), path.string());
 }
 
 }  // namespace eigenformer

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/core/tensor/tensor.hpp"
 #include "eigenformer/data/text/byte_span.hpp"
 
 namespace eigenformer {
@@ -15,6 +16,9 @@ struct TextAlignment {
   std::vector<ByteSpan> source, target;
   /// (source token, target token), by target token, then source token.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> links;
+  /// What the links were made of, (target tokens, source tokens): the attention of each target token when it
+  /// was chosen.
+  Tensor<float> attention{};
 };
 
 }  // namespace eigenformer

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/generation/decoding/attention_maps.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
 #include "eigenformer/kernels/reduction/top_k.hpp"
@@ -250,6 +251,18 @@ requires detail::HasAttentionMaps<M>
     add(mean.memory, maps.memory);
   }
   return mean;
+}
+
+/// That of the first member.
+template <class M>
+requires detail::HasCrossAttention<M>
+[[nodiscard]] Tensor<float> cross_attention_weights(const Ensemble<M>& model,
+                                                    const Context<typename M::value_type>&,
+                                                    const typename M::Input& source,
+                                                    const std::vector<std::int32_t>& target,
+                                                    std::int32_t begin_id, index_t prefix, index_t layer) {
+  const auto& first = model.members().front();
+  return cross_attention_weights(first.model, first.ctx, source, target, begin_id, prefix, layer);
 }
 
 }  // namespace eigenformer

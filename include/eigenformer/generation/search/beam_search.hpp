@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "eigenformer/generation/decoding/attention_maps.hpp"
+#include "eigenformer/generation/decoding/length_limits.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
 #include "eigenformer/generation/search/rules.hpp"
 #include "eigenformer/generation/search/sentence_search.hpp"
@@ -21,17 +22,20 @@ namespace eigenformer {
 
 namespace detail {
 
-// What the search of each input goes by: one for all, or one for each where inputs have prefixes of their
-// own.
+// What the search of each input goes by: one for all, or one for each where inputs have prefixes or limits of
+// their own. inputs: their places in the caller's list; limits: target tokens of each, or none.
 inline std::vector<GenerationOptions> search_options(const GenerationOptions& options,
-                                                     std::span<const std::size_t> inputs) {
+                                                     std::span<const std::size_t> inputs,
+                                                     std::span<const index_t> limits) {
   GenerationOptions group = options;
   group.beam_size /= options.num_beam_groups;
   group.num_hypotheses = std::min(options.num_hypotheses, group.beam_size);
   group.prefixes.clear();
-  if (options.prefixes.empty()) return {group};
+  if (options.prefixes.empty() && limits.empty()) return {group};
   std::vector<GenerationOptions> all(inputs.size(), group);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!limits.empty()) all[i].max_length = limits[i];
+    if (options.prefixes.empty()) continue;
     const std::vector<std::int32_t>& prefix = options.prefixes[inputs[i]];
     all[i].prefix_ids.insert(all[i].prefix_ids.end(), prefix.begin(), prefix.end());
   }
@@ -56,15 +60,16 @@ inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions
   found = std::move(merged);
 }
 
-/// The search itself. inputs: the places of the prompts' inputs in the caller's list. end_score: as
-/// SentenceSearch has it.
+/// The search itself. inputs: the places of the prompts' inputs in the caller's list; limits: target tokens
+/// of each, empty for max_length. end_score: as SentenceSearch has it.
 template <class T>
 std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
+                                                  std::span<const index_t> limits,
                                                   const GenerationOptions& options,
                                                   const EndScore& end_score) {
   std::vector<std::vector<Hypothesis>> results(prompts.size());
-  const std::vector<GenerationOptions> searched = search_options(options, inputs);
+  const std::vector<GenerationOptions> searched = search_options(options, inputs, limits);
   const ProcessorList processors("generation", options);
   const ProcessorInput scale = beam_rule(options).processor_input(options);
   StepScores<T> scores(processors, scale);
@@ -81,7 +86,6 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   Tensor<T> logits = model.begin(prompts, options.prefix_length);
   scores.use(model.columns(), model.vocabulary_size());
   for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
-    const bool last = t + 1 == options.max_length;
     steps.clear();
     for (const auto& search : searches) {
       if (t == 0 && search->group() > 0) continue;  // the first step of all groups is that of the prompt
@@ -100,6 +104,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
       input = search->input();
       if (t == 0) row = input;
       const std::size_t first_row = row;
+      const bool last = t + 1 == search->max_length();
       for (std::size_t h = 0; h < search->growing().size(); ++h, ++row) {
         const double before = search->growing()[h].log_probability;
         if (last && options.force_end) {
@@ -144,14 +149,12 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   return results;
 }
 
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(NextTokens<float>&, const Prompts&,
-                                                                       std::span<const std::size_t>,
-                                                                       const GenerationOptions&,
-                                                                       const EndScore&))
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(NextTokens<double>&, const Prompts&,
-                                                                       std::span<const std::size_t>,
-                                                                       const GenerationOptions&,
-                                                                       const EndScore&))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(
+    NextTokens<float>&, const Prompts&, std::span<const std::size_t>, std::span<const index_t>,
+    const GenerationOptions&, const EndScore&))
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(
+    NextTokens<double>&, const Prompts&, std::span<const std::size_t>, std::span<const index_t>,
+    const GenerationOptions&, const EndScore&))
 
 /// Throws ValueError where `what` needs a function attention_maps that there is not for the model.
 template <class M>
@@ -199,7 +202,8 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   const Prompts prompts = make_prompts("generation", model, inputs, options, places);
   ModelNextTokens<M> next("generation", model, ctx, inputs);
   if (options.shortlist != nullptr) next.use(*options.shortlist, inputs, options.end_id);
-  return search_beams<ValueOf<M>>(next, prompts, places, options, coverage);
+  const std::vector<index_t> limits = length_limits(model, inputs, options);
+  return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
 }
 
 }  // namespace detail

@@ -33,22 +33,6 @@ struct BatchGenerationOptions {
 
 namespace detail {
 
-template <class M>
-index_t input_length(const M& model, const typename M::Input& input) {
-  if constexpr (models::HasInputLength<M>) {
-    return static_cast<index_t>(model.input_length(input));
-  } else if constexpr (requires {
-                         { input.size() } -> std::convertible_to<std::size_t>;
-                       }) {
-    return static_cast<index_t>(input.size());
-  } else {
-    static_assert(
-        models::HasInputLength<M>,
-        "the model needs `index_t input_length(const Input& input) const`, because its Input has no size()");
-    return 1;
-  }
-}
-
 /// Ranges of `order`, which is sorted here by length, the longest first, so that no thread is left with the
 /// longest batch at the end. Throws ValueError for an impossible batch size.
 inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std::vector<index_t>& lengths,

@@ -23,7 +23,16 @@ struct GenerationOptions {
   index_t beam_size = 4;     ///< hypotheses kept for each sentence; 1: greedy, the likeliest token each time
   index_t max_length = 256;  ///< target tokens at most, the end symbol included
   index_t min_length = 0;    ///< target tokens at least before the end symbol may come
+  /// Target tokens at most for each token of the input, its end symbol included, and never above max_length;
+  /// 0: max_length alone limits (Marian's max-length-factor, of each sentence by itself).
+  double max_length_factor = 0;
   double length_penalty = 1.0;  ///< alpha: see SearchRule
+  /// Subtracted from a text's log-probability for each of its tokens, the end symbol included, before its
+  /// length divides it, in nats (Marian's word-penalty); below 0: a reward for longer texts.
+  double word_penalty = 0;
+  /// A search ends when patience * beam_size hypotheses have ended, and not with the first beam_size (Kasai
+  /// et al. 2022); of the rules gnmt and ctranslate2.
+  double patience = 1;
   SearchRule rule = SearchRule::gnmt;
   bool early_stopping = false;  ///< end a sentence's search as soon as beam_size hypotheses have ended
   bool force_end = false;       ///< at max_length, append the end symbol without a cost
@@ -76,10 +85,20 @@ struct GenerationOptions {
           self.max_length);
     visit(OptionField{"min_length", "target tokens at least before the end symbol", Allowed::not_negative},
           self.min_length);
+    visit(OptionField{"max_length_factor",
+                      "target tokens at most for each source token; 0: max_length alone limits",
+                      Allowed::not_negative},
+          self.max_length_factor);
     visit(OptionField{"length_penalty",
                       "power of the length that scores are divided by; higher: longer sentences",
                       Allowed::finite},
           self.length_penalty);
+    visit(
+        OptionField{"word_penalty", "subtracted from scores for each target token, in nats", Allowed::finite},
+        self.word_penalty);
+    visit(OptionField{"patience", "a search ends when this times beam_size hypotheses have ended",
+                      Allowed::positive},
+          self.patience);
     visit(OptionField{"rule", "how hypotheses of different lengths compare, and when a search ends"},
           self.rule);
     visit(OptionField{"early_stopping", "end a search as soon as beam_size hypotheses have ended"},

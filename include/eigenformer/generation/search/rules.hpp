@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -34,11 +35,11 @@ class BeamRule {
   virtual ~BeamRule() = default;
 
   /// What hypotheses are ranked by. length: tokens of the hypothesis without the prompt, its end symbol
-  /// counted.
-  /// The search adds the coverage penalty.
+  /// counted. The word penalty is in log_probability already; the search adds the coverage penalty.
   virtual double score(double log_probability, index_t length, const GenerationOptions& options) const = 0;
   /// Whether nothing that still grows can matter. Asked after each step, unless nothing grows, beam_size is 1
-  /// and a hypothesis has ended, or early_stopping holds, which end every search.
+  /// and a hypothesis has ended, or early_stopping holds, which end every search. hypothesis_score() is what
+  /// a growing hypothesis would get.
   virtual bool done(const BeamState& state, const GenerationOptions& options) const = 0;
 
   virtual ProcessorInput processor_input(const GenerationOptions&) const {
@@ -64,6 +65,28 @@ inline double length_penalty(index_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
 }
 
+/// A hypothesis's score by the options' rule and word penalty. length: its tokens without begin and prefix,
+/// with the end symbol where it has one.
+double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options);
+
+namespace detail {
+
+// How many hypotheses have to end before a search that has patience does.
+inline index_t enough_ended(const GenerationOptions& options) {
+  const double wanted = std::round(options.patience * static_cast<double>(options.beam_size));
+  const double most = std::numeric_limits<std::int32_t>::max();
+  return std::max(options.num_hypotheses, static_cast<index_t>(std::min(wanted, most)));
+}
+
+inline void require_no_patience(const GenerationOptions& options, const char* rule) {
+  if (options.patience == 1) return;
+  throw ValueError("generation", "patience is " + number_text(options.patience) +
+                                     ", must be 1 with the rule " + rule +
+                                     ", which ends its searches in another way");
+}
+
+}  // namespace detail
+
 /// SearchRule::gnmt. Without a length penalty scores only fall, so the best finished ones are final once
 /// nothing that grows is better. With one, a longer hypothesis may overtake: the search goes on until
 /// beam_size hypotheses have ended and the best one growing could not beat them by ending next.
@@ -73,10 +96,11 @@ class GnmtRule final : public BeamRule {
     return log_probability / length_penalty(length, options.length_penalty);
   }
   bool done(const BeamState& state, const GenerationOptions& options) const override {
-    const index_t enough = options.length_penalty == 0 ? options.num_hypotheses : options.beam_size;
+    const bool only_falls = options.length_penalty == 0 && options.word_penalty >= 0;
+    const index_t enough = only_falls ? options.num_hypotheses : detail::enough_ended(options);
     if (static_cast<index_t>(state.finished.size()) < enough) return false;
     return state.finished[static_cast<std::size_t>(options.num_hypotheses - 1)].score >=
-           score(state.growing.front().log_probability, state.length + 1, options);
+           hypothesis_score(state.growing.front().log_probability, state.length + 1, options);
   }
   void validate(const GenerationOptions& options) const override {
     if (options.length_penalty >= 0) return;
@@ -104,13 +128,17 @@ class HuggingFaceRule final : public BeamRule {
   // The worst of those that are kept is what the others have to beat.
   bool done(const BeamState& state, const GenerationOptions& options) const override {
     return static_cast<index_t>(state.finished.size()) >= options.beam_size &&
-           state.finished.back().score >= score(state.growing.front().log_probability, state.length, options);
+           state.finished.back().score >=
+               hypothesis_score(state.growing.front().log_probability, state.length, options);
   }
   ProcessorInput processor_input(const GenerationOptions& options) const override {
     return options.beam_size == 1 ? ProcessorInput::logits : ProcessorInput::log_probabilities;
   }
   index_t max_finished(const GenerationOptions& options) const override { return options.beam_size; }
   bool cut_competes() const override { return true; }
+  void validate(const GenerationOptions& options) const override {
+    detail::require_no_patience(options, "huggingface");
+  }
 };
 
 /// SearchRule::ctranslate2.
@@ -122,7 +150,7 @@ class CTranslate2Rule final : public BeamRule {
   bool done(const BeamState& state, const GenerationOptions& options) const override {
     const auto ended = static_cast<index_t>(state.finished.size());
     return options.length_penalty == 0 ? state.best_ended && ended >= options.num_hypotheses
-                                       : ended >= options.beam_size;
+                                       : ended >= detail::enough_ended(options);
   }
   ProcessorInput processor_input(const GenerationOptions&) const override {
     return ProcessorInput::renormalised_logits;
@@ -143,6 +171,9 @@ class MarianRule : public BeamRule {
   bool done(const BeamState&, const GenerationOptions&) const override { return false; }
   bool cut_competes() const override { return true; }
   bool ended_keeps_place() const override { return true; }
+  void validate(const GenerationOptions& options) const override {
+    detail::require_no_patience(options, "marian");
+  }
 };
 
 /// The rule that the options name, or their own.
@@ -183,10 +214,9 @@ inline void GenerationOptions::validate() const {
   beam_rule(*this).validate(*this);
 }
 
-/// A hypothesis's score by the options' rule. length: its tokens without begin and prefix, with the end
-/// symbol where it has one.
 inline double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options) {
-  return beam_rule(options).score(log_probability, length, options);
+  const double penalty = options.word_penalty * static_cast<double>(length);
+  return beam_rule(options).score(log_probability - penalty, length, options);
 }
 
 }  // namespace eigenformer

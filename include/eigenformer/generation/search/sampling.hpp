@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
+#include "eigenformer/generation/decoding/length_limits.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
 #include "eigenformer/generation/search/hypothesis.hpp"
 #include "eigenformer/generation/search/sample_token.hpp"
@@ -57,10 +58,10 @@ Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
   return y;
 }
 
-/// Draws the texts of each prompt at once.
+/// Draws the texts of each prompt at once. limits: tokens of each prompt's texts, empty for max_length.
 template <class T>
 std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
-                                     const SamplingOptions& options) {
+                                     std::span<const index_t> limits, const SamplingOptions& options) {
   const ProcessorList processors("sampling", options);
   const auto samples = static_cast<std::size_t>(options.num_samples);
   std::vector<Hypothesis> texts(prompts.size() * samples);
@@ -102,6 +103,7 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
             {i, t + 1, 0, std::span<const Hypothesis>(texts).subspan(i * samples, samples), {}});
       }
       if (!goes_on || texts[growing[row]].finished || drawn[row].id < 0) continue;
+      if (!limits.empty() && t + 1 == limits[i]) continue;
       still.push_back(growing[row]);
       live.push_back(static_cast<std::int32_t>(t == 0 ? row / samples : row));
       ids.push_back(drawn[row].id);
@@ -115,9 +117,9 @@ std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompt
 }
 
 EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<float>&, const Prompts&,
-                                                          const SamplingOptions&))
+                                                          std::span<const index_t>, const SamplingOptions&))
 EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<double>&, const Prompts&,
-                                                          const SamplingOptions&))
+                                                          std::span<const index_t>, const SamplingOptions&))
 
 }  // namespace detail
 
@@ -144,9 +146,10 @@ std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>
   if (inputs.empty()) return {};
   std::vector<std::size_t> places(inputs.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
+  const std::vector<index_t> limits = detail::length_limits(model, inputs, options);
   const Prompts prompts = detail::make_prompts("sampling", model, inputs, options, places);
   detail::ModelNextTokens<M> next("sampling", model, ctx, inputs);
-  return detail::sample_texts<detail::ValueOf<M>>(next, prompts, options);
+  return detail::sample_texts<detail::ValueOf<M>>(next, prompts, limits, options);
 }
 
 }  // namespace eigenformer

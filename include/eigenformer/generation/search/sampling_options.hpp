@@ -20,10 +20,11 @@ struct SamplingOptions {
   double top_p = 1;
   /// and of those the ones at least this share as likely as the likeliest (Nguyen et al. 2024); 0: all
   double min_p = 0;
-  index_t num_samples = 1;   ///< texts drawn for each input
-  std::uint64_t seed = 0;    ///< with the text's number and the token's place, fixes what is drawn
-  index_t max_length = 256;  ///< new tokens at most, the end symbol included
-  index_t min_length = 0;    ///< new tokens at least before the end symbol may come
+  index_t num_samples = 1;       ///< texts drawn for each input
+  std::uint64_t seed = 0;        ///< with the text's number and the token's place, fixes what is drawn
+  index_t max_length = 256;      ///< new tokens at most, the end symbol included
+  index_t min_length = 0;        ///< new tokens at least before the end symbol may come
+  double max_length_factor = 0;  ///< as in GenerationOptions
   std::int32_t begin_id = SpecialIds::begin;  ///< what comes first, of models without a prompt
   /// Forced after begin_id or the prompt, at no cost; not in the results.
   std::vector<std::int32_t> prefix_ids{};
@@ -66,6 +67,10 @@ struct SamplingOptions {
           self.max_length);
     visit(OptionField{"min_length", "new tokens at least before the end symbol", Allowed::not_negative},
           self.min_length);
+    visit(OptionField{"max_length_factor",
+                      "new tokens at most for each source token; 0: max_length alone limits",
+                      Allowed::not_negative},
+          self.max_length_factor);
     visit(OptionField{"begin_id", "what comes first, of models without a prompt"}, self.begin_id);
     visit(OptionField{"prefix_ids", "forced after begin_id or the prompt"}, self.prefix_ids);
     visit(OptionField{"end_id", "the end symbol; -1: none"}, self.end_id);

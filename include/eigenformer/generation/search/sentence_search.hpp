@@ -42,6 +42,7 @@ class SentenceSearch {
 
   std::size_t input() const noexcept { return input_; }
   index_t group() const noexcept { return group_; }
+  index_t max_length() const noexcept { return options_->max_length; }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
   const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
 
@@ -138,7 +139,7 @@ class SentenceSearch {
  private:
   void finish(Hypothesis h, index_t length, bool ended) {
     h.finished = ended;
-    h.score = rule_->score(h.log_probability, length, *options_);
+    h.score = hypothesis_score(h.log_probability, length, *options_);
     if (*end_score_) h.score += (*end_score_)(input_, h);
     const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
     finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), h, better), std::move(h));

@@ -26,8 +26,8 @@ inline bool same_search(const LineTranslator& a, const LineTranslator& b) {
   if (&a == &b) return true;
   const TextTranslatorOptions &x = a.options(), &y = b.options();
   // Functions cannot be compared.
-  return x.search == y.search && x.sampling == y.sampling && x.confidence == y.confidence && !x.utility &&
-         !y.utility;
+  return x.search == y.search && x.sampling == y.sampling && x.confidence == y.confidence &&
+         x.alignment == y.alignment && !x.utility && !y.utility;
 }
 
 /// A request on its way through a Translator.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/search/options.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
@@ -21,6 +23,7 @@ template <class Options>
 Options options_of_conventions(const TextConventions& text) {
   Options o;
   o.min_length = text.min_length;
+  o.max_length_factor = text.max_length_factor;
   o.no_repeat_ngram_size = text.no_repeat_ngram_size;
   o.begin_id = text.begin_id;
   o.end_id = text.end_id;
@@ -36,6 +39,7 @@ Options options_of_conventions(const TextConventions& text) {
 inline GenerationOptions generation_options(const TextConventions& text) {
   auto o = detail::options_of_conventions<GenerationOptions>(text);
   o.length_penalty = text.length_penalty;
+  o.word_penalty = text.word_penalty;
   if (text.beam_size > 0) o.beam_size = text.beam_size;
   if (text.max_length > 0) o.max_length = std::max(text.max_length, o.min_length);
   o.rule = text.search_rule;
@@ -80,6 +84,24 @@ std::vector<std::int32_t> source_ids(const FolderDescription<Options>& descripti
                                      const Tokenizer& tokenizer, const std::string& line, index_t max_tokens,
                                      bool* cut = nullptr) {
   return source_ids(description.text, tokenizer, line, max_tokens, cut);
+}
+
+/// Where each of the ids that source_ids() makes of a line stands in it; empty for what stands around it.
+inline std::vector<ByteSpan> source_spans(const TextConventions& text, const Tokenizer& tokenizer,
+                                          std::span<const std::int32_t> ids, const std::string& line) {
+  const std::size_t around = text.source_prefix.size() + text.source_suffix.size();
+  const std::size_t own = ids.size() > around ? ids.size() - around : 0;
+  std::vector<ByteSpan> spans(ids.size());
+  const std::size_t before = text.source_text.size();
+  std::size_t done = 0, at = std::min(text.source_prefix.size(), ids.size());
+  for (const ByteSpan& span : token_spans(tokenizer, ids.subspan(at, own), text.source_text + line)) {
+    const std::size_t begin = std::max(span.begin, before) - before,
+                      end = std::max(span.end, before) - before;
+    done = end;
+    spans[at++] = {begin, end};
+  }
+  for (; at < spans.size(); ++at) spans[at] = {done, done};
+  return spans;
 }
 
 namespace detail {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/alignment/attention_alignment.hpp"
+#include "eigenformer/generation/alignment/token_spans.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
@@ -27,6 +29,9 @@ struct Translation {
   double score = 0;                                     ///< Hypothesis::score
   double log_probability = 0;                           ///< Hypothesis::log_probability
   std::shared_ptr<const AttentionMaps> attention = {};  ///< where search.attention asks for it
+  /// Where the options have an alignment: of the line, as it was given, and the text. Its tokens are those of
+  /// the text, those of a given prefix included, and the end symbol where the text ended.
+  std::shared_ptr<const TextAlignment> alignment = {};
   bool cut = false;  ///< whether the line had more tokens than the model can read, and lost its end
   double expected_utility = 0;  ///< where the options have a utility
   /// Where token_scores asks for them: the tokens after the forced ones, the end symbol included where the
@@ -38,6 +43,7 @@ struct Translation {
 
 /// A line as a model reads it, with what is particular to it: what TextTranslator::prepare makes.
 struct PreparedLine {
+  std::string text{};                  ///< as it was given
   std::vector<std::int32_t> ids{};     ///< none for a line without a word
   std::vector<std::int32_t> prefix{};  ///< what its translation begins with
   bool cut = false;                    ///< Translation::cut
@@ -53,6 +59,9 @@ struct TextTranslatorOptions {
   /// over the texts that were drawn, or over those that the search found, weighted by their probabilities.
   PairwiseUtility utility{};
   ConfidenceScale confidence{};  ///< of words, where token_scores asks for them
+  /// Translations come with alignments, which take another pass of the model; of an ensemble those of its
+  /// first model.
+  std::optional<AlignmentOptions> alignment{};
 };
 
 /// What a model's conventions say: the options to start from.
@@ -155,7 +164,8 @@ class TextTranslator {
   }
 
   /// What the model gives to translations that are there: for each pair of lines the target's text as the
-  /// model reads it, log_probability, the tokens with the end symbol, words and confidence. A pair of which a
+  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and where the
+  /// options have an alignment, that of the line and the target as they were given. A pair of which a
   /// side has no word has no tokens. What is longer than the model can read is cut. Throws ValueError for
   /// unequal numbers of lines and where a tokenizer does.
   std::vector<Translation> score(std::span<const std::string> lines,
@@ -193,6 +203,11 @@ class TextTranslator {
       translations[places[k]] = translation_of(h, {});
       translations[places[k]].cut = cut;
     }
+    std::vector<Alignable> parts;
+    for (std::size_t k = 0; k < scores.size(); ++k)
+      parts.push_back(
+          {&translations[places[k]], &lines[places[k]], &targets[places[k]], &sources[k], given[k], true});
+    align(parts, options_.search);
     return translations;
   }
 
@@ -216,6 +231,7 @@ class TextTranslator {
 
   // Lines that are translated together.
   struct Work {
+    std::vector<const PreparedLine*> lines;
     std::vector<Ids> sources, prefixes;
     std::vector<std::uint64_t> numbers;
     std::vector<std::size_t> places;  // among the caller's lines
@@ -223,6 +239,7 @@ class TextTranslator {
 
     void add(const PreparedLine& line, std::size_t place) {
       prefixed = prefixed || !line.prefix.empty();
+      lines.push_back(&line);
       sources.push_back(line.ids);
       prefixes.push_back(line.prefix);
       numbers.push_back(line.number);
@@ -238,14 +255,21 @@ class TextTranslator {
     limit(options.search);
     if (options.sampling) limit(*options.sampling);
     options.batching.validate();
+    if (options.alignment) options.alignment->validate();
+    if (options.alignment && !detail::HasCrossAttention<M>) {
+      throw ValueError(
+          "text_translator",
+          "an alignment is asked for, and there is no function cross_attention_weights(model, "
+          "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
+          "source");
+    }
     options_ = std::move(options);
   }
 
   // prefix_name: what messages call the prefix.
   PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
                        const std::string& prefix_name) const {
-    PreparedLine prepared;
-    prepared.number = number;
+    PreparedLine prepared{.text = line, .number = number};
     prepared.ids = source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_),
                               &prepared.cut);
     if (prepared.ids.empty()) return prepared;
@@ -276,6 +300,49 @@ class TextTranslator {
     return options;
   }
 
+  // A translation whose alignment is to be made.
+  struct Alignable {
+    Translation* translation;
+    const std::string* line;
+    const std::string* text;  // the translation's, or what was given as one
+    const Ids* source;        // as the model read it
+    Ids target;               // without begin, what the conventions put before it, and end
+    bool ended;
+  };
+
+  // options: what the texts were found with.
+  template <class Options>
+  void align(const std::vector<Alignable>& parts, const Options& options) const {
+    if constexpr (detail::HasCrossAttention<M>) {
+      if (!options_.alignment) return;
+      std::vector<std::pair<std::size_t, std::size_t>> single;
+      for (std::size_t i = 0; i < parts.size(); ++i) single.emplace_back(i, i + 1);
+      detail::each_batch(single, [&](const std::pair<std::size_t, std::size_t>& one) {
+        const Alignable& part = parts[one.first];
+        part.translation->alignment = std::make_shared<const TextAlignment>(alignment_of(part, options));
+      });
+    }
+  }
+
+  template <class Options>
+  TextAlignment alignment_of(const Alignable& part, const Options& o) const {
+    Ids target = o.prefix_ids;
+    target.insert(target.end(), part.target.begin(), part.target.end());
+    const Tensor<float> weights = cross_attention_weights(model_, ctx_, *part.source, target, o.begin_id,
+                                                          o.prefix_length, options_.alignment->layer);
+    const Tensor<float> rows = attention_of_head(weights, options_.alignment->head);
+    TextAlignment alignment;
+    alignment.attention = rows.rows(static_cast<index_t>(o.prefix_ids.size()),
+                                    static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
+                              .clone();
+    alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
+    alignment.source = source_spans(description_->text, *tokenizers_.source, *part.source, *part.line);
+    const std::string& text = *part.text;
+    alignment.target = token_spans(*tokenizers_.target, part.target, text);
+    if (part.ended) alignment.target.push_back({text.size(), text.size()});
+    return alignment;
+  }
+
   // What tells `observer`, or if it is null `own`, of the work from its begin-th line on.
   static std::shared_ptr<const SearchObserver> at_places(std::shared_ptr<const SearchObserver> observer,
                                                          const std::shared_ptr<const SearchObserver>& own,
@@ -292,6 +359,7 @@ class TextTranslator {
            const std::shared_ptr<const SearchObserver>& observer,
            std::vector<std::vector<Translation>>& translations) const {
     const auto found = options_.sampling ? draw(work, room, observer) : search(work, room, observer);
+    std::vector<Alignable> parts;
     for (std::size_t k = 0; k < found.size(); ++k) {
       std::vector<Translation>& of_line = translations[work.places[k]];
       const bool cut = of_line.front().cut;
@@ -300,8 +368,18 @@ class TextTranslator {
         of_line.push_back(translation_of(h, work.prefixes[k]));
         of_line.back().cut = cut;
       }
-      if (options_.utility) order_by_utility(of_line);
+      for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
+        parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
+                         joined(work.prefixes[k], found[k][i].ids), found[k][i].finished});
+      }
     }
+    if (options_.sampling) {
+      align(parts, *options_.sampling);
+    } else {
+      align(parts, options_.search);
+    }
+    if (!options_.utility) return;
+    for (const std::size_t place : work.places) order_by_utility(translations[place]);
   }
 
   std::vector<std::vector<Hypothesis>> search(const Work& work, std::optional<index_t> room,

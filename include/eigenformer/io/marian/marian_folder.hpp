@@ -154,8 +154,12 @@ inline TokenizerPair marian_tokenizers(const MarianFiles& files, const MarianTra
   if (text.beam_size < 0 || text.beam_size > 1000) {
     throw files.decoder.refuse_value("beam-size", files.decoder.word("beam-size"), "1 to 1000");
   }
-  if (options.warn && files.decoder.number("word-penalty", 0) != 0)
-    options.warn("'" + files.decoder.where() + "' sets word-penalty, which this search does not have");
+  text.word_penalty = files.decoder.number("word-penalty", 0);
+  text.max_length_factor = files.decoder.number("max-length-factor", 3);
+  if (!(text.max_length_factor > 0)) {
+    throw files.decoder.refuse_value("max-length-factor", files.decoder.word("max-length-factor"),
+                                     "a number above 0");
+  }
   description.tokenizer = pair.source->kind();
   description.joint = pair.joint();
   return pair;

@@ -26,6 +26,8 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("forbidden_ids", c.forbidden_ids);
   visit("search_rule", c.search_rule);
   visit("length_penalty", c.length_penalty);
+  visit("word_penalty", c.word_penalty);
+  visit("max_length_factor", c.max_length_factor);
   visit("min_length", c.min_length);
   visit("beam_size", c.beam_size);
   visit("max_length", c.max_length);

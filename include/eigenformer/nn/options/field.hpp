@@ -5,6 +5,8 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -132,7 +134,8 @@ inline void require_at_most(const char* op, const char* name, index_t value, con
 }  // namespace detail
 
 /// Checks each field of an options struct by what its list allows; variants by the alternative that is
-/// chosen. Throws ValueError, as `op`, that names the field, its value and what is expected.
+/// chosen, whole numbers also against 2^31 - 1. Throws ValueError, as `op`, that names the field, its value
+/// and what is expected.
 template <OptionsStruct O>
 void validate_fields(const char* op, const O& options) {
   O::fields(options, [op](const auto& field, const auto& member) {
@@ -143,6 +146,14 @@ void validate_fields(const char* op, const O& options) {
       } else if constexpr (std::integral<Member> && !std::same_as<Member, bool>) {
         detail::require_allowed(op, field.name, static_cast<double>(member), std::to_string(member),
                                 field.allowed);
+        // Sizes are multiplied with each other, and two of these fit index_t.
+        if constexpr (std::signed_integral<Member>) {
+          if (member > std::numeric_limits<std::int32_t>::max()) {
+            throw ValueError(op, std::string(field.name) + " is " + std::to_string(member) +
+                                     ", must be at most " +
+                                     std::to_string(std::numeric_limits<std::int32_t>::max()));
+          }
+        }
       } else if constexpr (std::floating_point<Member>) {
         detail::require_allowed(op, field.name, member, detail::number_text(member), field.allowed);
       } else if constexpr (std::same_as<Member, std::optional<double>>) {

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -13,7 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "option_names.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "options/option_names.hpp"
 
 /// What the command line says of bad values, in the user's words.
 namespace translator {
@@ -45,8 +48,14 @@ inline void check_values(CLI::App& app) {
                                        : number_problem<std::uint64_t>(text, "a whole number, 0 or more");
         });
       } else if (type == "INT") {
-        check(option,
-              [](const std::string& text) { return number_problem<std::int64_t>(text, "a whole number"); });
+        check(option, [](const std::string& text) {
+          // Sizes are multiplied with each other: two of these fit 64 bits.
+          constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+          std::string problem = number_problem<std::int64_t>(text, "a whole number");
+          if (problem.empty() && std::abs(std::stoll(text)) > most)
+            problem = "is " + text + ", expected at most " + std::to_string(most);
+          return problem;
+        });
       } else if (type == "FLOAT") {
         check(option, [](const std::string& text) { return number_problem<double>(text, "a number"); });
       } else if (option->get_expected_max() == 0 && option->get_name() != "--help" &&
@@ -73,13 +82,8 @@ inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// What to say of the first argument that a command does not know, with the option that it may have been
-/// meant for.
-inline std::string unknown_argument(const CLI::App& command) {
-  const std::vector<std::string> unknown = command.remaining();
-  const std::string argument = unknown.empty() ? std::string() : unknown.front();
-  if (!argument.starts_with('-')) return "unexpected argument '" + argument + "'";
-  const std::string name = argument.substr(0, argument.find('='));
+/// The option of a command that is most like a name such as "--beems"; empty: none is.
+inline std::string nearest_option(const CLI::App& command, const std::string& name) {
   std::string nearest;
   std::size_t least = std::max<std::size_t>(2, name.size() / 4) + 1;
   for (const CLI::Option* option : command.get_options()) {
@@ -91,7 +95,36 @@ inline std::string unknown_argument(const CLI::App& command) {
       }
     }
   }
+  return nearest;
+}
+
+/// What to say of the first argument that a command does not know, with the option that it may have been
+/// meant for.
+inline std::string unknown_argument(const CLI::App& command) {
+  const std::vector<std::string> unknown = command.remaining();
+  const std::string argument = unknown.empty() ? std::string() : unknown.front();
+  if (!argument.starts_with('-')) return "unexpected argument '" + argument + "'";
+  const std::string name = argument.substr(0, argument.find('='));
+  const std::string nearest = nearest_option(command, name);
   return "unknown option '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
+}
+
+/// Throws ValueError for an option that was given more than once and takes one value; a flag may be repeated.
+inline void require_given_once(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::vector<std::string> values = option->results();
+    if (values.size() < 2 || option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) continue;
+    const bool flag = option->get_expected_max() == 0;
+    if (flag && std::count(values.begin(), values.end(), values[0]) == std::ptrdiff_t(values.size()))
+      continue;
+    std::string list = values[0];
+    for (std::size_t i = 1; i < values.size(); ++i)
+      list += (i + 1 == values.size() ? " and " : ", ") + values[i];
+    throw eigenformer::ValueError(
+        "options", "--" + option->get_lnames().front() + " is given " +
+                       (values.size() == 2 ? "twice" : std::to_string(values.size()) + " times") + ": " +
+                       list + "; expected once");
+  }
 }
 
 /// Names the user's options after a message that names the library's: "..., must be positive (--heads)".

@@ -1,0 +1,290 @@
+#include "config_file.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "checks.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/version.hpp"
+
+namespace translator {
+
+namespace {
+
+namespace ef = eigenformer;
+
+/// One line "key = value".
+struct Entry {
+  std::string section, key;
+  std::vector<std::string> values;
+  bool list = false;
+  std::size_t line = 0;
+};
+
+/// Which line gave an option: main() reports what is wrong with values that only their use shows.
+struct Given {
+  std::vector<std::string> names;
+  std::string place;
+};
+std::vector<Given>& given_by_files() {
+  static std::vector<Given> given;
+  return given;
+}
+
+/// Reads a file line by line.
+class ConfigParser {
+ public:
+  explicit ConfigParser(std::string path) : path_(std::move(path)) {}
+
+  std::vector<Entry> parse() {
+    std::vector<Entry> entries;
+    std::string section;
+    for (const std::string& line : ef::read_lines(path_)) {
+      ++line_;
+      rest_ = line;
+      skip_space();
+      if (at_end()) continue;
+      if (rest_.front() == '[') {
+        const std::size_t end = rest_.find(']');
+        if (end == std::string_view::npos) fail("a section has no ']', expected one such as [translate]");
+        section = trimmed(rest_.substr(1, end - 1));
+        rest_.remove_prefix(end + 1);
+        require_end();
+        continue;
+      }
+      entries.push_back(read_entry(section));
+    }
+    return entries;
+  }
+
+  std::string place(std::size_t line) const { return "'" + path_ + "', line " + std::to_string(line); }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    throw ef::ValueError("config", place(line_) + ": " + why);
+  }
+
+  static std::string trimmed(std::string_view text) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+    return std::string(text);
+  }
+  void skip_space() {
+    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t')) rest_.remove_prefix(1);
+  }
+  bool at_end() const { return rest_.empty() || rest_.front() == '#'; }
+  void require_end() {
+    skip_space();
+    if (!at_end()) fail("'" + std::string(rest_) + "' stands behind the value, expected the end of the line");
+  }
+
+  Entry read_entry(const std::string& section) {
+    const std::size_t equals = rest_.find('=');
+    if (equals == std::string_view::npos)
+      fail("'" + std::string(rest_) + "' has no '=', expected key = value");
+    Entry entry{.section = section, .key = trimmed(rest_.substr(0, equals)), .line = line_};
+    // A field's name in JSON will do.
+    std::replace(entry.key.begin(), entry.key.end(), '_', '-');
+    rest_.remove_prefix(equals + 1);
+    skip_space();
+    if (!rest_.empty() && rest_.front() == '[') {
+      entry.list = true;
+      rest_.remove_prefix(1);
+      skip_space();
+      while (!rest_.empty() && rest_.front() != ']') {
+        entry.values.push_back(read_value(",]"));
+        skip_space();
+        if (rest_.empty() || (rest_.front() != ',' && rest_.front() != ']'))
+          fail("a list has no ']', expected [a, b] in one line");
+        if (rest_.front() == ',') rest_.remove_prefix(1);
+        skip_space();
+      }
+      if (rest_.empty()) fail("a list has no ']', expected [a, b] in one line");
+      rest_.remove_prefix(1);
+    } else {
+      entry.values.push_back(read_value(""));
+    }
+    require_end();
+    return entry;
+  }
+
+  // A string in quotes, or what stands there up to one of `ends` or a comment.
+  std::string read_value(std::string_view ends) {
+    if (at_end()) fail("a value is missing, expected key = value");
+    const char quote = rest_.front();
+    if (quote != '"' && quote != '\'') {
+      const std::size_t end = std::min(rest_.find_first_of(std::string(ends) + "#"), rest_.size());
+      const std::string value = trimmed(rest_.substr(0, end));
+      rest_.remove_prefix(end);
+      return value;
+    }
+    std::string value;
+    std::size_t i = 1;
+    for (; i < rest_.size() && rest_[i] != quote; ++i) {
+      char c = rest_[i];
+      if (c == '\\' && quote == '"') {
+        static constexpr std::string_view written = "\\\"ntr", meant = "\\\"\n\t\r";
+        const std::size_t known = i + 1 < rest_.size() ? written.find(rest_[i + 1]) : std::string_view::npos;
+        if (known == std::string_view::npos)
+          fail("a string has an unknown escape, expected \\\\, \\\", \\n, \\t or \\r");
+        c = meant[known];
+        ++i;
+      }
+      value += c;
+    }
+    if (i == rest_.size()) fail("a string has no end, expected " + std::string(1, quote));
+    rest_.remove_prefix(i + 1);
+    return value;
+  }
+
+  std::string path_;
+  std::size_t line_ = 0;
+  std::string_view rest_;
+};
+
+CLI::Option* find_option(CLI::App& command, const std::string& key) {
+  for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {
+    const auto& names = option->get_lnames();
+    if (std::find(names.begin(), names.end(), key) != names.end()) return option;
+  }
+  return nullptr;
+}
+
+bool is_of_use(const CLI::Option& option) {
+  return option.get_configurable() && !option.get_lnames().empty();
+}
+
+/// Gives a command what a file says, but for what the command line has said.
+void apply_config(CLI::App& command, const std::string& path) {
+  ConfigParser parser(path);
+  const auto commands = command.get_parent()->get_subcommands([](const CLI::App*) { return true; });
+  std::map<const CLI::Option*, std::size_t> lines;
+  for (const Entry& entry : parser.parse()) {
+    const auto fail = [&](const std::string& why) {
+      throw ef::ValueError("config", parser.place(entry.line) + ": " + why);
+    };
+    if (!entry.section.empty() && std::none_of(commands.begin(), commands.end(), [&](const CLI::App* other) {
+          return other->get_name() == entry.section;
+        }))
+      fail("there is no command '" + entry.section + "', expected the name of one as a section");
+    if (!entry.section.empty() && entry.section != command.get_name()) continue;
+    CLI::Option* const option = find_option(command, entry.key);
+    if (option == nullptr || !is_of_use(*option)) {
+      const std::string nearest = nearest_option(command, "--" + entry.key);
+      fail("there is no option '" + entry.key + "' of translator " + command.get_name() +
+           (nearest.empty() ? "" : ": did you mean '" + nearest.substr(2) + "'?"));
+    }
+    const auto [earlier, is_new] = lines.try_emplace(option, entry.line);
+    if (!is_new) {
+      fail(option_key(*option) + " is given again, expected once: line " + std::to_string(earlier->second) +
+           " has it");
+    }
+    const bool several = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");
+    if (option->count() > 0) continue;
+    try {
+      for (const std::string& value : entry.values) {
+        option->add_result(option->get_expected_max() == 0 ? option->get_flag_value(entry.key, value)
+                                                           : value);
+      }
+      if (option->count() > 0) option->run_callback();
+    } catch (const CLI::ParseError& error) {
+      fail(error.what());
+    }
+    Given given{.names = option->get_lnames(), .place = parser.place(entry.line)};
+    given_by_files().push_back(std::move(given));
+  }
+}
+
+std::string quoted(const std::string& text) {
+  std::string value = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') value += '\\';
+    value += c == '\n'   ? std::string("\\n")
+             : c == '\t' ? std::string("\\t")
+             : c == '\r' ? std::string("\\r")
+                         : std::string(1, c);
+  }
+  return value + '"';
+}
+
+/// A command's options as a file: what was given, and the defaults of the others as comments.
+std::string config_text(const CLI::App& command) {
+  std::string text = "# eigenformer " + std::string(ef::version_string()) +
+                     "; lines that begin with # have defaults\n[" + command.get_name() + "]\n";
+  for (const std::string& group : command.get_groups()) {
+    std::string lines;
+    for (const CLI::Option* option : command.get_options()) {
+      if (option->get_group() != group || !is_of_use(*option)) continue;
+      const bool flag = option->get_expected_max() == 0;
+      const bool is_text = option->get_type_name().starts_with("TEXT");
+      const auto value_text = [&](const std::string& value) {
+        return is_text && !flag ? quoted(value) : value;
+      };
+      std::string value;
+      if (option->count() == 0) {
+        value = flag && option->get_default_str().empty() ? "false" : value_text(option->get_default_str());
+      } else if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) {
+        for (const std::string& one : option->results())
+          value += (value.empty() ? "[" : ", ") + value_text(one);
+        value += "]";
+      } else {
+        value = value_text(option->results().back());
+      }
+      lines += (option->count() == 0 ? "# " : "") + option_key(*option) + " = " + value + '\n';
+    }
+    if (!lines.empty()) text += "\n# " + group + "\n" + lines;
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_config(CLI::App& command) {
+  command
+      .add_option_function<std::string>(
+          "--config", [&command](const std::string& path) { apply_config(command, path); },
+          "file of options, \"key = value\" in each line; the command line wins")
+      ->configurable(false);
+  // After --config in the order of options, which is the order in which they are taken.
+  command
+      .add_flag_function(
+          "--print-config",
+          [&command](std::int64_t given) {
+            if (given <= 0) return;
+            require_given_once(command);
+            throw ConfigRequest{config_text(command)};
+          },
+          "print all options as a file for --config, and exit")
+      ->configurable(false);
+}
+
+std::string config_place(const std::string& message) {
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
+  };
+  const auto names = [&](const std::string& word) {
+    for (std::size_t at = 0; (at = message.find(word, at)) != std::string::npos; ++at) {
+      const std::size_t end = at + word.size();
+      if ((at == 0 || !in_word(message[at - 1])) && (end == message.size() || !in_word(message[end])))
+        return true;
+    }
+    return false;
+  };
+  for (const Given& given : given_by_files()) {
+    for (std::string name : given.names) {
+      const bool flag = names("--" + name);
+      std::replace(name.begin(), name.end(), '-', '_');
+      if (flag || message.find("] " + name + " is ") != std::string::npos ||
+          (name.find('_') != std::string::npos && names(name)))
+        return given.place;
+    }
+  }
+  return {};
+}
+
+}  // namespace translator

@@ -1,0 +1,123 @@
+#include "help_formatter.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace translator {
+
+namespace {
+
+bool is_shown_on_request(const std::string& group) {
+  return group == positions_group || group == encoder_group || group == decoder_group;
+}
+
+std::size_t columns(const std::string& text) {
+  std::size_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) == 0x80U ? 0 : 1;
+  return n;
+}
+
+/// Text in lines of so many columns at most, broken between words. Its own line ends stay.
+std::vector<std::string> wrapped(const std::string& text, std::size_t most) {
+  std::vector<std::string> lines(1);
+  std::string word;
+  const auto put = [&] {
+    if (word.empty()) return;
+    if (!lines.back().empty() && columns(lines.back()) + 1 + columns(word) > most) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + std::exchange(word, "");
+  };
+  for (const char c : text) {
+    if (c != ' ' && c != '\n') {
+      word += c;
+      continue;
+    }
+    put();
+    if (c == '\n') lines.emplace_back();
+  }
+  put();
+  return lines;
+}
+
+/// Lines with a name to the left, and what it means to the right.
+std::string two_columns(const std::string& name, const std::string& meaning) {
+  constexpr std::size_t left = HelpFormatter::left_width;
+  std::string text = "  " + name;
+  bool room = columns(text) < left;
+  for (const std::string& line : wrapped(meaning, HelpFormatter::width - left)) {
+    if (!room) text += '\n';
+    text += std::string(room ? left - columns(text) : left, ' ') + line;
+    room = false;
+  }
+  return text + '\n';
+}
+
+std::string paragraphs(const std::string& text) {
+  std::string all;
+  for (const std::string& line : wrapped(text, HelpFormatter::width)) all += line + '\n';
+  return all;
+}
+
+}  // namespace
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+  all_ = mode == CLI::AppFormatMode::All;
+  std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+  // Groups that are left out leave empty lines.
+  for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
+  return help;
+}
+
+std::string HelpFormatter::make_group(std::string group, bool is_positional,
+                                      std::vector<const CLI::Option*> options) const {
+  if (!all_ && is_shown_on_request(group)) return {};
+  return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
+}
+
+std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
+  return two_columns(make_option_name(option, is_positional) + make_option_opts(option),
+                     make_option_desc(option));
+}
+
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  std::string name = CLI::Formatter::make_option_name(option, is_positional);
+  const std::string off = "{false}";
+  if (const std::size_t at = name.find(off); at != std::string::npos) name.erase(at, off.size());
+  return name;
+}
+
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  if (option->get_type_size() == 0) return {};
+  std::string text = " " + option->get_type_name();
+  if (const std::size_t check = text.find(':'); check != std::string::npos) text.erase(check);
+  if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
+  if (option->get_required()) text += " REQUIRED";
+  return text;
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  std::string text = option->get_description();
+  const auto list = [&](const char* title, const std::set<CLI::Option*>& others) {
+    std::vector<std::string> names;
+    for (const CLI::Option* other : others) names.push_back("--" + other->get_lnames().front());
+    std::sort(names.begin(), names.end());  // the set's order is that of addresses
+    if (!names.empty()) text += std::string("; ") + title + " " + CLI::detail::join(names, ", ");
+  };
+  list("needs", option->get_needs());
+  list("not with", option->get_excludes());
+  return text;
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* sub) const {
+  return two_columns(sub->get_name(), sub->get_description());
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  return paragraphs(app->get_description());
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  return app->get_footer().empty() ? std::string() : paragraphs(app->get_footer());
+}
+
+}  // namespace translator

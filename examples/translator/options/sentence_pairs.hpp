@@ -1,0 +1,41 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+
+namespace translator {
+
+/// The lines of two files that belong together.
+struct SentencePairs {
+  std::vector<std::string> sources, references;
+};
+
+/// --source and --reference of the commands that translate a file and compare the result with another.
+struct PairFiles {
+  std::string source, reference;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--source", source, "sentences to translate, one a line")->required();
+    app.add_option("--reference", reference, "their right translations, line by line")->required();
+  }
+
+  /// Reads both files. Throws IoError, as `op`, where their numbers of lines differ, and where they are
+  /// empty.
+  SentencePairs read(const char* op) const {
+    SentencePairs pairs{eigenformer::read_lines(source), eigenformer::read_lines(reference)};
+    if (pairs.sources.size() != pairs.references.size()) {
+      throw eigenformer::IoError(
+          op, "'" + source + "' has " + std::to_string(pairs.sources.size()) + " lines and '" + reference +
+                  "' has " + std::to_string(pairs.references.size()) + ", expected equal numbers");
+    }
+    if (pairs.sources.empty())
+      throw eigenformer::IoError(op, "'" + source + "' is empty, expected at least one sentence");
+    return pairs;
+  }
+};
+
+}  // namespace translator

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "eigenformer/data/corpus/alignment_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/generation/alignment/word_alignment.hpp"
+#include "eigenformer/generation/text/text_translator.hpp"
+
+namespace translator {
+
+/// Writes alignments, a line for each line of the input: links between words ("0-0 1-2"), and the weights of
+/// tokens as Marian writes them: for each target token its weights of all source tokens with commas between,
+/// spaces between target tokens.
+class AlignmentFiles {
+ public:
+  /// Throws IoError where a file cannot be written. Empty paths: no such file.
+  AlignmentFiles(const std::string& words, const std::string& weights) {
+    if (!words.empty()) words_.emplace(words);
+    if (!weights.empty()) weights_.emplace(weights);
+  }
+
+  /// The next line and its translation; without an alignment the line is empty.
+  void add(std::string_view source, const eigenformer::Translation& best) {
+    const eigenformer::TextAlignment* const alignment = best.alignment.get();
+    if (words_) {
+      words_->write((alignment == nullptr ? std::string()
+                                          : eigenformer::alignment_text(
+                                                eigenformer::word_links(*alignment, source, best.text))) +
+                    '\n');
+    }
+    if (weights_) {
+      weights_->write((alignment == nullptr ? std::string() : weights_text(alignment->attention)) + '\n');
+    }
+  }
+
+  /// The files appear.
+  void finish() {
+    if (words_) words_->commit();
+    if (weights_) weights_->commit();
+  }
+
+ private:
+  static std::string weights_text(const eigenformer::Tensor<float>& weights) {
+    std::string text;
+    const eigenformer::index_t sources = weights.dim(1);
+    for (eigenformer::index_t i = 0; i < weights.numel(); ++i) {
+      char number[32];
+      const int size = std::snprintf(number, sizeof number, "%.6g", static_cast<double>(weights.data()[i]));
+      if (i > 0) text += i % sources == 0 ? ' ' : ',';
+      text.append(number, static_cast<std::size_t>(size));
+    }
+    return text;
+  }
+
+  std::optional<eigenformer::AtomicFile> words_, weights_;
+};
+
+}  // namespace translator

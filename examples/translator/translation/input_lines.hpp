@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "shard.hpp"
+#include "terminal/line_reader.hpp"
+#include "translation_output.hpp"
+
+namespace translator {
+
+/// The lines of a run's input: all of them, or those of a shard.
+class InputLines {
+ public:
+  /// Reads stdin where the path is empty, which has no shards. stop: ends the reading. Throws IoError.
+  InputLines(const std::string& path, const std::optional<Shard>& shard, std::stop_token stop)
+      : path_(path), stop_(stop), reader_(path, std::move(stop)) {
+    if (!shard) return;
+    size_ = measure_text(path, false).bytes;
+    before_ = reader_.skip(std::numeric_limits<std::size_t>::max(), shard->begin(*size_));
+    end_ = shard->end(*size_);
+    reader_.end_at(end_);
+  }
+
+  LineReader& reader() { return reader_; }
+  /// Lines of the input before the first of these.
+  std::uint64_t before() const { return before_; }
+  /// Bytes of all of the text, where shards made that to be asked.
+  const std::optional<std::uint64_t>& size() const { return size_; }
+
+  /// Skips the lines that an earlier run has translated. Throws ValueError where they are not the same any
+  /// more.
+  void skip_to(const InputPosition& position) {
+    const std::size_t skipped = reader_.skip(position.lines);
+    if (stop_.stop_requested() ||
+        (skipped == position.lines && reader_.offset() == position.offset && reader_.hash() == position.hash))
+      return;
+    throw eigenformer::ValueError("translate",
+                                  "cannot go on: " + reader_.name() +
+                                      " has changed in lines that an interrupted run has translated; remove "
+                                      "the file of that run to start again");
+  }
+
+  /// The number of these lines, which takes reading the input once more; nothing where that cannot be done.
+  std::optional<std::uint64_t> count() const {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path_, ignored)) return std::nullopt;
+    if (!size_) return measure_text(path_, true).lines;
+    LineReader counter(path_, stop_);
+    counter.skip(before_);
+    return counter.skip(std::numeric_limits<std::size_t>::max(), end_);
+  }
+
+ private:
+  std::string path_;
+  std::stop_token stop_;
+  LineReader reader_;
+  std::uint64_t before_ = 0, end_ = 0;
+  std::optional<std::uint64_t> size_;
+};
+
+}  // namespace translator

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "alignment_file.hpp"
+#include "attention_file.hpp"
+#include "model/sentence_translator.hpp"
+#include "translate_options.hpp"
+
+namespace translator {
+
+/// What `translator translate` makes of lines, as its options say. Where the lines come from and where the
+/// results go is not its concern.
+class LineTranslation {
+ public:
+  /// Results of some lines.
+  struct Results {
+    std::string text;                     ///< as they are written
+    std::vector<std::string> warnings{};  ///< for standard error
+    std::uint64_t tokens = 0;             ///< of the first translations, where they are to be counted
+  };
+
+  /// Throws where the options are impossible, and where a file of theirs cannot be read or written. models
+  /// must outlive it.
+  LineTranslation(const TranslateOptions& options, const DecodingModels& models)
+      : with_prefixes_(options.prefixes),
+        format_(options.output_format()),
+        attention_(options.attention),
+        alignments_(options.alignment, options.soft_alignment),
+        target_(models.tokenizers().target),
+        max_source_(ef::max_source_tokens(models.description())),
+        translator_(sentence_translator(models, options.for_results(models, format_))) {
+    const ef::TextTranslatorOptions& used = translator_.options();
+    shown_ = used.utility    ? 1
+             : used.sampling ? static_cast<std::size_t>(used.sampling->num_samples)
+                             : static_cast<std::size_t>(used.search.num_hypotheses);
+  }
+
+  /// Asks for the number of tokens, which takes some time.
+  void count_tokens() { counts_tokens_ = true; }
+
+  /// What stands before the results of the first line.
+  std::string header() const { return ef::translations_header(format_); }
+
+  /// As many lines as are worth being translated together.
+  std::size_t lines_at_once() const {
+    return static_cast<std::size_t>(translator_.options().batching.batch_size) * 32;
+  }
+
+  /// The results of lines. before: how many lines of the input stand before them.
+  Results operator()(std::vector<std::string> lines, std::size_t before) {
+    std::vector<std::string> prefixes;
+    if (with_prefixes_) prefixes = split_prefixes(lines);
+    auto translations = translator_.alternatives(lines, before, prefixes);
+    Results results;
+    for (std::size_t i = 0; i < translations.size(); ++i) {
+      std::vector<ef::Translation>& of_line = translations[i];
+      if (of_line.size() > shown_) of_line.resize(shown_);
+      const std::size_t line = before + i + 1;
+      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
+      const ef::Translation& best = of_line.front();
+      if (best.attention != nullptr) attention_.add(line, *best.attention);
+      alignments_.add(lines[i], best);
+      if (best.cut) {
+        results.warnings.push_back("line " + std::to_string(line) + " has more than " +
+                                   std::to_string(max_source_) + " tokens; the rest of it was left out");
+      }
+      if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
+    }
+    return results;
+  }
+
+  /// Writes what belongs to all lines together.
+  void finish() {
+    attention_.finish();
+    alignments_.finish();
+  }
+
+ private:
+  // Takes what stands behind the first tab of each line, which its translation is to begin with, off it.
+  static std::vector<std::string> split_prefixes(std::vector<std::string>& lines) {
+    std::vector<std::string> prefixes;
+    for (std::string& line : lines) {
+      const std::size_t tab = line.find('\t');
+      prefixes.push_back(tab == std::string::npos ? "" : line.substr(tab + 1));
+      if (tab != std::string::npos) line.resize(tab);
+    }
+    return prefixes;
+  }
+
+  bool with_prefixes_;
+  ef::OutputOptions format_;
+  AttentionFile attention_;
+  AlignmentFiles alignments_;
+  std::shared_ptr<const ef::Tokenizer> target_;
+  ef::index_t max_source_;
+  SentenceTranslator translator_;
+  std::size_t shown_ = 1;  // translations of each line
+  bool counts_tokens_ = false;
+};
+
+}  // namespace translator

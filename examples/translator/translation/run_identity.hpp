@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
+
+namespace translator {
+
+/// What decides the results of a run besides its input: names and values.
+using RunIdentity = std::map<std::string, std::string>;
+
+/// A hash of a file's bytes, 64 bits, eight bytes at a time. Not for use against forgery.
+inline std::string content_hash(const std::filesystem::path& path) {
+  const auto file = eigenformer::MappedFile::open(path);
+  const auto bytes = file->bytes();
+  std::uint64_t hash = bytes.size() * 0x9E3779B97F4A7C15u + 1;
+  for (std::size_t i = 0; i < bytes.size(); i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, std::min<std::size_t>(8, bytes.size() - i));
+    hash = (hash ^ word) * 0x9FB21C651E98DF25u;
+    hash ^= hash >> 29;
+  }
+  return std::to_string(hash);
+}
+
+/// Adds the files of a model's folder.
+inline void add_model(RunIdentity& identity, const std::string& folder, std::size_t number) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  for (const fs::path& path : files) {
+    identity["the model's file " + path.filename().string() +
+             (number == 0 ? "" : " (model " + std::to_string(number + 1) + ")")] = content_hash(path);
+  }
+}
+
+/// The first difference between two runs, as messages say it; empty: none.
+inline std::string difference(const RunIdentity& before, const RunIdentity& now) {
+  const auto value = [](const RunIdentity& of, const std::string& name) {
+    const auto found = of.find(name);
+    return found == of.end() ? std::string("not there") : "'" + found->second + "'";
+  };
+  for (const RunIdentity* names : {&before, &now}) {
+    for (const auto& [name, ignored] : *names) {
+      const std::string then = value(before, name), current = value(now, name);
+      if (then == current) continue;
+      if (name.starts_with("the ") || name.starts_with("content of ")) return name + " has changed";
+      return name + " was " + then + " and is " + current;
+    }
+  }
+  return {};
+}
+
+}  // namespace translator

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/compressed_text.hpp"
+
+namespace translator {
+
+/// The size of a text, with its compression undone.
+struct TextSize {
+  std::uint64_t bytes = 0, lines = 0;
+};
+
+/// Reads a file once to measure its text; a plain one's bytes need no reading. Throws IoError.
+inline TextSize measure_text(const std::filesystem::path& path, bool count_lines) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw eigenformer::IoError("translate", "cannot read '" + path.string() + "'");
+  eigenformer::DecompressedStream stream(path.string());
+  TextSize size;
+  std::string text;
+  char last = '\n';
+  const auto take = [&] {
+    for (bool more = true; more;) {
+      text.clear();
+      more = stream.read(text);
+      size.bytes += text.size();
+      for (const char c : text) size.lines += c == '\n' ? 1 : 0;
+      if (!text.empty()) last = text.back();
+    }
+  };
+  char block[1 << 16];
+  while (file.read(block, sizeof block) || file.gcount() > 0) {
+    stream.add({block, static_cast<std::size_t>(file.gcount())});
+    take();
+    if (!count_lines && stream.compression() == eigenformer::Compression::none && size.bytes >= 4)
+      return {std::filesystem::file_size(path), 0};
+  }
+  if (file.bad()) throw eigenformer::IoError("translate", "cannot read '" + path.string() + "'");
+  stream.end();
+  take();
+  stream.check_end();
+  if (last != '\n') ++size.lines;
+  return size;
+}
+
+/// Part i of n of a text: the lines of which the first byte lies in that part of its bytes. The parts follow
+/// one another, each line is in one of them, and how long they take is about the same, whatever the lines.
+struct Shard {
+  std::uint64_t part = 1, of = 1;
+
+  /// Reads "i/n". Throws ValueError.
+  static Shard parse(const std::string& text) {
+    Shard shard;
+    const std::size_t slash = text.find('/');
+    const auto number = [](std::string_view digits, std::uint64_t& value) {
+      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      return error == std::errc() && end == digits.data() + digits.size();
+    };
+    constexpr std::uint64_t most = 1'000'000;
+    if (slash == std::string::npos || !number(std::string_view(text).substr(0, slash), shard.part) ||
+        !number(std::string_view(text).substr(slash + 1), shard.of) || shard.part < 1 ||
+        shard.part > shard.of || shard.of > most) {
+      throw eigenformer::ValueError("translate", "--shard is '" + text +
+                                                     "', expected i/n, such as 1/8, with i from 1 to n and n "
+                                                     "at most 1000000");
+    }
+    return shard;
+  }
+
+  bool first() const { return part == 1; }
+
+  /// The first byte of it in a text of so many bytes, and the first that is not in it; the last shard has no
+  /// end, so that nothing is left out of a file that grows.
+  std::uint64_t begin(std::uint64_t bytes) const { return bound(part - 1, bytes); }
+  std::uint64_t end(std::uint64_t bytes) const {
+    return part == of ? std::numeric_limits<std::uint64_t>::max() : bound(part, bytes);
+  }
+
+ private:
+  // bytes * k / of, without overflow.
+  std::uint64_t bound(std::uint64_t k, std::uint64_t bytes) const {
+    return bytes / of * k + bytes % of * k / of;
+  }
+};
+
+}  // namespace translator

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "command_line/config_file.hpp"
+#include "eigenformer/generation/text/output_format.hpp"
+#include "eigenformer/metrics/pairwise.hpp"
+#include "eigenformer/version.hpp"
+#include "options/decoding_options.hpp"
+#include "run_identity.hpp"
+#include "shard.hpp"
+
+namespace translator {
+
+/// The options of `translator translate`.
+struct TranslateOptions : DecodingCommand {
+  std::string input, output, shard_text, attention, alignment, soft_alignment, utility;
+  bool go_on = false;
+  bool prefixes = false;
+  std::optional<OptionFlags<ef::OutputOptions>> format;
+  std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
+
+  void add_flags(CLI::App& app) {
+    command_ = &app;
+    add_to(app, true, true);
+    const auto file = [&](CLI::Option* option) { return option->group("Files"); };
+    file(app.add_option("--input", input, "file to translate, plain, gzip or zstd; else standard input"));
+    CLI::Option* const to = file(app.add_option(
+        "--output", output,
+        "file for the translations, compressed where its name ends in .gz or .zst; else standard output"));
+    CLI::Option* const resume =
+        file(app.add_flag("--continue", go_on,
+                          "go on where an interrupted run with the same options and --output stopped; begin "
+                          "where there was none"))
+            ->needs(to);
+    file(app.add_option("--shard", shard_text,
+                        "i/n: translate the i-th of n parts of --input, which follow one another; their "
+                        "outputs, joined in order, are the whole output"));
+    CLI::Option* const attention_option =
+        app.add_option("--attention", attention,
+                       "file for the attention weights of every line, layer and head, as safetensors");
+    file(attention_option)->excludes(resume);
+    app.add_option("--alignment", alignment,
+                   "file for the alignments of words: for each line its links, such as 0-0 1-2")
+        ->group("Alignments")
+        ->excludes(resume);
+    app.add_option("--soft-alignment", soft_alignment,
+                   "file for the weights that alignments are made of, token by token as Marian writes them")
+        ->group("Alignments")
+        ->excludes(resume);
+    alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
+    add_sampling_to(app, attention_option);
+    app.add_flag("--with-prefix", prefixes,
+                 "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
+    app.add_option("--mbr", utility,
+                   "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
+                   "the others, by chrf or bleu");
+    format.emplace(app, ef::OutputOptions{}, "Results");
+  }
+
+  /// The part of the input that is to be translated, if not all of it. Throws ValueError.
+  std::optional<Shard> shard() const {
+    if (shard_text.empty()) return std::nullopt;
+    const Shard parsed = Shard::parse(shard_text);
+    std::error_code ignored;
+    if (input.empty())
+      throw ef::ValueError("translate", "--shard needs --input: standard input can be read only once");
+    if (std::filesystem::exists(input, ignored) && !std::filesystem::is_regular_file(input, ignored)) {
+      throw ef::ValueError(
+          "translate",
+          "--shard needs a regular file as --input, which can be read twice; '" + input + "' is none");
+    }
+    return parsed;
+  }
+
+  /// What decides the results besides the lines of the input: the options that were given, the contents of
+  /// the files that they name, the models, and with shards the size of the whole input, if that is given.
+  /// Throws IoError.
+  RunIdentity identity(std::optional<std::uint64_t> input_size) const {
+    // These decide where the results go and how fast; models count by their contents.
+    static constexpr std::array<std::string_view, 8> without_effect = {
+        "input", "output", "continue", "threads", "batch-size", "batch-tokens", "config", "model"};
+    RunIdentity identity = {{"the version", ef::version_string()}};
+    for (const auto& [name, value] : given_options(*command_)) {
+      if (std::find(without_effect.begin(), without_effect.end(), name) != without_effect.end()) continue;
+      std::error_code ignored;
+      if (std::filesystem::is_regular_file(value, ignored)) {
+        identity["content of --" + name] = content_hash(value);
+      } else {
+        identity["--" + name] = value;
+      }
+    }
+    if (input_size) identity["the size of the input"] = std::to_string(*input_size);
+    for (std::size_t i = 0; i < folders.size(); ++i) add_model(identity, folders[i], i);
+    return identity;
+  }
+
+  /// How results are written. Throws ValueError for options that exclude each other.
+  ef::OutputOptions output_format() const {
+    const std::pair<const char*, const std::string*> files[] = {{"--output", &output},
+                                                                {"--attention", &attention},
+                                                                {"--alignment", &alignment},
+                                                                {"--soft-alignment", &soft_alignment}};
+    for (const auto& one : files) {
+      for (const auto& other : files) {
+        if (one.first == other.first || other.second->empty() || *one.second != *other.second) continue;
+        throw ef::ValueError("translate", std::string(other.first) + " and " + one.first + " are both '" +
+                                              *one.second + "', expected two files");
+      }
+    }
+    const auto applied = format->applied("translate");
+    applied.validate();
+    return applied;
+  }
+
+  /// The library's options, with what the results need.
+  ef::TextTranslatorOptions for_results(const DecodingModels& models,
+                                        const ef::OutputOptions& results) const {
+    ef::TextTranslatorOptions options = for_models(models);
+    options.search.attention = !attention.empty();
+    options.search.token_scores = results.scores;
+    if (options.sampling) options.sampling->token_scores = results.scores;
+    if (options.search.attention && options.search.num_hypotheses > 1)
+      throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
+    if (!alignment.empty() || !soft_alignment.empty()) {
+      options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
+      if (utility.empty() &&
+          (options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) > 1) {
+        throw ef::ValueError(
+            "translate", "alignments are of one translation a line, --n-best and --num-samples must be 1");
+      }
+    } else if (const auto given = alignment_fields->given(); !given.empty()) {
+      throw ef::ValueError("translate", flag_of_field(given.begin().key()) +
+                                            " has no effect without --alignment or --soft-alignment");
+    }
+    if (utility.empty()) return options;
+    if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {
+      throw ef::ValueError("translate",
+                           "--mbr has nothing to choose from: give --sample with --num-samples, or --n-best");
+    }
+    if (utility == "chrf") {
+      options.utility = ef::pairwise_chrf;
+    } else if (utility == "bleu") {
+      options.utility = ef::pairwise_bleu;
+    } else {
+      throw ef::ValueError("translate", "--mbr is '" + utility + "', expected chrf or bleu");
+    }
+    return options;
+  }
+
+ private:
+  const CLI::App* command_ = nullptr;
+};
+
+}  // namespace translator

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/alignment_model.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+
+namespace eigenformer {
+
+/// Links as Moses, fast_align and Marian write them: "0-0 1-2".
+inline std::string alignment_text(std::span<const AlignmentLink> links) {
+  std::string text;
+  for (const AlignmentLink& link : links) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(link.source) + '-' + std::to_string(link.target);
+  }
+  return text;
+}
+
+/// The links of a line "0-0 1-2", with spaces or tabs between them. Throws ValueError that names the first
+/// word that is no link.
+inline std::vector<AlignmentLink> parse_alignment(std::string_view line) {
+  std::vector<AlignmentLink> links;
+  const auto number = [](std::string_view digits) -> std::optional<index_t> {
+    std::int32_t value = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < 0) return std::nullopt;
+    return value;
+  };
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+    const std::string_view word = line.substr(at, end - at);
+    at = end + 1;
+    if (word.empty()) continue;
+    const std::size_t dash = word.find('-');
+    const auto source = number(word.substr(0, dash));
+    const auto target = dash == std::string_view::npos ? std::nullopt : number(word.substr(dash + 1));
+    if (!source || !target) {
+      throw ValueError("alignment", "'" + std::string(word) +
+                                        "' is no link, expected links such as 0-0 1-2, numbers from 0");
+    }
+    links.push_back({*source, *target});
+  }
+  return links;
+}
+
+/// Links that a right alignment has for sure, and others that it may have.
+struct RightAlignment {
+  std::vector<AlignmentLink> sure, possible;
+};
+
+namespace detail {
+
+// What `parse` makes of each line of a file. Throws IoError that names the line that it refuses.
+template <class F>
+auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
+  std::vector<std::invoke_result_t<F, const std::string&>> all;
+  for (const std::string& line : read_lines(path)) {
+    try {
+      all.push_back(parse(line));
+    } catch (const ValueError& error) {
+      throw IoError("alignment", "'" + path.string() + "', line " + std::to_string(all.size() + 1) + ": " +
+                                     std::string(error.what()));
+    }
+  }
+  return all;
+}
+
+}  // namespace detail
+
+/// The links of each line of a file; a line may be empty. Throws IoError for a file that cannot be read and
+/// for a line of another form.
+inline std::vector<std::vector<AlignmentLink>> read_alignments(const std::filesystem::path& path) {
+  return detail::read_alignment_lines(path, [](const std::string& line) { return parse_alignment(line); });
+}
+
+/// The same of right alignments, in which sure links are written 0-0 and possible ones 0p0.
+inline std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path) {
+  return detail::read_alignment_lines(path, [](const std::string& line) {
+    std::string sure, possible;
+    for (std::size_t at = 0; at < line.size();) {
+      const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+      std::string word = line.substr(at, end - at);
+      at = end + 1;
+      const std::size_t mark = word.find('p');
+      std::string& list = mark == std::string::npos ? sure : possible;
+      if (mark != std::string::npos) word[mark] = '-';
+      list += word + ' ';
+    }
+    return RightAlignment{parse_alignment(sure), parse_alignment(possible)};
+  });
+}
+
+}  // namespace eigenformer

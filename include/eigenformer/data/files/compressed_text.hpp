@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/linked.hpp"
+#include "eigenformer/data/files/compression.hpp"
+#include "eigenformer/data/files/gzip.hpp"
+#include "eigenformer/data/files/zstd.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// The functions of a library that the program may lack. Throws IoError, as `op`, that says how to get it;
+/// `what` needs it.
+template <class Functions>
+const Functions& require_compression(const char* op, const std::string& what) {
+  constexpr bool gzip = std::is_same_v<Functions, GzipFunctions>;
+  if (const Functions* functions = find_linked<Functions>()) return *functions;
+  throw IoError(op, what + ", and this program was built without " + (gzip ? "zlib" : "zstd") + "; install " +
+                        (gzip ? "zlib1g-dev" : "libzstd-dev") + " and build it again");
+}
+
+}  // namespace detail
+
+/// A text as one gzip member or zstd frame. What is compressed apart may be written one after the other, and
+/// reads as one text. Throws IoError where the program was built without the library.
+inline std::string compress(Compression compression, std::string_view text) {
+  const std::string what = std::string("text cannot be compressed by ") + compression_name(compression);
+  switch (compression) {
+    case Compression::gzip:
+      return detail::require_compression<detail::GzipFunctions>("compress", what).compress(text);
+    case Compression::zstd:
+      return detail::require_compression<detail::ZstdFunctions>("compress", what).compress(text);
+    case Compression::none:
+      break;
+  }
+  return std::string(text);
+}
+
+/// Undoes the compression of a stream of bytes that come in pieces, whichever it is: none, gzip or zstd, as
+/// the first bytes say. Members and frames one after the other read as one text.
+class DecompressedStream {
+ public:
+  /// name: what messages call the stream.
+  explicit DecompressedStream(std::string name) : name_(std::move(name)) {}
+
+  /// Takes further bytes as they are stored.
+  void add(std::string_view stored) {
+    waiting_.erase(0, waiting_.size() - left_);
+    waiting_.append(stored);
+    left_ = waiting_.size();
+  }
+
+  /// Appends some of the text to `out`, about 1 MiB at most. Returns whether there may be more without
+  /// further bytes. Throws IoError, with the name and the place, for damaged data, and where the program was
+  /// built without the library.
+  bool read(std::string& out) {
+    std::string_view in(waiting_.data() + (waiting_.size() - left_), left_);
+    if (!compression_) {
+      compression_ = compression_of_content(in);
+      if (!compression_ && over_) compression_ = Compression::none;
+      if (!compression_) return false;
+      start();
+    }
+    if (!decompressor_) {
+      out.append(in);
+      left_ = 0;
+      taken_ += in.size();
+      return false;
+    }
+    const std::size_t before = out.size();
+    const char* const problem = decompressor_->run(in, out);
+    const std::uint64_t at = taken_ + (left_ - in.size());
+    if (problem != nullptr) {
+      throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
+                                " data is damaged at about byte " + std::to_string(at) + ": " + problem);
+    }
+    taken_ = at;
+    left_ = in.size();
+    return left_ > 0 || out.size() - before == detail::decompressed_at_once;
+  }
+
+  /// Says that no more bytes come. What read() gives after that is the rest.
+  void end() { over_ = true; }
+
+  /// To be called after end() when read() gives nothing more. Throws IoError where a member or frame is not
+  /// whole.
+  void check_end() const {
+    if (!decompressor_ || decompressor_->at_end_of_member()) return;
+    throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
+                              " data ends too early, after byte " + std::to_string(taken_) +
+                              "; the file is truncated");
+  }
+
+  /// Bytes that were taken so far, as they are stored.
+  std::uint64_t stored_bytes() const noexcept { return taken_; }
+
+  /// What the data is compressed by; none until the first bytes have said so.
+  Compression compression() const noexcept { return compression_.value_or(Compression::none); }
+
+ private:
+  void start() {
+    const std::string what =
+        "cannot read '" + name_ + "': it is compressed by " + compression_name(*compression_);
+    if (*compression_ == Compression::gzip) {
+      decompressor_ = detail::require_compression<detail::GzipFunctions>("read", what).decompressor();
+    } else if (*compression_ == Compression::zstd) {
+      decompressor_ = detail::require_compression<detail::ZstdFunctions>("read", what).decompressor();
+    }
+  }
+
+  std::string name_;
+  std::string waiting_;  // stored bytes, of which the last left_ were not read
+  std::size_t left_ = 0;
+  std::uint64_t taken_ = 0;
+  bool over_ = false;
+  std::optional<Compression> compression_;
+  std::unique_ptr<detail::Decompressor> decompressor_;
+};
+
+/// The text of bytes that may be compressed by gzip or zstd, as their first bytes say; others come back as
+/// they are. name: what messages call them. Throws IoError as DecompressedStream does.
+inline std::string decompress(std::string stored, const std::string& name) {
+  if (compression_of_content(stored).value_or(Compression::none) == Compression::none) return stored;
+  DecompressedStream stream(name);
+  stream.add(stored);
+  stream.end();
+  std::string text;
+  while (stream.read(text)) {
+  }
+  stream.check_end();
+  return text;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/alignment/text_alignment.hpp"
+#include "eigenformer/generation/decoding/attention_maps.hpp"
+#include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/nn/stacks/cross_attention_pass.hpp"
+
+namespace eigenformer {
+
+/// How attention becomes an alignment.
+struct AlignmentOptions {
+  index_t layer = -1;    ///< of the decoder, from 0; below 0 from its end: -1 is the last
+  index_t head = -1;     ///< of that layer's attention to the source, from 0; -1: the mean of all heads
+  double threshold = 0;  ///< links are all weights above this; 0: the largest of each target token
+
+  friend bool operator==(const AlignmentOptions&, const AlignmentOptions&) = default;
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"alignment_layer", "decoder layer whose attention is the alignment; -1: the last"},
+          self.layer);
+    visit(OptionField{"alignment_head", "head of that layer; -1: the mean of all"}, self.head);
+    visit(OptionField{"alignment_threshold",
+                      "links are all weights above this; 0: the largest of each target token", Allowed::rate},
+          self.threshold);
+  }
+
+  /// Throws ValueError that names an impossible field.
+  void validate() const {
+    validate_fields("alignment", *this);
+    if (head < -1) {
+      throw ValueError("alignment",
+                       "alignment_head is " + std::to_string(head) + ", must be at least 0, or -1 for all");
+    }
+  }
+};
+
+namespace detail {
+
+/// A layer's number from 0. Throws ValueError where there is none.
+inline index_t alignment_layer(index_t layer, index_t layers) {
+  if (layer < layers && layer >= -layers) return layer < 0 ? layer + layers : layer;
+  throw ValueError("alignment", "alignment_layer is " + std::to_string(layer) + ", must be in [-" +
+                                    std::to_string(layers) + ", " + std::to_string(layers) +
+                                    "): the decoder has " + std::to_string(layers) +
+                                    (layers == 1 ? " layer" : " layers"));
+}
+
+/// Throws ValueError unless a head is -1 or one of `heads`.
+inline void require_alignment_head(index_t head, index_t heads) {
+  if (head >= -1 && head < heads) return;
+  throw ValueError("alignment", "alignment_head is " + std::to_string(head) + ", must be below " +
+                                    std::to_string(heads) + ", the heads of the layer, or -1 for all");
+}
+
+}  // namespace detail
+
+/// A decoder layer's attention to the source when a model reads a source sentence and is made to write a
+/// target sentence: ids of both, the target without begin and end. prefix as in attention_maps(). Returns (H,
+/// T + 1, S); row t is what was looked at when target token t was chosen, the last one chose the end symbol.
+/// Costs a pass of the model over both sentences. Throws ValueError where there is no such layer and for a
+/// layer with linear attention, which has no weights.
+template <class T, class E, class D>
+[[nodiscard]] Tensor<float> cross_attention_weights(const Seq2SeqTransformer<T, E, D>& model,
+                                                    const Context<T>& ctx,
+                                                    const std::vector<std::int32_t>& source,
+                                                    const std::vector<std::int32_t>& target,
+                                                    std::int32_t begin_id, index_t prefix, index_t layer) {
+  if (ctx.records()) throw ValueError("alignment", "the alignment of a sentence needs an inference context");
+  const auto layers = static_cast<index_t>(model.transformer.decoder.layers.size());
+  std::vector<std::int32_t> input{begin_id};
+  input.insert(input.end(), target.begin(), target.end());
+  const AttentionMask mask = prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix});
+  const auto length = static_cast<index_t>(input.size());
+  CrossAttentionPass<T> pass(
+      SequenceLayout::packed({length}), model.options.causal ? mask.within_causal() : mask,
+      model.encode_sentences(ctx, std::span(&source, 1)), detail::alignment_layer(layer, layers));
+  (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{length}, input), pass);
+  if (!pass.weights().defined()) {
+    throw ValueError("alignment", "the decoder made no attention to the source in layer " +
+                                      std::to_string(layer) + ", which the alignment is to be read from");
+  }
+  const Tensor<T>& weights = pass.weights().value();
+  return weights.reshape(Shape{weights.dim(1), weights.dim(2), weights.dim(3)}).template to<float>();
+}
+
+namespace detail {
+
+template <class M>
+concept HasCrossAttention = requires(const M& model, const Context<typename M::value_type>& ctx,
+                                     const typename M::Input& input,
+                                     const std::vector<std::int32_t>& target) {
+  {
+    cross_attention_weights(model, ctx, input, target, std::int32_t{}, index_t{}, index_t{})
+    } -> std::convertible_to<Tensor<float>>;
+};
+
+}  // namespace detail
+
+/// One head of attention weights (H, rows, S), or the mean of all for -1: (rows, S). Throws ValueError where
+/// there is no such head.
+[[nodiscard]] inline Tensor<float> attention_of_head(const Tensor<float>& weights, index_t head) {
+  const index_t heads = weights.dim(0), rows = weights.dim(1), sources = weights.dim(2);
+  detail::require_alignment_head(head, heads);
+  if (head >= 0) return weights.reshape(Shape{heads * rows, sources}).rows(head * rows, rows).clone();
+  Tensor<float> mean = Tensor<float>::zeros(Shape{rows, sources});
+  for (index_t h = 0; h < heads; ++h) {
+    for (index_t i = 0; i < rows * sources; ++i) mean.data()[i] += weights.data()[h * rows * sources + i];
+  }
+  for (float& w : mean.span()) w /= static_cast<float>(heads);
+  return mean;
+}
+
+/// The (source, target) pairs of weights (target tokens, source tokens) that are above the threshold, or the
+/// largest of each row for 0, the first of equal ones. By target, then source.
+[[nodiscard]] inline std::vector<std::pair<std::uint32_t, std::uint32_t>> attention_links(
+    const Tensor<float>& weights, double threshold) {
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> links;
+  const index_t sources = weights.dim(1);
+  for (index_t t = 0; t < weights.dim(0); ++t) {
+    const float* row = weights.data() + t * sources;
+    const auto add = [&](index_t s) {
+      links.emplace_back(static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(t));
+    };
+    if (threshold == 0) {
+      if (sources > 0) add(std::max_element(row, row + sources) - row);
+      continue;
+    }
+    for (index_t s = 0; s < sources; ++s) {
+      if (static_cast<double>(row[s]) > threshold) add(s);
+    }
+  }
+  return links;
+}
+
+}  // namespace eigenformer

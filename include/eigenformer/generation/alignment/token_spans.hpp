@@ -1,0 +1,115 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/tokenizers/tokenizer.hpp"
+#include "eigenformer/generation/alignment/text_matching.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// A span without the white space at its ends.
+inline ByteSpan trimmed_span(std::string_view text, ByteSpan span) {
+  ByteSpan inner{span.end, span.end};
+  std::size_t at = span.begin;
+  for_each_code_point(span.of(text), [&](char32_t c, std::string_view bytes) {
+    if (!is_space(c)) {
+      if (inner.begin == span.end) inner.begin = at;
+      inner.end = at + bytes.size();
+    }
+    at += bytes.size();
+  });
+  return inner.begin == span.end ? ByteSpan{span.begin, span.begin} : inner;
+}
+
+// How far `part` and the text from `begin` are the same, white space before both aside: the place in the text
+// behind it, and whether that is all of `part`.
+struct PartMatch {
+  std::size_t end = 0;
+  bool whole = false;
+};
+inline PartMatch match_part(std::string_view text, std::size_t begin, std::string_view part) {
+  const std::size_t at = trimmed_span(text, {begin, text.size()}).begin;
+  std::size_t done = 0;
+  bool same = true;
+  for_each_code_point(part, [&](char32_t, std::string_view bytes) {
+    same = same && text.substr(at + done, bytes.size()) == bytes;
+    if (same) done += bytes.size();
+  });
+  return {done == 0 ? begin : at + done, done == part.size()};
+}
+
+// Where each token stands in the text that decoding all of them gives. Tokens are decoded one by one, those
+// that make sense only together, such as the bytes of a character, together.
+inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                           std::string_view text) {
+  constexpr std::size_t most_together = 8, farthest = 256;
+  std::vector<ByteSpan> spans;
+  std::size_t first = 0, begin = 0, done = 0;  // of the tokens decoded together
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    const PartMatch found =
+        match_part(text, begin, trim(tokenizer.decode(ids.subspan(first, k + 1 - first))));
+    std::size_t from = done, end = std::max(done, found.end);
+    bool next = found.whole;
+    if (!next && k + 1 - first == most_together) {
+      // Alone these tokens read otherwise than among the others: go on from where the newest stands.
+      const std::string alone = trim(tokenizer.decode(ids.subspan(k, 1)));
+      const std::size_t at = text.substr(0, done + farthest).find(alone, done);
+      if (!alone.empty() && at != std::string_view::npos) {
+        from = at;
+        end = at + alone.size();
+      }
+      next = true;
+    }
+    spans.push_back(trimmed_span(text, {from, end}));
+    done = end;
+    if (!next) continue;
+    first = k + 1;
+    begin = done;
+  }
+  return spans;
+}
+
+}  // namespace detail
+
+/// Where each token stands in the text that it was made of, or that was made of it. The spans are in order,
+/// do not overlap, begin and end at code points and not at white space. Empty are those of tokens that stand
+/// for no text of their own: control symbols, a mark of a space, all but the last of tokens that spell one
+/// character as bytes, all but the first of those that a single character was normalised to. An unknown token
+/// has what is between its neighbours, within a word.
+///
+/// It works with any tokenizer: tokens are found in what they decode to, and that text in `text`, with as few
+/// changes as possible where the tokenizer normalises. The text may go on behind the tokens. Throws
+/// IndexError for an id outside the vocabulary.
+inline std::vector<ByteSpan> token_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                                         std::string_view text) {
+  const std::string normal = tokenizer.decode(ids);
+  std::vector<ByteSpan> spans = detail::decoded_spans(tokenizer, ids, normal);
+  if (normal == text) return spans;
+  const std::vector<detail::TextUnit> units = detail::text_units(normal);
+  const detail::TextMatching matching(units, detail::text_units(text));
+  std::size_t at = 0, done = 0;
+  for (ByteSpan& span : spans) {
+    ByteSpan found{done, done};
+    while (at < units.size() && units[at].bytes.begin < span.begin) ++at;
+    for (; at < units.size() && units[at].bytes.end <= span.end; ++at) {
+      const ByteSpan& place = matching.spans()[at];
+      if (place.empty() || units[at].c == U' ') continue;
+      if (found.empty()) found.begin = place.begin;
+      found.end = place.end;
+    }
+    span = found;
+    done = found.end;
+  }
+  return spans;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "eigenformer/nn/stacks/pass.hpp"
+
+namespace eigenformer {
+
+/// A pass over whole sequences that keeps the weights of one attention to the memory, as
+/// SequencePass::collect keeps those of all: what alignments are read from and trained by. Differentiable.
+template <class T>
+class CrossAttentionPass final : public LayerPass<T> {
+ public:
+  /// mask: of the self-attentions. layer: the attention to keep, counted from 0 in the order of the calls.
+  CrossAttentionPass(SequenceLayout layout, AttentionMask mask, Memory<T> memory, index_t layer)
+      : pass_(std::move(layout), std::move(mask), {memory}), memory_(std::move(memory)), layer_(layer) {}
+
+  /// (B, H, Lq, Lk), before dropout and zero outside the sequences; undefined where the layers have made no
+  /// such call.
+  const Var<T>& weights() const noexcept { return weights_; }
+
+  const SequenceLayout& layout() const noexcept override { return pass_.layout(); }
+  Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
+                        const Var<T>& x) override {
+    return pass_.self_attention(ctx, attention, x);
+  }
+  Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention, const Var<T>& x,
+                          std::size_t memory = 0) override {
+    if (memory != 0 || calls_++ != layer_) return pass_.memory_attention(ctx, attention, x, memory);
+    return attention.cross(ctx, x, pass_.layout(), memory_.rows, memory_.layout, {}, memory_.key_sequence,
+                           &weights_);
+  }
+  Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override {
+    return pass_.window(ctx, x, n);
+  }
+  Var<T> recurrence(const Context<T>& ctx, const Var<T>& forget, const Var<T>& input) override {
+    return pass_.recurrence(ctx, forget, input);
+  }
+  void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override { pass_.use_bias(ctx, bias); }
+
+ private:
+  SequencePass<T> pass_;
+  Memory<T> memory_;
+  index_t layer_, calls_ = 0;
+  Var<T> weights_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/attention/alignment_loss.hpp"
+#include "eigenformer/autograd/ops/normalization/loss.hpp"
+#include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/generation/alignment/attention_alignment.hpp"
+#include "eigenformer/nn/stacks/cross_attention_pass.hpp"
+#include "eigenformer/train/guided_alignment_options.hpp"
+
+namespace eigenformer {
+
+/// A model whose attention to the source can be taught: Seq2SeqTransformer and types derived from it.
+template <class M>
+concept GuidedModel = requires(const M& model, const Context<typename M::value_type>& ctx,
+                               const Tensor<std::int32_t>& ids, const SequenceLayout& layout,
+                               LayerPass<typename M::value_type>& pass, const CrossEntropyOptions& options,
+                               const Var<typename M::value_type>& rows) {
+  model.encode(ctx, ids, layout);
+  model.run_decoder(ctx, ids, pass);
+  model.token_loss(ctx, rows, ids, options);
+  { model.options.causal } -> std::convertible_to<bool>;
+  model.transformer.decoder.layers.size();
+};
+
+/// The loss of a batch and, for itself, the part of it that its alignment makes.
+template <class T>
+struct GuidedLoss {
+  Var<T> loss;           ///< of the words, and the weight times that of the alignment
+  double alignment = 0;  ///< the alignment loss without its weight, in nats, divided as the loss is
+};
+
+namespace detail {
+
+// What rows of attention should be: a target token looks at all source tokens that it is linked with alike.
+inline std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
+  std::vector<ExpectedAttention> expected;
+  std::vector<index_t> links_of_row;
+  for (std::size_t b = 0; b < batch.alignment.size(); ++b) {
+    const auto sequence = static_cast<index_t>(b);
+    links_of_row.assign(static_cast<std::size_t>(batch.target_layout.length(sequence)), 0);
+    for (const AlignmentLink& link : batch.alignment[b]) {
+      if (link.source < 0 || link.source >= batch.source_layout.length(sequence) || link.target < 0 ||
+          link.target >= batch.target_layout.length(sequence)) {
+        throw IndexError("guided_alignment",
+                         "link " + std::to_string(link.source) + "-" + std::to_string(link.target) +
+                             " is outside a pair of " + std::to_string(batch.source_layout.length(sequence)) +
+                             " source and " + std::to_string(batch.target_layout.length(sequence)) +
+                             " target tokens");
+      }
+      ++links_of_row[static_cast<std::size_t>(link.target)];
+    }
+    for (const AlignmentLink& link : batch.alignment[b]) {
+      const auto n = static_cast<double>(links_of_row[static_cast<std::size_t>(link.target)]);
+      expected.push_back({sequence, link.target, link.source, 1 / n});
+    }
+  }
+  return expected;
+}
+
+/// Throws ValueError unless a model has the layer and the head that are to be taught.
+template <GuidedModel M>
+void require_guided(const M& model, const GuidedAlignmentOptions& guided) {
+  const auto& layers = model.transformer.decoder.layers;
+  const index_t layer = alignment_layer(guided.layer, static_cast<index_t>(layers.size()));
+  if constexpr (requires { layers.front().multihead_attn.options.num_heads; }) {
+    const auto& attention = layers[static_cast<std::size_t>(layer)].multihead_attn;
+    require_alignment_head(guided.head, attention.options.num_heads);
+    if (attention.linear_kind()) {
+      throw ValueError("guided_alignment",
+                       "the decoder's attention to the source is linear and has no weights to teach");
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The loss of a packed batch with its alignment: the cross entropy of the target tokens, as `options` reduce
+/// it with a divisor, and guided.weight times alignment_loss(), divided alike. Throws ValueError for a layer
+/// or head that there is not, IndexError for a link outside its pair.
+template <GuidedModel M>
+[[nodiscard]] GuidedLoss<typename M::value_type> guided_alignment_loss(
+    const M& model, const Context<typename M::value_type>& ctx, const Batch& batch,
+    const CrossEntropyOptions& options, const GuidedAlignmentOptions& guided) {
+  using T = typename M::value_type;
+  const auto tokens = [](const std::vector<std::int32_t>& ids) {
+    return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+  };
+  const Memory<T> memory(model.encode(ctx, tokens(batch.source), batch.source_layout), batch.source_layout);
+  CrossAttentionPass<T> pass(
+      batch.target_layout, model.options.causal ? AttentionMask::causal() : AttentionMask::none(), memory,
+      detail::alignment_layer(guided.layer, static_cast<index_t>(model.transformer.decoder.layers.size())));
+  const Var<T> decoded = model.run_decoder(ctx, tokens(batch.target_input), pass);
+  const Var<T> words = model.token_loss(ctx, decoded, tokens(batch.target_output), options);
+  const double divisor = options.divisor > 0 ? options.divisor : static_cast<double>(batch.target_tokens());
+  const Var<T> alignment =
+      alignment_loss(pass.weights(), detail::expected_attention(batch), guided.head, divisor);
+  return {add(words, multiply(alignment, static_cast<T>(guided.weight))),
+          static_cast<double>(alignment.value().item())};
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,214 @@
+#include "eigenformer/train/guided_alignment.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/op_check.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
+#include "eigenformer/metrics/alignment_error.hpp"
+#include "test_tools.hpp"
+#include "train_test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+namespace {
+
+/// reversal_corpus() with the alignment that it has: the last token stands for the first.
+EncodedCorpus aligned_reversal(index_t pairs, std::uint64_t seed) {
+  EncodedCorpus corpus = reversal_corpus(pairs, seed);
+  for (index_t i = 0; i < corpus.size(); ++i) {
+    auto& links = corpus.alignment.emplace_back();
+    const index_t n = corpus.source.length(i);
+    for (index_t k = 0; k < n; ++k) links.push_back({k, n - 1 - k});
+  }
+  return corpus;
+}
+
+TrainingOptions options(index_t steps, double weight) {
+  TrainingOptions o{.loop = {.max_steps = steps, .accumulate = 2, .validate_every = 0, .report_every = 1},
+                    .batch_tokens = 60,
+                    .learning_rate = 8e-3,
+                    .warmup = 20,
+                    .label_smoothing = 0};
+  o.guided_alignment.weight = weight;
+  return o;
+}
+
+/// Of the last layer's first head, with the given pairs.
+double error_rate(const Seq2SeqTransformer<float>& model, const EncodedCorpus& corpus) {
+  AlignmentError error;
+  for (index_t i = 0; i < corpus.size(); ++i) {
+    std::vector<std::int32_t> source(corpus.source[i].begin(), corpus.source[i].end());
+    source.push_back(Vocabulary::end_id);
+    const std::vector<std::int32_t> target(corpus.target[i].begin(), corpus.target[i].end());
+    const Tensor<float> weights =
+        attention_of_head(cross_attention_weights(model, Context<float>::inference(), source, target,
+                                                  Vocabulary::begin_id, 0, -1),
+                          0);
+    std::vector<AlignmentLink> found;
+    for (const auto& [s, t] : attention_links(weights, 0)) {
+      if (t < target.size()) found.push_back({s, t});
+    }
+    error.add(found, corpus.alignment[static_cast<std::size_t>(i)]);
+  }
+  return error.rate();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "guided alignment: batches carry the links of their pairs through shuffling, packing and prefixes") {
+  const EncodedCorpus corpus = aligned_reversal(30, 4);
+  BatchingOptions batching{.max_target_tokens = 40};
+  batching.text.source_prefix = {20, 21};
+  batching.text.target_prefix = {22};
+  Batcher batcher(corpus, batching);
+  for (index_t k = 0; k < batcher.num_batches(1); ++k) {
+    const Batch batch = batcher.batch(1, k);
+    REQUIRE(static_cast<index_t>(batch.alignment.size()) == batch.size());
+    for (index_t b = 0; b < batch.size(); ++b) {
+      const index_t n = batch.target_layout.length(b) - 2;  // without prefix and end
+      CHECK(static_cast<index_t>(batch.alignment[static_cast<std::size_t>(b)].size()) == n);
+      for (const AlignmentLink& link : batch.alignment[static_cast<std::size_t>(b)]) {
+        const index_t s = batch.source_layout.offset(b) + link.source,
+                      t = batch.target_layout.offset(b) + link.target;
+        CHECK(batch.source[static_cast<std::size_t>(s)] == batch.target_output[static_cast<std::size_t>(t)]);
+      }
+    }
+  }
+  EncodedCorpus short_one = corpus;
+  short_one.alignment.pop_back();
+  CHECK_THROWS_WITH_AS(Batcher{short_one}, doctest::Contains("29 pairs and 30 pairs"), ValueError);
+}
+
+TEST_CASE(
+    "guided alignment: the loss is that of the words and of the attention, as plain loops say; its "
+    "gradient") {
+  const auto model = small_model<double>(0);
+  const EncodedCorpus corpus = aligned_reversal(4, 6);
+  Batcher batcher(corpus);
+  Batch batch = batcher.batch(0, 0);
+  batch.alignment[1].push_back({0, 0});  // two source tokens for one target token
+  const CrossEntropyOptions words{.divisor = 11};
+  for (const index_t head : {0, 2, -1}) {
+    for (const index_t layer : {-1, 0}) {
+      const GuidedAlignmentOptions guided{.weight = 0.3, .layer = layer, .head = head};
+      const auto both = guided_alignment_loss(model, Context<double>::inference(), batch, words, guided);
+      double sum = 0;
+      for (index_t b = 0; b < batch.size(); ++b) {
+        const auto part = [](const std::vector<std::int32_t>& ids, const SequenceLayout& layout, index_t i) {
+          const auto first = ids.begin() + static_cast<std::ptrdiff_t>(layout.offset(i));
+          return std::vector<std::int32_t>(first, first + static_cast<std::ptrdiff_t>(layout.length(i)));
+        };
+        auto target = part(batch.target_input, batch.target_layout, b);
+        target.erase(target.begin());
+        const auto maps =
+            attention_maps(model, Context<double>::inference(), part(batch.source, batch.source_layout, b),
+                           target, Vocabulary::begin_id);
+        const Tensor<float> w = attention_of_head(maps.memory[layer < 0 ? 1 : 0], head);
+        const auto& links = batch.alignment[static_cast<std::size_t>(b)];
+        for (const AlignmentLink& link : links) {
+          const auto n = std::count_if(links.begin(), links.end(), [&](const AlignmentLink& other) {
+            return other.target == link.target;
+          });
+          sum -=
+              std::log(static_cast<double>(w.at({link.target, link.source})) + 1e-6) / static_cast<double>(n);
+        }
+      }
+      CHECK(both.alignment == doctest::Approx(sum / 11).epsilon(1e-6));
+      const double plain = batch_loss(model, Context<double>::inference(), batch, words).value().item();
+      CHECK(both.loss.value().item() == doctest::Approx(plain + 0.3 * both.alignment).epsilon(1e-12));
+      if (layer == 0) continue;
+      check_op(
+          [&](Tape<double>& tape, const Vars&) {
+            return guided_alignment_loss(model, Context<double>::checking(tape), batch, words, guided).loss;
+          },
+          {}, parameters(model));
+    }
+  }
+}
+
+TEST_CASE("guided alignment: training with it brings the error rate near 0, and reports the loss") {
+  const EncodedCorpus aligned = aligned_reversal(200, 1), test = aligned_reversal(40, 2);
+  EncodedCorpus bare = aligned;
+  bare.alignment.clear();
+  const auto train_on = [&](const EncodedCorpus& corpus, Recorder& recorder) {
+    auto model = small_model(0.0);
+    Trainer trainer(model, corpus, nullptr, options(400, 1), recorder);
+    trainer.run();
+    return error_rate(model, test);
+  };
+  Recorder with, without;
+  const double guided = train_on(aligned, with), unguided = train_on(bare, without);
+  MESSAGE("alignment error rate guided " << guided << ", unguided " << unguided);
+  CHECK(guided < 0.06);
+  CHECK(unguided > 0.2);
+  REQUIRE(with.steps.back().alignment_loss.has_value());
+  CHECK(*with.steps.back().alignment_loss < 0.2 * *with.steps.front().alignment_loss);
+  CHECK_FALSE(without.steps.back().alignment_loss.has_value());
+}
+
+TEST_CASE("guided alignment: resumed training is uninterrupted training, and another alignment is refused") {
+  const EncodedCorpus corpus = aligned_reversal(40, 3);
+  const TrainingOptions o = options(8, 0.2);
+  auto whole = small_model(0.1);
+  Trainer first(whole, corpus, nullptr, o);
+  first.run();
+  auto part = small_model(0.1), rest = small_model(0.1, 11);
+  TrainingOptions half = o;
+  half.loop.max_steps = 3;
+  Trainer begun(part, corpus, nullptr, half);
+  begun.run();
+  const auto state = begun.state();
+  Trainer resumed(rest, corpus, nullptr, o);
+  resumed.load(state);
+  resumed.run();
+  CHECK(weights_of(rest) == weights_of(whole));
+  EncodedCorpus other = corpus;
+  other.alignment[7][0].target = 0;
+  auto model = small_model(0.1);
+  Trainer refused(model, other, nullptr, o);
+  CHECK_THROWS_WITH_AS(refused.load(state), doctest::Contains("corpus"), ValueError);
+}
+
+TEST_CASE("guided alignment: what cannot be taught is refused before the first update") {
+  const EncodedCorpus corpus = aligned_reversal(10, 3);
+  auto model = small_model(0.0);
+  TrainingOptions o = options(2, 0.1);
+  o.guided_alignment.layer = 2;
+  CHECK_THROWS_WITH_AS((Trainer(model, corpus, nullptr, o)), doctest::Contains("in [-2, 2)"), ValueError);
+  o.guided_alignment = {.head = 3};
+  CHECK_THROWS_WITH_AS((Trainer(model, corpus, nullptr, o)), doctest::Contains("must be below 3"),
+                       ValueError);
+  o.guided_alignment = {.weight = -1};
+  CHECK_THROWS_AS((Trainer(model, corpus, nullptr, o)), ValueError);
+  EncodedCorpus wrong = corpus;
+  wrong.alignment[0].push_back({99, 0});
+  Trainer trainer(model, wrong, nullptr, options(2, 0.1));
+  CHECK_THROWS_WITH_AS(trainer.run(), doctest::Contains("link 99-0"), IndexError);
+}
+
+TEST_CASE("guided alignment: a corpus gets the links of its lines, whatever was dropped") {
+  const WordTokenizer words = WordTokenizer::train(std::vector<std::string>{"a dog, runs ein Hund läuft"});
+  ParallelCorpus corpus;
+  for (const auto& [s, t] : {std::pair("a dog", "ein Hund"), std::pair("", "x"),
+                             std::pair("dog, runs", "Hund läuft"), std::pair("a a a a a", "ein")})
+    detail::add_pair(corpus, s, t);
+  CHECK(corpus.lines == std::vector<index_t>{0, 2, 3});
+  EncodedCorpus encoded = encode_corpus(corpus, words, words, 4);
+  REQUIRE(encoded.size() == 2);
+  std::vector<std::vector<AlignmentLink>> links = {{{1, 1}, {0, 0}}, {}, {{0, 0}, {1, 1}}, {{9, 9}}};
+  align_corpus(encoded, corpus, links, words, words);
+  CHECK(alignment_text(encoded.alignment[0]) == "0-0 1-1");
+  CHECK(alignment_text(encoded.alignment[1]) == "0-0 1-0 2-1");  // dog and its comma
+  links[2].push_back({2, 0});
+  CHECK_THROWS_WITH_AS(align_corpus(encoded, corpus, links, words, words),
+                       doctest::Contains("line 3: [alignment] link 2-0 is outside"), IndexError);
+  links.pop_back();
+  CHECK_THROWS_WITH_AS(align_corpus(encoded, corpus, links, words, words),
+                       doctest::Contains("3 lines, expected 4"), ValueError);
+}
