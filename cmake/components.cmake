@@ -2,7 +2,7 @@
 #   eigenformer::io             headers that read and write models; there when nlohmann-json is; zlib is used if found
 #   eigenformer::zstd           texts compressed by zstd; there when libzstd is (those by gzip come with eigenformer::io)
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
-#   eigenformer::icu            the tokenizers of BART and BERT; there when ICU is
+#   eigenformer::icu            the tokenizers of BART and BERT, sentences of paragraphs; there when ICU is
 #   eigenformer::server         translating over HTTP; there when nlohmann-json and Boost 1.74 or newer are
 #   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp. Not named eigenformer-targets-*.cmake:
@@ -55,8 +55,8 @@ if(EIGENFORMER_ICU_INCLUDE_DIR AND EIGENFORMER_ICU_LIBRARY)
   target_compile_definitions(eigenformer_icu INTERFACE EIGENFORMER_WITH_ICU=1)
   target_link_libraries(eigenformer_icu INTERFACE eigenformer::eigenformer "${EIGENFORMER_ICU_LIBRARY}")
 else()
-  message(STATUS "eigenformer: ICU not found, so no eigenformer::icu and no tokenizers of BART and BERT "
-                 "(Debian and Ubuntu: libicu-dev)")
+  message(STATUS "eigenformer: ICU not found, so no eigenformer::icu, no tokenizers of BART and BERT and no "
+                 "splitting into sentences (Debian and Ubuntu: libicu-dev)")
 endif()
 
 find_path(EIGENFORMER_ZSTD_INCLUDE_DIR zstd.h)

@@ -154,6 +154,30 @@ TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, 
   CHECK(run("translator", {"evaluate", "--model", known, "--n-best", "2"}).code == 1);
 }
 
+TEST_CASE("paragraphs are translated sentence by sentence, and their white space stays") {
+  const auto texts = lines_of(translate({"--n-best", "2"}, "I see the dog.\nWe paint the cat.\n").out);
+  REQUIRE(texts.size() == 4);
+  const std::string input = "  I see the dog.  We paint the cat. \n\nI see the dog.\tI see the dog.\n";
+  const std::vector<std::string> split = {"--split-sentences", "--language", "en"};
+  const Ended ended = translate(split, input);
+  CAPTURE(ended.err);
+  CHECK(ended.out ==
+        "  " + texts[0] + "  " + texts[2] + " \n\n" + texts[0] + "\t" + texts[0] + "\n");
+  CHECK(ended.err.empty());
+  std::vector<std::string> two = split;
+  two.insert(two.end(), {"--n-best", "2"});
+  CHECK(lines_of(translate(two, input).out)[1] == "  " + texts[1] + "  " + texts[3] + " ");
+  // What is drawn for a line depends on no other line.
+  const auto drawn = [&](const std::string& lines) {
+    return lines_of(translate({"--split-sentences", "--language", "en", "--sample", "--seed", "4"}, lines).out);
+  };
+  const std::string line = "I see the dog. I see the dog. I see the dog.\n";
+  CHECK(drawn(line + line)[1] == drawn("We paint the cat. We paint the cat.\n" + line)[1]);
+  CHECK(contains(refusal({"--split-sentences"}), "--split-sentences needs --language"));
+  CHECK(contains(refusal({"--split-sentences", "--language", "english"}), "unknown language 'english'"));
+  CHECK(contains(refusal({"--language", "en"}), "--language requires --split-sentences"));
+}
+
 TEST_CASE("models translate together, where their vocabularies are the same") {
   CHECK(translate({"--model", known}).out == translate({}).out);  // the mean of equal ones
   const TinyCorpus corpus;

@@ -88,6 +88,7 @@ int translate(const TranslateOptions& options) {
   }
   output.finish();
   translation.finish();
+  if (const std::string remark = translation.remark(); !remark.empty()) progress.say("translator: " + remark);
   return 0;
 }
 

@@ -3,13 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
+#include "eigenformer/generation/document/split_lines.hpp"
 #include "model/sentence_translator.hpp"
+#include "terminal/status_line.hpp"
 #include "translate_options.hpp"
 
 namespace translator {
@@ -33,9 +36,11 @@ class LineTranslation {
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
         target_(models.tokenizers().target),
+        document_(options.document_options(models)),
         max_source_(ef::max_source_tokens(models.description())),
         translator_(sentence_translator(models, options.for_results(models, format_))) {
     const ef::TextTranslatorOptions& used = translator_.options();
+    with_attention_ = used.search.attention;
     shown_ = used.utility    ? 1
              : used.sampling ? static_cast<std::size_t>(used.sampling->num_samples)
                              : static_cast<std::size_t>(used.search.num_hypotheses);
@@ -56,7 +61,10 @@ class LineTranslation {
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    auto translations = translator_.alternatives(lines, before, prefixes);
+    const ef::SplitLines split(lines, document_,
+                               [this](const std::string& sentence) { return translator_.fits(sentence); });
+    split_ += split.num_split();
+    auto translations = split.join(translated_parts(split, before, prefixes));
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
       std::vector<ef::Translation>& of_line = translations[i];
@@ -66,13 +74,21 @@ class LineTranslation {
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr) attention_.add(line, *best.attention);
       alignments_.add(lines[i], best);
-      if (best.cut) {
-        results.warnings.push_back("line " + std::to_string(line) + " has more than " +
-                                   std::to_string(max_source_) + " tokens; the rest of it was left out");
+      if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
+        results.warnings.push_back(
+            "line " + std::to_string(line) +
+            " is too long and was translated in parts, so it has no attention weights");
       }
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;
+  }
+
+  /// What is to be said of all lines; empty: nothing.
+  std::string remark() const {
+    if (split_ == 0) return {};
+    return counted(static_cast<long long>(split_), "line") + " with a sentence of more than " +
+           std::to_string(max_source_) + " tokens, which was translated in parts";
   }
 
   /// Writes what belongs to all lines together.
@@ -93,15 +109,31 @@ class LineTranslation {
     return prefixes;
   }
 
+  // The translations of each part. What is drawn for a part depends on the numbers of its line and of the
+  // part in the line.
+  std::vector<std::vector<ef::Translation>> translated_parts(const ef::SplitLines& split, std::size_t before,
+                                                             std::span<const std::string> prefixes) const {
+    std::vector<ef::PreparedLine> prepared;
+    for (const ef::SplitLines::Part& part : split.parts()) {
+      const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
+      const bool prefixed = part.place == 0 && !prefixes.empty();
+      prepared.push_back(
+          translator_.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
+    }
+    return translator_.alternatives(std::span<const ef::PreparedLine>(prepared));
+  }
+
   bool with_prefixes_;
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
   std::shared_ptr<const ef::Tokenizer> target_;
+  ef::DocumentOptions document_;
   ef::index_t max_source_;
   SentenceTranslator translator_;
   std::size_t shown_ = 1;  // translations of each line
-  bool counts_tokens_ = false;
+  bool counts_tokens_ = false, with_attention_ = false;
+  std::size_t split_ = 0;  // lines with a part of a sentence
 };
 
 }  // namespace translator

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include <utility>
 
 #include "command_line/config_file.hpp"
+#include "eigenformer/data/text/sentences.hpp"
+#include "eigenformer/generation/document/document_parts.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/version.hpp"
@@ -24,7 +27,8 @@ namespace translator {
 struct TranslateOptions : DecodingCommand {
   std::string input, output, shard_text, attention, alignment, soft_alignment, utility;
   bool go_on = false;
-  bool prefixes = false;
+  bool prefixes = false, splits_sentences = false;
+  std::string language;
   std::optional<OptionFlags<ef::OutputOptions>> format;
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
 
@@ -58,6 +62,17 @@ struct TranslateOptions : DecodingCommand {
         ->excludes(resume);
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
+    CLI::Option* const split =
+        app.add_flag("--split-sentences", splits_sentences,
+                     "lines are paragraphs: their sentences are translated one by one, and the white space "
+                     "between them stays")
+            ->group("Paragraphs")
+            ->excludes(attention_option);
+    app.add_option("--language", language,
+                   "language of the input, such as en or deu_Latn, whose rules and abbreviations tell where "
+                   "sentences end; else the model's, where it names one")
+        ->group("Paragraphs")
+        ->needs(split);
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
     app.add_option("--mbr", utility,
@@ -101,6 +116,21 @@ struct TranslateOptions : DecodingCommand {
     if (input_size) identity["the size of the input"] = std::to_string(*input_size);
     for (std::size_t i = 0; i < folders.size(); ++i) add_model(identity, folders[i], i);
     return identity;
+  }
+
+  /// How lines are cut into what the models translate. Throws ValueError for a language that is unknown, or
+  /// not given and not known from the models.
+  ef::DocumentOptions document_options(const DecodingModels& models) const {
+    ef::DocumentOptions options{.layout = ef::DocumentLayout::flow};
+    if (!splits_sentences) return options;
+    const std::string of_model = language.empty() ? source_language(models) : language;
+    if (of_model.empty())
+      throw ef::ValueError("translate",
+                           "--split-sentences needs --language: the model names no language of its input");
+    options.layout = ef::DocumentLayout::paragraphs;
+    options.splitter =
+        std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{.language = of_model});
+    return options;
   }
 
   /// How results are written. Throws ValueError for options that exclude each other.
@@ -157,6 +187,18 @@ struct TranslateOptions : DecodingCommand {
   }
 
  private:
+  // The language whose token a model puts before its input, such as __en__, en_XX or eng_Latn; empty: none.
+  static std::string source_language(const DecodingModels& models) {
+    const ef::Tokenizer& tokenizer = *models.tokenizers().source;
+    for (const std::int32_t id : models.description().text.source_prefix) {
+      std::string token = tokenizer.token(id);
+      if (token.starts_with("__") && token.ends_with("__") && token.size() > 4)
+        token = token.substr(2, token.size() - 4);
+      if (ef::SentenceSplitter::knows(token)) return token;
+    }
+    return {};
+  }
+
   const CLI::App* command_ = nullptr;
 };
 

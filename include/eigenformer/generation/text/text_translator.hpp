@@ -211,6 +211,14 @@ class TextTranslator {
     return translations;
   }
 
+  /// Whether the model can read all of a line: it has no more tokens than there is room for. Throws where the
+  /// tokenizer does.
+  bool fits(const std::string& line) const {
+    bool cut = false;
+    (void)source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_), &cut);
+    return !cut;
+  }
+
   /// The text of a line's translation, or of its beginning: of the line's prefix and of `ids` after it.
   std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const {
     return tokenizers_.target->decode(joined(line.prefix, ids));
@@ -355,7 +363,7 @@ class TextTranslator {
     });
   }
 
-  void run(const Work& work, std::optional<index_t> room,
+  void run(const Work& work, std::span<const PreparedLine> lines, std::optional<index_t> room,
            const std::shared_ptr<const SearchObserver>& observer,
            std::vector<std::vector<Translation>>& translations) const {
     const auto found = options_.sampling ? draw(work, room, observer) : search(work, room, observer);

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+
+/// Steps through valid UTF-8 by byte offsets.
+namespace eigenformer::detail {
+
+/// Whether a character begins at the offset, or the text ends there.
+inline bool is_code_point_boundary(std::string_view text, std::size_t at) {
+  return at == text.size() || (at < text.size() && (static_cast<std::uint8_t>(text[at]) & 0xC0u) != 0x80u);
+}
+
+/// The code point at an offset; length 0 and value 0 at the text's end.
+inline DecodedCodePoint code_point_at(std::string_view text, std::size_t at) {
+  return at < text.size() ? decode_front(text.substr(at)) : DecodedCodePoint{0, 0};
+}
+
+/// The code point that ends at an offset; length 0 and value 0 at the text's begin.
+inline DecodedCodePoint code_point_before(std::string_view text, std::size_t at) {
+  if (at == 0) return {0, 0};
+  std::size_t begin = at - 1;
+  while (!is_code_point_boundary(text, begin)) --begin;
+  return decode_front(text.substr(begin));
+}
+
+/// The offset behind the white space at an offset.
+inline std::size_t after_spaces(std::string_view text, std::size_t at) {
+  for (auto c = code_point_at(text, at); c.length > 0 && is_space(c.value); c = code_point_at(text, at))
+    at += c.length;
+  return at;
+}
+
+/// The offset at which the white space before an offset begins.
+inline std::size_t before_spaces(std::string_view text, std::size_t at) {
+  for (auto c = code_point_before(text, at); c.length > 0 && is_space(c.value);
+       c = code_point_before(text, at))
+    at -= c.length;
+  return at;
+}
+
+/// The span without the white space at its ends.
+inline ByteSpan without_spaces(std::string_view text, ByteSpan span) {
+  const std::size_t begin = after_spaces(text.substr(0, span.end), span.begin);
+  return {begin, begin == span.end ? begin : before_spaces(text, span.end)};
+}
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/byte_span.hpp"
+#include "eigenformer/data/text/sentences.hpp"
+#include "eigenformer/data/text/text_walk.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+
+namespace eigenformer {
+
+/// Which white space of a document ends a paragraph.
+enum class DocumentLayout {
+  paragraphs,  ///< line breaks, and tabs between words: each line is a paragraph, or cells of a table
+  wrapped,     ///< blank lines, and tabs between words of a line: lines were broken to fit a width
+  flow,        ///< none, as in HTML: boundaries alone do
+};
+
+/// How a document is cut into what a model translates.
+struct DocumentOptions {
+  DocumentLayout layout = DocumentLayout::paragraphs;
+  /// Null: a paragraph is one sentence.
+  std::shared_ptr<const SentenceSplitter> splitter{};
+};
+
+/// A sentence of a document, or a part of one that is too long for the model.
+struct DocumentPart {
+  ByteSpan source{};            ///< in the document, without white space around it
+  bool continues = false;       ///< goes on with the sentence of the part before
+  bool after_boundary = false;  ///< the first part of a paragraph
+};
+
+/// Whether a sentence has no more tokens than a model can read; empty: it has no limit.
+using SentenceFits = std::function<bool(const std::string& sentence)>;
+
+namespace detail {
+
+/// Whether white space between two words ends a paragraph.
+inline bool ends_paragraph(std::string_view spaces, DocumentLayout layout) {
+  if (layout == DocumentLayout::flow) return false;
+  std::size_t line_breaks = 0;
+  bool tab = false;
+  char32_t before = 0;
+  for_each_code_point(spaces, [&](char32_t c, std::string_view) {
+    const bool second_half = c == '\n' && before == '\r';
+    if (c == '\f' || c == 0x2029) {
+      line_breaks += 2;
+    } else if (c == '\n' || c == '\v' || c == '\r' || c == 0x85 || c == 0x2028) {
+      line_breaks += second_half ? 0 : 1;
+    }
+    tab = tab || c == '\t';
+    before = c;
+  });
+  if (line_breaks == 0) return tab;
+  return line_breaks > 1 || layout == DocumentLayout::paragraphs;
+}
+
+/// The paragraphs of a text, without the white space around them. boundaries: ascending.
+inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<const std::size_t> boundaries,
+                                           DocumentLayout layout) {
+  std::vector<ByteSpan> paragraphs;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    const ByteSpan span = without_spaces(text, {begin, end});
+    if (!span.empty()) paragraphs.push_back(span);
+  };
+  std::size_t begin = 0, spaces = 0;  // of the paragraph; of the white space that stands before the place
+  auto boundary = boundaries.begin();
+  for (std::size_t at = 0; at < text.size();) {
+    const DecodedCodePoint c = decode_front(text.substr(at));
+    const bool space = is_space(c.value);
+    const bool ends = !space && ends_paragraph(text.substr(spaces, at - spaces), layout);
+    bool given = false;
+    for (; boundary != boundaries.end() && *boundary <= at; ++boundary) given = true;
+    if (ends || given) {
+      add(begin, at);
+      begin = at;
+    }
+    at += c.length;
+    if (!space) spaces = at;
+  }
+  add(begin, text.size());
+  return paragraphs;
+}
+
+/// Where a sentence that is too long is cut best: the higher, the worse.
+enum class CutRank { sentence, clause, comma, space, anywhere };
+
+inline CutRank cut_rank(char32_t mark) {
+  switch (mark) {
+    case '.':
+    case '!':
+    case '?':
+    case 0x3002:  // ideographic full stop
+    case 0xFF01:
+    case 0xFF1F:
+    case 0x2026:
+    case 0x0964:  // danda
+    case 0x061F:
+      return CutRank::sentence;
+    case ';':
+    case ':':
+    case 0x2013:
+    case 0x2014:
+    case 0xFF1B:
+    case 0xFF1A:
+    case 0x061B:
+      return CutRank::clause;
+    case ',':
+    case 0x3001:
+    case 0xFF0C:
+    case 0x060C:
+      return CutRank::comma;
+    default:
+      return CutRank::space;
+  }
+}
+
+/// Quotes and brackets that may stand between a mark and the white space behind it.
+inline bool is_closing(char32_t c) {
+  return c == '"' || c == '\'' || c == ')' || c == ']' || c == '}' || c == 0xBB || c == 0xAB || c == 0x203A ||
+         c == 0x2039 || (c >= 0x2018 && c <= 0x201F) || c == 0x300D || c == 0x300F || c == 0x3011 ||
+         c == 0xFF09;
+}
+
+/// The end of the longest beginning of `sentence` that fits, at least one code point. It is found by doubling
+/// and halving, so that not the whole of a long text is tokenized for each of its parts.
+inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence, const SentenceFits& fits) {
+  const auto fits_to = [&](std::size_t end) {
+    return fits(std::string(ByteSpan{sentence.begin, end}.of(text)));
+  };
+  std::size_t good = sentence.begin, bad = sentence.begin;
+  for (std::size_t size = 512;; size *= 2) {
+    bad = std::min(sentence.begin + size, sentence.end);
+    while (!is_code_point_boundary(text, bad)) ++bad;
+    if (!fits_to(bad)) break;
+    good = bad;
+    if (good == sentence.end) return good;
+  }
+  std::vector<std::size_t> ends;  // of the code points between
+  for (const std::string_view c : split_code_points(ByteSpan{good, bad}.of(text)))
+    ends.push_back(static_cast<std::size_t>(c.data() - text.data()) + c.size());
+  const auto first_bad = std::partition_point(ends.begin(), ends.end() - 1, fits_to);
+  if (first_bad != ends.begin()) return *(first_bad - 1);
+  return good > sentence.begin ? good : ends.front();
+}
+
+/// Where the first part of a sentence ends that is longer than fits: the best place in the second half of
+/// what fits, or the last white space, or between two tokens. whole_sentences: full stops are of
+/// abbreviations.
+inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const SentenceFits& fits,
+                            bool whole_sentences) {
+  const std::size_t longest = longest_fitting_end(text, sentence, fits);
+  if (longest == sentence.end) return longest;
+  std::array<std::size_t, 4> places{};  // by rank; 0: none
+  const std::size_t half = sentence.begin + (longest - sentence.begin) / 2;
+  CutRank rank = CutRank::space;
+  bool wide = false;                 // the mark needs no space behind it
+  std::size_t end = sentence.begin;  // of the word or mark before
+  for (std::size_t at = sentence.begin; at <= longest;) {
+    const DecodedCodePoint c = decode_front(text.substr(at));
+    const bool space = is_space(c.value), closing = is_closing(c.value);
+    if (space || (wide && !closing && cut_rank(c.value) == CutRank::space)) {
+      if (space) places[static_cast<std::size_t>(CutRank::space)] = end;
+      if (end > half) places[static_cast<std::size_t>(rank)] = end;
+      rank = CutRank::space;
+      wide = false;
+    }
+    at += c.length;
+    if (space) continue;
+    end = at;
+    if (closing) continue;
+    rank = cut_rank(c.value);
+    wide = c.value >= 0x3000 && rank != CutRank::space;
+    if (whole_sentences && rank == CutRank::sentence) rank = CutRank::space;
+  }
+  for (const std::size_t place : places) {
+    if (place > 0 && fits(std::string(ByteSpan{sentence.begin, place}.of(text)))) return place;
+  }
+  return longest;
+}
+
+}  // namespace detail
+
+/// The parts of a document: its sentences, and what is longer than fits cut behind a semicolon, colon or
+/// dash, else a comma, else at white space, else between tokens. Whatever is not white space is in exactly
+/// one part; only a single character that does not fit alone is a part that does not. boundaries: byte
+/// offsets, in ascending order, across which no sentence goes. Throws ValueError for text that is not UTF-8
+/// and for boundaries out of order, outside the text or inside a character.
+inline std::vector<DocumentPart> document_parts(std::string_view text, const DocumentOptions& options,
+                                                const SentenceFits& fits = {},
+                                                std::span<const std::size_t> boundaries = {}) {
+  if (const auto wrong = find_invalid_utf8(text))
+    throw ValueError("document",
+                     "byte " + std::to_string(*wrong) + " of the text is not UTF-8, which is expected");
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    const std::size_t place = boundaries[i];
+    if (!detail::is_code_point_boundary(text, place) || (i > 0 && place < boundaries[i - 1])) {
+      throw ValueError("document", "boundary " + std::to_string(i) + " is byte " + std::to_string(place) +
+                                       ", must be the begin of a character or the end of the text of " +
+                                       std::to_string(text.size()) +
+                                       " bytes, and not before the last boundary");
+    }
+  }
+  std::vector<DocumentPart> parts;
+  for (const ByteSpan paragraph : detail::paragraphs_of(text, boundaries, options.layout)) {
+    std::vector<ByteSpan> sentences{{0, paragraph.size()}};
+    if (options.splitter != nullptr) sentences = options.splitter->split(paragraph.of(text));
+    bool first = true;
+    for (const ByteSpan sentence : sentences) {
+      ByteSpan rest{paragraph.begin + sentence.begin, paragraph.begin + sentence.end};
+      for (bool continues = false; !rest.empty(); continues = true) {
+        const std::size_t end =
+            fits ? detail::best_cut(text, rest, fits, options.splitter != nullptr) : rest.end;
+        parts.push_back({detail::without_spaces(text, {rest.begin, end}), continues, first});
+        rest.begin = std::min(detail::after_spaces(text, end), rest.end);
+        first = false;
+      }
+    }
+  }
+  return parts;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/generation/document/document_parts.hpp"
+#include "eigenformer/generation/document/document_translation.hpp"
+#include "eigenformer/generation/text/text_translator.hpp"
+
+namespace eigenformer {
+
+/// Lines cut into what a model translates at once, so that all of it can be translated together, and put
+/// together again: for n lines n translations, whatever the number of parts.
+class SplitLines {
+ public:
+  /// A part of a line, as it is to be translated.
+  struct Part {
+    std::string text;
+    std::size_t line = 0;   ///< among the lines
+    std::size_t place = 0;  ///< among the parts of the line
+  };
+
+  /// Cuts each line as document_parts() does a document. A line that is one part with no splitter is not
+  /// changed, white space included. Throws as document_parts() does.
+  SplitLines(std::span<const std::string> lines, const DocumentOptions& options, const SentenceFits& fits)
+      : lines_(lines.begin(), lines.end()), keeps_space_(options.splitter != nullptr) {
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      std::vector<DocumentPart> parts = document_parts(lines_[i], options, fits);
+      const bool whole = parts.size() == 1 && !keeps_space_;
+      bool too_long = false;
+      for (std::size_t k = 0; k < parts.size(); ++k) {
+        parts_.push_back({whole ? lines_[i] : std::string(parts[k].source.of(lines_[i])), i, k});
+        too_long = too_long || parts[k].continues;
+      }
+      num_split_ += too_long;
+      of_lines_.push_back(std::move(parts));
+    }
+  }
+
+  /// What is to be translated, in the order of the lines.
+  const std::vector<Part>& parts() const noexcept { return parts_; }
+
+  /// Lines of which a sentence was too long.
+  std::size_t num_split() const noexcept { return num_split_; }
+
+  /// The translations of the lines, of the translations of each part, the best first: the i-th of a line is
+  /// made of the i-th of its parts, or of the last of one that has fewer; see joined_translation(). Throws
+  /// ValueError for another number of parts and for a part without translations.
+  std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts) const {
+    if (of_parts.size() != parts_.size()) {
+      throw ValueError("document", "translations of " + std::to_string(of_parts.size()) +
+                                       " parts must be of " + std::to_string(parts_.size()));
+    }
+    std::vector<std::vector<Translation>> joined(lines_.size());
+    auto next = of_parts.begin();
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      const auto end = next + static_cast<std::ptrdiff_t>(of_lines_[i].size());
+      if (of_lines_[i].size() == 1 && !keeps_space_) {
+        joined[i] = std::move(*next);
+      } else if (of_lines_[i].empty() && !keeps_space_) {
+        joined[i].emplace_back();
+      } else {
+        for (DocumentTranslation& line : assemble_documents(lines_[i], of_lines_[i], std::span(next, end)))
+          joined[i].push_back(joined_translation(std::move(line)));
+      }
+      next = end;
+    }
+    return joined;
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  std::vector<std::vector<DocumentPart>> of_lines_;
+  std::vector<Part> parts_;
+  bool keeps_space_;
+  std::size_t num_split_ = 0;
+};
+
+}  // namespace eigenformer
