@@ -161,21 +161,56 @@ TEST_CASE("paragraphs are translated sentence by sentence, and their white space
   const std::vector<std::string> split = {"--split-sentences", "--language", "en"};
   const Ended ended = translate(split, input);
   CAPTURE(ended.err);
-  CHECK(ended.out ==
-        "  " + texts[0] + "  " + texts[2] + " \n\n" + texts[0] + "\t" + texts[0] + "\n");
+  CHECK(ended.out == "  " + texts[0] + "  " + texts[2] + " \n\n" + texts[0] + "\t" + texts[0] + "\n");
   CHECK(ended.err.empty());
   std::vector<std::string> two = split;
   two.insert(two.end(), {"--n-best", "2"});
   CHECK(lines_of(translate(two, input).out)[1] == "  " + texts[1] + "  " + texts[3] + " ");
   // What is drawn for a line depends on no other line.
   const auto drawn = [&](const std::string& lines) {
-    return lines_of(translate({"--split-sentences", "--language", "en", "--sample", "--seed", "4"}, lines).out);
+    return lines_of(
+        translate({"--split-sentences", "--language", "en", "--sample", "--seed", "4"}, lines).out);
   };
   const std::string line = "I see the dog. I see the dog. I see the dog.\n";
   CHECK(drawn(line + line)[1] == drawn("We paint the cat. We paint the cat.\n" + line)[1]);
   CHECK(contains(refusal({"--split-sentences"}), "--split-sentences needs --language"));
   CHECK(contains(refusal({"--split-sentences", "--language", "english"}), "unknown language 'english'"));
   CHECK(contains(refusal({"--language", "en"}), "--language requires --split-sentences"));
+}
+
+TEST_CASE("documents keep their tags, lines their placeholders") {
+  const std::string dog = lines_of(translate({}).out)[0], cat = lines_of(translate({}).out)[2];
+  const Ended html = translate({"--input-format", "html"},
+                               "<p>I see the dog.</p>\r\n<p class=a>We paint <b>the cat</b>.<br></p>");
+  CAPTURE(html.err);
+  REQUIRE(html.code == 0);
+  const std::string before = "<p>" + dog + "</p>\r\n<p class=a>";
+  CHECK(html.out.starts_with(before));
+  CHECK(html.out.ends_with("<br></p>"));
+  std::string text = html.out.substr(before.size());
+  for (const char* tag : {"<b>", "</b>", "<br></p>"}) {
+    REQUIRE(text.find(tag) != std::string::npos);
+    text.erase(text.find(tag), std::string(tag).size());
+  }
+  CHECK(text == cat);
+  CHECK(translate({"--input-format", "xml"}, "<a>I see the dog.</a>").out == "<a>" + dog + "</a>");
+  const Ended bad = translate({"--input-format", "xml"}, "<a>\n<b></a>");
+  CHECK(bad.code == 1);
+  CHECK(bad.err.find("line 2, column 4: found </a>, expected </b>") != std::string::npos);
+  CHECK(translate({"--input-format", "html"}, "a\xFF").err.find("not UTF-8 from byte 2") !=
+        std::string::npos);
+  CHECK(refusal({"--input-format", "html", "--n-best", "2"}).find("--n-best is for lines") !=
+        std::string::npos);
+
+  CHECK(translate({"--protect"}).out == translate({}).out);
+  const std::string line = "I see %s and {the} dog.\n";
+  CHECK(translate({}, line).out.find("{the}") == std::string::npos);
+  const std::string kept = translate({"--protect"}, line).out;
+  for (const char* placeholder : {"%s", "{the}"}) {
+    CAPTURE(kept);
+    REQUIRE(kept.find(placeholder) != std::string::npos);
+    CHECK(kept.find(placeholder) == kept.rfind(placeholder));
+  }
 }
 
 TEST_CASE("models translate together, where their vocabularies are the same") {

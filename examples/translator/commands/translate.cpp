@@ -14,6 +14,7 @@
 #include "translation/input_lines.hpp"
 #include "translation/line_progress.hpp"
 #include "translation/line_translation.hpp"
+#include "translation/markup_translation.hpp"
 #include "translation/translation_output.hpp"
 
 namespace translator {
@@ -44,6 +45,11 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
 }
 
 int translate(const TranslateOptions& options) {
+  options.check_markup();
+  if (options.markup() != ef::MarkupFormat::text) {
+    translate_markup_document(options);
+    return 0;
+  }
   // Where nothing could go on, an interrupt ends the program at once.
   std::optional<InterruptWatcher> interrupts;
   if (!options.output.empty() && is_regular_file_if_any(options.output)) interrupts.emplace("these lines");

@@ -60,6 +60,15 @@ class LineReader {
     return skipped;
   }
 
+  /// All that is left, byte for byte. Throws IoError.
+  std::string rest() {
+    while (!over_ && fill()) {
+    }
+    std::string text = buffer_.substr(begin_);
+    begin_ = searched_ = buffer_.size();
+    return text;
+  }
+
   /// Ends before the first line that begins at this byte of the text or after it.
   void end_at(std::uint64_t offset) { end_ = offset; }
 

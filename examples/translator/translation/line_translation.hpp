@@ -11,6 +11,7 @@
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
 #include "eigenformer/generation/document/split_lines.hpp"
+#include "markup_translation.hpp"
 #include "model/sentence_translator.hpp"
 #include "terminal/status_line.hpp"
 #include "translate_options.hpp"
@@ -32,6 +33,7 @@ class LineTranslation {
   /// must outlive it.
   LineTranslation(const TranslateOptions& options, const DecodingModels& models)
       : with_prefixes_(options.prefixes),
+        protect_(options.protect),
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
@@ -70,10 +72,11 @@ class LineTranslation {
       std::vector<ef::Translation>& of_line = translations[i];
       if (of_line.size() > shown_) of_line.resize(shown_);
       const std::size_t line = before + i + 1;
+      alignments_.add(lines[i], of_line.front());
+      if (protect_) protect_placeholders(lines[i], of_line);
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr) attention_.add(line, *best.attention);
-      alignments_.add(lines[i], best);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back(
             "line " + std::to_string(line) +
@@ -123,7 +126,7 @@ class LineTranslation {
     return translator_.alternatives(std::span<const ef::PreparedLine>(prepared));
   }
 
-  bool with_prefixes_;
+  bool with_prefixes_, protect_;
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;

@@ -14,6 +14,7 @@
 #include "command_line/config_file.hpp"
 #include "eigenformer/data/text/sentences.hpp"
 #include "eigenformer/generation/document/document_parts.hpp"
+#include "eigenformer/generation/document/markup/parsing/markup_token.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/pairwise.hpp"
 #include "eigenformer/version.hpp"
@@ -31,6 +32,8 @@ struct TranslateOptions : DecodingCommand {
   std::string language;
   std::optional<OptionFlags<ef::OutputOptions>> format;
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
+  std::string input_format = "text";
+  bool protect = false;
 
   void add_flags(CLI::App& app) {
     command_ = &app;
@@ -79,6 +82,36 @@ struct TranslateOptions : DecodingCommand {
                    "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
                    "the others, by chrf or bleu");
     format.emplace(app, ef::OutputOptions{}, "Results");
+    app.add_option("--input-format", input_format,
+                   "text: lines; html or xml: all of the input is one document, in which tags, comments and "
+                   "entities stay, and placeholders as by --protect")
+        ->check(CLI::IsMember({"text", "html", "xml"}))
+        ->capture_default_str()
+        ->group("Markup");
+    app.add_flag("--protect", protect,
+                 "placeholders, such as {name}, %s, <0>, URLs and e-mail addresses, come out as they went in")
+        ->group("Markup");
+  }
+
+  /// What the input is written in.
+  ef::MarkupFormat markup() const {
+    return input_format == "html"  ? ef::MarkupFormat::html
+           : input_format == "xml" ? ef::MarkupFormat::xml
+                                   : ef::MarkupFormat::text;
+  }
+
+  /// Throws ValueError for options of lines where the input is a document.
+  void check_markup() const {
+    if (markup() == ef::MarkupFormat::text) return;
+    static constexpr std::array<std::string_view, 10> of_lines = {
+        "alignment",     "attention", "continue", "n-best",         "num-samples",
+        "output-format", "scores",    "shard",    "soft-alignment", "with-prefix"};
+    for (const auto& [name, value] : given_options(*command_)) {
+      if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
+      if ((name == "n-best" || name == "num-samples") && !utility.empty()) continue;
+      throw ef::ValueError("translate", "--" + name + " is for lines, and with --input-format " +
+                                            input_format + " the input is one document");
+    }
   }
 
   /// The part of the input that is to be translated, if not all of it. Throws ValueError.
@@ -160,16 +193,19 @@ struct TranslateOptions : DecodingCommand {
     if (options.sampling) options.sampling->token_scores = results.scores;
     if (options.search.attention && options.search.num_hypotheses > 1)
       throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
-    if (!alignment.empty() || !soft_alignment.empty()) {
+    const bool written = !alignment.empty() || !soft_alignment.empty();
+    if (written || protect || markup() != ef::MarkupFormat::text) {
       options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
-      if (utility.empty() &&
+      if (written && utility.empty() &&
           (options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) > 1) {
         throw ef::ValueError(
             "translate", "alignments are of one translation a line, --n-best and --num-samples must be 1");
       }
     } else if (const auto given = alignment_fields->given(); !given.empty()) {
-      throw ef::ValueError("translate", flag_of_field(given.begin().key()) +
-                                            " has no effect without --alignment or --soft-alignment");
+      throw ef::ValueError("translate",
+                           flag_of_field(given.begin().key()) +
+                               " has no effect without --alignment, --soft-alignment, --protect or "
+                               "--input-format html or xml");
     }
     if (utility.empty()) return options;
     if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {

@@ -49,4 +49,11 @@ inline ByteSpan without_spaces(std::string_view text, ByteSpan span) {
   return {begin, begin == span.end ? begin : before_spaces(text, span.end)};
 }
 
+/// Scripts that put no space between sentences: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
+inline bool is_unspaced_script(char32_t c) {
+  return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) || (c >= 0x1780 && c <= 0x17FF) ||
+         (c >= 0x2E80 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF00 && c <= 0xFFEF) ||
+         (c >= 0x20000 && c <= 0x3FFFF);
+}
+
 }  // namespace eigenformer::detail

@@ -39,13 +39,6 @@ struct DocumentTranslation {
 
 namespace detail {
 
-/// Scripts that put no space between sentences: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
-inline bool is_unspaced_script(char32_t c) {
-  return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) || (c >= 0x1780 && c <= 0x17FF) ||
-         (c >= 0x2E80 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF00 && c <= 0xFFEF) ||
-         (c >= 0x20000 && c <= 0x3FFFF);
-}
-
 /// Whether a space must stand between translations of sentences that have none between them.
 inline bool needs_space(std::string_view source, std::string_view before, std::string_view after) {
   if (source.empty() || before.empty() || after.empty()) return false;

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/generation/document/markup/document_markup.hpp"
+#include "model/sentence_translator.hpp"
+#include "terminal/line_reader.hpp"
+#include "terminal/result_output.hpp"
+#include "translate_options.hpp"
+
+namespace translator {
+
+/// A line's translations with its placeholders. Scores and words stay those of what the model said.
+inline void protect_placeholders(const std::string& line, std::vector<ef::Translation>& translations) {
+  constexpr auto format = ef::MarkupFormat::text;
+  const ef::MarkupDocument read = ef::read_markup(line, format, true);
+  if (read.segments.empty() || read.segments[0].pieces.empty()) return;
+  for (ef::Translation& translation : translations) {
+    ef::AlignedText aligned{translation.text, {}};
+    if (translation.alignment != nullptr) aligned.alignment = *translation.alignment;
+    translation.text = ef::restore_markup(read.segments[0], format, aligned);
+  }
+}
+
+/// Translates the whole input as one document of HTML or XML.
+inline void translate_markup_document(const TranslateOptions& options) {
+  options.set_threads();
+  const DecodingModels models(options.folders);
+  const SentenceTranslator translator =
+      sentence_translator(models, options.for_results(models, options.output_format()));
+  ef::DocumentOptions reading = options.document_options(models);
+  reading.layout = ef::DocumentLayout::flow;
+  const ef::DocumentTranslator documents(translator, reading);
+  ResultOutput output(options.output);
+  LineReader reader(options.input);
+  const std::string document = reader.rest();
+  if (const auto wrong = ef::find_invalid_utf8(document)) {
+    throw ef::IoError("translate", reader.name() + " is not UTF-8 from byte " + std::to_string(*wrong + 1) +
+                                       " on; expected text in UTF-8");
+  }
+  output.write(ef::translate_markup(document, {options.markup()}, documents));
+  output.finish();
+}
+
+}  // namespace translator

@@ -1,0 +1,257 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/generation/document/markup/parsing/entities.hpp"
+#include "eigenformer/generation/document/markup/parsing/markup_token.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+/// Cuts XML into tokens and checks that it is well-formed. Why not a library: HtmlScanner.
+class XmlScanner {
+ public:
+  explicit XmlScanner(std::string_view document) : all_(document) {}
+
+  std::vector<MarkupToken> run() {
+    if (starts("\xEF\xBB\xBF")) add(MarkupKind::verbatim, 3);  // a byte order mark
+    const bool declared = starts("<?xml") && at_ + 5 < all_.size() && is_markup_space(all_[at_ + 5]);
+    if (declared) through("?>", at_, "the XML declaration", MarkupKind::verbatim);
+    while (at_ < all_.size()) {
+      if (all_[at_] == '<') {
+        markup();
+      } else {
+        text();
+      }
+    }
+    if (!open_.empty()) {
+      fail(all_.size(), "the document ends within the element <" + open_.back().name + "> of " +
+                            place(open_.back().at) + ", expected </" + open_.back().name + ">");
+    }
+    return std::move(tokens_);
+  }
+
+ private:
+  struct Open {
+    std::string name;
+    std::size_t at;
+  };
+
+  std::string place(std::size_t at) const {
+    const std::string_view before = all_.substr(0, at);
+    const std::size_t line = before.rfind('\n');
+    const std::string_view column = before.substr(line == std::string_view::npos ? 0 : line + 1);
+    return "line " + std::to_string(std::count(before.begin(), before.end(), '\n') + 1) + ", column " +
+           std::to_string(split_code_points(column).size() + 1);
+  }
+
+  [[noreturn]] void fail(std::size_t at, const std::string& message) const {
+    throw IoError("xml", place(at) + ": " + message);
+  }
+
+  bool starts(std::string_view what) const { return all_.substr(at_, what.size()) == what; }
+
+  void add(MarkupKind kind, std::size_t end, std::string name = {}, bool untranslated = false) {
+    if (at_ < end) tokens_.push_back({kind, {at_, end}, std::move(name), untranslated});
+    at_ = end;
+  }
+
+  void through(std::string_view end, std::size_t from, const std::string& what, MarkupKind kind) {
+    const std::size_t found = all_.find(end, from);
+    if (found == std::string_view::npos) fail(at_, what + " does not end, expected " + std::string(end));
+    add(kind, found + end.size());
+  }
+
+  void text() {
+    const std::size_t end = std::min(all_.find('<', at_), all_.size());
+    for (std::size_t i = at_; i < end; ++i) {
+      if (all_[i] == '&') {
+        i += reference(i) - 1;
+      } else if (all_.substr(i, 3) == "]]>") {
+        fail(i, "']]>' stands in the text, expected ']]&gt;'");
+      } else if (static_cast<unsigned char>(all_[i]) < 0x20 && !is_markup_space(all_[i])) {
+        fail(i, "the text has a control character, expected none but tabs and line ends");
+      }
+    }
+    add(MarkupKind::text, end);
+  }
+
+  // Checks the reference at `&`; its length. Entities that a DTD defines are not known, but may be there.
+  std::size_t reference(std::size_t at) const {
+    const CharacterReference found = character_reference(all_.substr(at));
+    if (found.length == 0) fail(at, "'&' begins no entity, expected '&amp;' or a name or number and ';'");
+    if (found.character.empty() && all_[at + 1] == '#')
+      fail(at, "'" + std::string(all_.substr(at, found.length)) + "' is no character that XML allows");
+    return found.length;
+  }
+
+  void markup() {
+    if (starts("<!--")) {
+      const std::size_t dashes = all_.find("--", at_ + 4);
+      if (dashes != std::string_view::npos && all_.substr(dashes, 3) != "-->")
+        fail(dashes, "'--' stands within a comment, expected '-->'");
+      through("-->", at_ + 4, "the comment", MarkupKind::verbatim);
+    } else if (starts("<![CDATA[")) {
+      add(MarkupKind::cdata_open, at_ + 9);
+      const std::size_t end = all_.find("]]>", at_);
+      if (end == std::string_view::npos) fail(at_ - 9, "the CDATA section does not end, expected ]]>");
+      add(MarkupKind::cdata_text, end);
+      add(MarkupKind::cdata_close, end + 3);
+    } else if (starts("<!DOCTYPE")) {
+      doctype();
+    } else if (starts("<?")) {
+      const std::size_t end = name_end(at_ + 2);
+      const std::string target = ascii_lower(all_.substr(at_ + 2, end - at_ - 2));
+      if (target.empty()) fail(at_, "'<?' is not followed by a name");
+      if (target == "xml")
+        fail(at_, "the XML declaration stands behind other text, expected it at the beginning");
+      through("?>", at_, "the processing instruction", MarkupKind::verbatim);
+    } else if (starts("</")) {
+      closing();
+    } else {
+      opening();
+    }
+  }
+
+  // A doctype ends with the first '>' outside of quotes, comments and its internal subset in brackets.
+  void doctype() {
+    if (elements_ > 0) fail(at_, "the doctype stands behind an element, expected it before all elements");
+    int depth = 0;
+    for (std::size_t i = at_; i < all_.size(); ++i) {
+      const char c = all_[i];
+      if (c == '"' || c == '\'') {
+        i = all_.find(c, i + 1);
+        if (i == std::string_view::npos) break;
+      } else if (all_.substr(i, 4) == "<!--") {
+        i = all_.find("-->", i + 4);
+        if (i == std::string_view::npos) break;
+      } else if (c == '[') {
+        ++depth;
+      } else if (c == ']') {
+        --depth;
+      } else if (c == '>' && depth == 0) {
+        return add(MarkupKind::verbatim, i + 1);
+      }
+    }
+    fail(at_, "the doctype does not end, expected >");
+  }
+
+  // Names are taken as XML 1.0, 2.3 has them, but for characters beyond ASCII, which may all be part of one.
+  std::size_t name_end(std::size_t at) const {
+    const auto first = [](char c) { return is_ascii_letter(c) || c == '_' || c == ':' || (c & 0x80) != 0; };
+    const std::size_t begin = at;
+    while (at < all_.size() && (first(all_[at]) || (at > begin && (is_ascii_digit(all_[at]) ||
+                                                                   all_[at] == '-' || all_[at] == '.'))))
+      ++at;
+    return at;
+  }
+
+  std::size_t skip_spaces(std::size_t at) const {
+    while (at < all_.size() && is_markup_space(all_[at])) ++at;
+    return at;
+  }
+
+  std::string found_at(std::size_t at) const {
+    if (at >= all_.size()) return "the end of the document";
+    return "'" +
+           std::string(all_.substr(at, std::max<std::size_t>(1, decode_front(all_.substr(at)).length))) + "'";
+  }
+
+  void closing() {
+    const std::size_t name_at = at_ + 2, name_stop = name_end(name_at), end = skip_spaces(name_stop);
+    const std::string name(all_.substr(name_at, name_stop - name_at));
+    if (name.empty())
+      fail(name_at, "found " + found_at(name_at) + " behind '</', expected the name of an element");
+    if (end >= all_.size() || all_[end] != '>')
+      fail(end, "found " + found_at(end) + " in the closing tag </" + name + ">, expected '>'");
+    if (open_.empty()) fail(at_, "found </" + name + ">, but no element is open");
+    if (open_.back().name != name) {
+      fail(at_, "found </" + name + ">, expected </" + open_.back().name + "> for the element of " +
+                    place(open_.back().at));
+    }
+    open_.pop_back();
+    add(MarkupKind::close, end + 1, name);
+  }
+
+  void opening() {
+    const std::size_t name_at = at_ + 1;
+    std::size_t at = name_end(name_at);
+    std::string name(all_.substr(name_at, at - name_at));
+    if (name.empty()) {
+      fail(name_at, "found " + found_at(name_at) +
+                        " behind '<', expected the name of an element, or '&lt;' for a '<' "
+                        "of the text");
+    }
+    bool untranslated = false;
+    std::unordered_set<std::string_view> attributes;
+    for (;;) {
+      const std::size_t next = skip_spaces(at);
+      const bool spaced = next > at;
+      at = next;
+      if (at < all_.size() && all_[at] == '>') break;
+      if (all_.substr(at, 2) == "/>") {
+        ++elements_;
+        return add(MarkupKind::empty, at + 2, std::move(name));
+      }
+      const std::size_t end = name_end(at);
+      if (end == at || !spaced) {
+        fail(at, "found " + found_at(at) + " in the tag <" + name + ">, expected " +
+                     (end == at ? "an attribute, '/>' or '>'" : "white space before an attribute"));
+      }
+      const std::string_view attribute = all_.substr(at, end - at);
+      if (!attributes.insert(attribute).second)
+        fail(at, "the attribute '" + std::string(attribute) + "' stands twice in the tag <" + name + ">");
+      const std::string_view value = attribute_value(attribute, end, at);
+      if (attribute == "translate" || attribute == "its:translate") untranslated = value == "no";
+    }
+    ++elements_;
+    open_.push_back({name, at_});
+    add(MarkupKind::open, at + 1, std::move(name), untranslated);
+  }
+
+  // Reads `="value"`; at: where the attribute ends.
+  std::string_view attribute_value(std::string_view attribute, std::size_t from, std::size_t& at) const {
+    const std::string of_attribute = " behind the attribute '" + std::string(attribute) + "', expected ";
+    at = skip_spaces(from);
+    if (at >= all_.size() || all_[at] != '=') fail(at, "found " + found_at(at) + of_attribute + "'='");
+    at = skip_spaces(at + 1);
+    if (at >= all_.size() || (all_[at] != '"' && all_[at] != '\''))
+      fail(at, "found " + found_at(at) + of_attribute + "a value in quotes");
+    const std::size_t begin = at + 1, end = all_.find(all_[at], begin);
+    if (end == std::string_view::npos)
+      fail(at, "the value of the attribute '" + std::string(attribute) + "' does not end, expected " +
+                   found_at(at));
+    for (std::size_t i = begin; i < end; ++i) {
+      if (all_[i] == '<') fail(i, "'<' stands in the value of an attribute, expected '&lt;'");
+      if (all_[i] == '&') i += reference(i) - 1;
+    }
+    at = end + 1;
+    return all_.substr(begin, end - begin);
+  }
+
+  std::string_view all_;
+  std::size_t at_ = 0;
+  std::size_t elements_ = 0;
+  std::vector<Open> open_;
+  std::vector<MarkupToken> tokens_;
+};
+
+}  // namespace detail
+
+/// Cuts XML, a document or a piece of one (text and any number of elements), into tokens. Throws IoError,
+/// naming line and column, where it is not well-formed: tags and quotes that do not match, an attribute given
+/// twice, a lone `&` or `<`. A doctype is not read, so entities that it defines are taken as they are.
+inline std::vector<MarkupToken> xml_tokens(std::string_view document) {
+  return detail::XmlScanner(document).run();
+}
+
+}  // namespace eigenformer

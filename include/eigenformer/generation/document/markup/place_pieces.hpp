@@ -1,0 +1,333 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/document/markup/markup_document.hpp"
+#include "eigenformer/generation/document/markup/placeholders.hpp"
+#include "eigenformer/generation/document/markup/text_units.hpp"
+
+namespace eigenformer::detail {
+
+/// A unit of a translation.
+struct TargetPart {
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+  std::string text{};
+  UnitKind kind = UnitKind::word;
+  std::size_t source = no_unit;  ///< the unit of the source that it stands for
+  std::size_t piece = none;      ///< the number of the protected piece that it is
+};
+
+/// Sees to it that each protected piece of a segment stands in its translation once. Models copy some pieces,
+/// change some and forget some, so in this order a piece is
+/// 1. where it stands verbatim (the occurrence that the alignment prefers, if there are several),
+/// 2. where it stands with other case or white space,
+/// 3. in place of the words that are aligned to it alone, if they are not more than it has,
+/// 4. behind the word that is aligned to the word before it, or else before the one aligned to the next.
+/// Copies of a placeholder that the source does not have are removed, and what is left of one that came out
+/// in pieces.
+class PiecePlacer {
+ public:
+  /// source_units: of the segment's text, with its pieces.
+  PiecePlacer(const MarkupSegment& segment, const std::vector<MarkupUnit>& source_units,
+              const std::string& target, const TextAlignment& alignment)
+      : segment_(segment), source_units_(source_units), target_(target), alignment_(alignment) {}
+
+  std::vector<TargetPart> run() {
+    number_pieces();
+    claim_verbatim();
+    claim_similar();
+    make_parts();
+    std::size_t last = no_unit;  // the unit of the last piece that was inserted
+    for (std::size_t k = 0; k < spans_.size(); ++k) {
+      if (spans_[k]) continue;
+      const bool replaced = replace(k);
+      drop_remains(k);
+      if (replaced) continue;
+      insert(k, last);
+      last = unit_[k];
+    }
+    return edited();
+  }
+
+ private:
+  std::string_view text_of(std::size_t k) const { return segment_.pieces[k].text.of(segment_.text); }
+
+  void number_pieces() {
+    for (std::size_t i = 0; i < source_units_.size(); ++i)
+      if (source_units_[i].kind == UnitKind::piece) unit_.push_back(i);
+    spans_.resize(unit_.size());
+    linked_.resize(unit_.size());
+    for (const auto& [s, t] : alignment_.links) {
+      if (s >= alignment_.source.size() || t >= alignment_.target.size()) continue;
+      const UnitRange range = units_of(source_units_, alignment_.source[s]);
+      const auto first = std::lower_bound(unit_.begin(), unit_.end(), range.first);
+      for (auto it = first; it != unit_.end() && *it < range.last; ++it)
+        linked_[static_cast<std::size_t>(it - unit_.begin())].push_back(alignment_.target[t]);
+    }
+  }
+
+  static bool overlap(ByteSpan a, ByteSpan b) { return a.begin < b.end && b.begin < a.end; }
+
+  std::size_t links(std::size_t k, ByteSpan span) const {
+    return static_cast<std::size_t>(
+        std::count_if(linked_[k].begin(), linked_[k].end(), [&](ByteSpan t) { return overlap(t, span); }));
+  }
+
+  bool is_free(ByteSpan span) const {
+    const auto after = taken_.lower_bound(span.end);
+    return after == taken_.begin() || std::prev(after)->second <= span.begin;
+  }
+
+  // Whether the target's text from begin to end is not cut out of a longer word.
+  bool is_whole(ByteSpan span) const {
+    const auto letter = [&](std::size_t i) {
+      return is_ascii_alphanumeric(target_[i]) || static_cast<unsigned char>(target_[i]) >= 0x80;
+    };
+    return (span.begin == 0 || !letter(span.begin) || !letter(span.begin - 1)) &&
+           (span.end == target_.size() || !letter(span.end - 1) || !letter(span.end));
+  }
+
+  void claim_verbatim() {
+    std::map<std::string_view, std::vector<ByteSpan>> found;
+    for (const ByteSpan& span : find_placeholders(segment_.text)) ++in_source_[span.of(segment_.text)];
+    for (const ByteSpan& span : find_placeholders(target_)) found[span.of(target_)].push_back(span);
+    std::map<std::pair<std::string_view, bool>, std::vector<std::size_t>> wanted;
+    for (std::size_t k = 0; k < spans_.size(); ++k)
+      wanted[{text_of(k), segment_.pieces[k].placeholder}].push_back(k);
+    for (const bool placeholder : {true, false}) {
+      for (const auto& [what, pieces] : wanted) {
+        if (what.second != placeholder) continue;
+        std::vector<ByteSpan> places = placeholder ? found[what.first] : occurrences(target_, what.first);
+        for (const std::size_t k : pieces) claim_best(k, places);
+        if (placeholder) drop_surplus(what.first, places, found[what.first].size());
+      }
+    }
+  }
+
+  std::vector<ByteSpan> occurrences(std::string_view text, std::string_view what) const {
+    std::vector<ByteSpan> places;
+    for (std::size_t at = text.find(what); at != std::string_view::npos;
+         at = text.find(what, at + what.size()))
+      places.push_back({at, at + what.size()});
+    return places;
+  }
+
+  // Takes the place with the most links, the first of equals.
+  void claim_best(std::size_t k, std::vector<ByteSpan>& places) {
+    constexpr std::size_t most = 64;  // that are compared
+    auto best = places.end();
+    std::size_t best_links = 0, seen = 0;
+    for (auto it = places.begin(); it != places.end() && seen < most; ++it) {
+      if (!is_free(*it) || (!segment_.pieces[k].placeholder && !is_whole(*it))) continue;
+      ++seen;
+      const std::size_t count = links(k, *it);
+      if (best != places.end() && count <= best_links) continue;
+      best = it;
+      best_links = count;
+    }
+    if (best == places.end()) return;
+    claim(k, *best);
+    places.erase(best);
+  }
+
+  void claim(std::size_t k, ByteSpan span) {
+    spans_[k] = span;
+    taken_[span.begin] = span.end;
+    piece_at_[span.begin] = k;
+  }
+
+  void drop_surplus(std::string_view what, const std::vector<ByteSpan>& unclaimed, std::size_t total) {
+    const std::size_t allowed = in_source_[what];
+    for (std::size_t i = unclaimed.size(); i-- > 0 && total > allowed; --total) {
+      taken_[unclaimed[i].begin] = unclaimed[i].end;
+      piece_at_[unclaimed[i].begin] = surplus;
+    }
+  }
+
+  void claim_similar() {
+    if (std::all_of(spans_.begin(), spans_.end(), [](const auto& s) { return s.has_value(); })) return;
+    std::string folded;
+    std::vector<std::size_t> place;
+    for (std::size_t i = 0; i < target_.size(); ++i) {
+      if (is_markup_space(target_[i])) continue;
+      folded += ascii_lower(target_[i]);
+      place.push_back(i);
+    }
+    for (std::size_t k = 0; k < spans_.size(); ++k) {
+      if (spans_[k]) continue;
+      std::string what = ascii_lower(text_of(k));
+      what.erase(std::remove_if(what.begin(), what.end(), is_markup_space), what.end());
+      std::vector<ByteSpan> places;
+      for (const ByteSpan& span : occurrences(folded, what)) {
+        const ByteSpan in_target{place[span.begin], place[span.end - 1] + 1};
+        if (is_whole(in_target)) places.push_back(in_target);
+      }
+      claim_best(k, places);
+    }
+  }
+
+  void make_parts() {
+    std::vector<ByteSpan> spans;
+    for (const auto& [begin, end] : taken_) spans.push_back({begin, end});
+    const std::vector<MarkupUnit> units = text_units(target_, spans);
+    std::vector<std::size_t> sources = linked_units(segment_.text, source_units_, target_, units, alignment_);
+    if (std::all_of(sources.begin(), sources.end(), [](std::size_t s) { return s == no_unit; }))
+      sources = proportional_units(source_units_, units);
+    targets_.resize(source_units_.size());
+    for (std::size_t j = 0; j < units.size(); ++j) {
+      TargetPart part{std::string(units[j].span.of(target_)), units[j].kind, sources[j], TargetPart::none};
+      if (part.kind == UnitKind::piece) {
+        const std::size_t k = piece_at_.at(units[j].span.begin);
+        part.piece = k;
+        part.source = k == surplus ? no_unit : unit_[k];
+        exact_.push_back(k != surplus && part.text == text_of(k));
+        if (k != surplus) part.text = text_of(k);
+      } else {
+        exact_.push_back(true);
+      }
+      if (part.source != no_unit) targets_[part.source].push_back(j);
+      parts_.push_back(std::move(part));
+    }
+    removed_.assign(parts_.size(), false);
+    before_.resize(parts_.size() + 1);
+    // For each unit the last one up to it that something stands for, and the next one from it on.
+    earlier_.assign(source_units_.size(), no_unit);
+    later_.assign(source_units_.size(), no_unit);
+    for (std::size_t i = 0; i < source_units_.size(); ++i)
+      earlier_[i] = !targets_[i].empty() ? i : i > 0 ? earlier_[i - 1] : no_unit;
+    for (std::size_t i = source_units_.size(); i-- > 0;)
+      later_[i] = !targets_[i].empty() ? i : i + 1 < source_units_.size() ? later_[i + 1] : no_unit;
+  }
+
+  // Puts a piece in place of the words that are aligned to it.
+  bool replace(std::size_t k) {
+    const std::vector<MarkupUnit> own = text_units(text_of(k), {});
+    const auto most = static_cast<std::size_t>(
+        std::count_if(own.begin(), own.end(), [](const MarkupUnit& u) { return u.kind != UnitKind::space; }));
+    const std::vector<std::size_t>& words = targets_[unit_[k]];
+    std::size_t first = 0, count = 0;
+    for (std::size_t i = 0; i < words.size();) {
+      std::size_t end = i + 1;
+      while (end < words.size() && adjacent(words[end - 1], words[end])) ++end;
+      if (end - i > count && end - i <= most) {
+        first = i;
+        count = end - i;
+      }
+      i = end;
+    }
+    if (count == 0) return false;
+    const std::size_t from = words[first], to = words[first + count - 1];
+    parts_[from] = {std::string(text_of(k)), UnitKind::piece, unit_[k], k};
+    exact_[from] = false;
+    for (std::size_t j = from + 1; j <= to; ++j) removed_[j] = true;
+    return true;
+  }
+
+  // What else is aligned to a piece that was not found and is part of it, such as a brace.
+  void drop_remains(std::size_t k) {
+    for (const std::size_t j : targets_[unit_[k]]) {
+      const bool other = !removed_[j] && parts_[j].piece == TargetPart::none;
+      if (other && text_of(k).find(parts_[j].text) != std::string_view::npos) parts_[j].piece = surplus;
+    }
+  }
+
+  bool adjacent(std::size_t a, std::size_t b) const {
+    return a + 1 == b || (a + 2 == b && parts_[a + 1].kind == UnitKind::space);
+  }
+
+  // Inserts a piece that nothing stands for. last: the unit of the piece that was inserted before it.
+  void insert(std::size_t k, std::size_t last) {
+    const std::size_t unit = unit_[k];
+    const std::size_t left = unit > 0 ? earlier_[unit - 1] : no_unit;
+    if (last != no_unit && (left == no_unit || last > left)) {
+      before_[inserted_at_].push_back(k);
+      return;
+    }
+    if (left != no_unit) {
+      inserted_at_ = targets_[left].back() + 1;
+    } else if (later_[unit] != no_unit) {
+      inserted_at_ = targets_[later_[unit]].front();
+    } else {
+      inserted_at_ = parts_.size();
+    }
+    before_[inserted_at_].push_back(k);
+  }
+
+  std::vector<TargetPart> edited() {
+    std::vector<TargetPart> out;
+    bool separate = false;  // whether the last part is a piece that must not touch what follows
+    const auto add = [&](TargetPart part, bool exact) {
+      const bool spaced = part.kind == UnitKind::space || out.empty() || out.back().kind == UnitKind::space;
+      if (!spaced && ((!exact && !opens(out.back().text)) || separate)) out.push_back({" ", UnitKind::space});
+      out.push_back(std::move(part));
+      separate = false;
+    };
+    for (std::size_t j = 0; j <= parts_.size(); ++j) {
+      for (const std::size_t k : before_[j]) {
+        add({std::string(text_of(k)), UnitKind::piece, unit_[k], k}, false);
+        separate = !closes(j);
+      }
+      if (j == parts_.size()) break;
+      if (removed_[j]) continue;
+      if (parts_[j].piece == surplus) {
+        if (!out.empty() && out.back().kind == UnitKind::space)
+          out.pop_back();
+        else if (out.empty() && j + 1 < parts_.size())
+          removed_[j + 1] = parts_[j + 1].kind == UnitKind::space;
+        continue;
+      }
+      const bool exact = exact_[j];
+      add(std::move(parts_[j]), exact);
+      separate = !exact && !closes(next_part(j + 1));
+    }
+    return out;
+  }
+
+  std::size_t next_part(std::size_t j) const {
+    while (j < parts_.size() && removed_[j]) ++j;
+    return j;
+  }
+
+  static bool opens(std::string_view text) {
+    return text.size() == 1 && std::string_view("([\"'").find(text[0]) != std::string_view::npos;
+  }
+
+  // Whether a part is punctuation that may touch the piece before it, because nothing else follows.
+  bool closes(std::size_t j) const {
+    if (j >= parts_.size()) return true;
+    if (parts_[j].text.size() != 1 ||
+        std::string_view(")],.;:!?\"'").find(parts_[j].text[0]) == std::string_view::npos)
+      return false;
+    const std::size_t next = next_part(j + 1);
+    return next == parts_.size() || parts_[next].kind == UnitKind::space;
+  }
+
+  static constexpr std::size_t surplus = TargetPart::none - 1;  // in place of a piece's number
+
+  const MarkupSegment& segment_;
+  const std::vector<MarkupUnit>& source_units_;
+  const std::string& target_;
+  const TextAlignment& alignment_;
+  std::vector<std::size_t> unit_;                      // the source unit of each piece
+  std::vector<std::vector<ByteSpan>> linked_;          // the target's tokens linked to each piece
+  std::vector<std::optional<ByteSpan>> spans_;         // where each piece was found
+  std::map<std::string_view, std::size_t> in_source_;  // how often the source has each placeholder
+  std::map<std::size_t, std::size_t> taken_;           // begin and end of what was found
+  std::map<std::size_t, std::size_t> piece_at_;        // which piece that is
+  std::vector<TargetPart> parts_;
+  std::vector<bool> exact_, removed_;
+  std::vector<std::vector<std::size_t>> targets_;  // the parts that stand for each source unit
+  std::vector<std::size_t> earlier_, later_;
+  std::vector<std::vector<std::size_t>> before_;  // the pieces that are inserted before each part
+  std::size_t inserted_at_ = 0;
+};
+
+}  // namespace eigenformer::detail
