@@ -87,6 +87,7 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
             const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()});
             ef::TextTranslatorOptions options = text_options(command, models->description());
             options.confidence = models->confidence();
+            options.alignment = guided_alignment_options(*models);
             return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)), models,
                                                            documents, command.sharing->applied("translator"));
           }};

@@ -363,7 +363,7 @@ class TextTranslator {
     });
   }
 
-  void run(const Work& work, std::span<const PreparedLine> lines, std::optional<index_t> room,
+  void run(const Work& work, std::optional<index_t> room,
            const std::shared_ptr<const SearchObserver>& observer,
            std::vector<std::vector<Translation>>& translations) const {
     const auto found = options_.sampling ? draw(work, room, observer) : search(work, room, observer);

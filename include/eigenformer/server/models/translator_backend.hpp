@@ -197,7 +197,8 @@ class ServedTask {
 /// translated together.
 class TranslatorBackend final : public TranslationBackend {
  public:
-  /// owner: what holds the model. Throws as Translator does.
+  /// owner: what holds the model. Alignments are made as the translator's options say, and only for tasks that
+  /// need them. Throws as Translator does.
   template <class M>
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner, DocumentOptions documents = {},
                     const TranslatorOptions& options = {})
@@ -215,7 +216,11 @@ class TranslatorBackend final : public TranslationBackend {
       options.search.num_hypotheses = wanted;
     }
     if (task.details) options.search.token_scores = true;
-    if ((task.details || task.html) && aligns_ && !options.alignment) options.alignment.emplace();
+    if (!task.details && !task.html) {
+      options.alignment.reset();
+    } else if (aligns_ && !options.alignment) {
+      options.alignment.emplace();
+    }
     const auto work = std::make_shared<detail::ServedTask>(std::move(task), std::move(events), documents_, fits_);
     if (work->lines.empty()) {  // white space and markup alone
       work->finish({});
