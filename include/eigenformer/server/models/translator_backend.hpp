@@ -58,13 +58,13 @@ class ServedDocument {
   ServedDocument(std::string text, bool html, const DocumentOptions& options, const SentenceFits& fits,
                  std::vector<std::string>& lines)
       : text_(std::move(text)), html_(html), first_(lines.size()) {
-    documents_ = {text_};
-    if (html_) {
+    if (!html_) {
+      documents_ = {text_};
+    } else {
       translate_markup(text_, {}, [&](const std::vector<std::string>& segments) {
         documents_ = segments;
         return std::vector<AlignedText>(segments.size());
       });
-      if (text_.empty()) documents_.clear();
     }
     for (const std::string& document : documents_) {
       DocumentOptions own = options;
@@ -202,11 +202,13 @@ class TranslatorBackend final : public TranslationBackend {
   template <class M>
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner, DocumentOptions documents = {},
                     const TranslatorOptions& options = {})
-      : owner_(std::move(owner)),
-        documents_(std::move(documents)),
-        fits_([translator](const std::string& line) { return translator.fits(line); }),
-        aligns_(detail::HasCrossAttention<M>),
-        translator_(std::move(translator), options) {}
+      : TranslatorBackend(line_translator(translator, owner), detail::HasCrossAttention<M>,
+                          [translator, owner](const std::string& line) { return translator.fits(line); },
+                          std::move(documents), options) {}
+  /// aligns: whether it makes alignments. fits: which sentences it can read.
+  TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, SentenceFits fits,
+                    DocumentOptions documents = {}, const TranslatorOptions& options = {})
+      : documents_(std::move(documents)), fits_(std::move(fits)), aligns_(aligns), translator_(std::move(lines), options) {}
 
   std::function<void()> start(TranslationTask task, TaskEvents events) override {
     TextTranslatorOptions options = translator_.text_options();
@@ -241,11 +243,10 @@ class TranslatorBackend final : public TranslationBackend {
   }
 
  private:
-  const std::shared_ptr<const void> owner_;
   const DocumentOptions documents_;
   const SentenceFits fits_;
   const bool aligns_;
-  Translator translator_;  // last: it ends its threads first
+  Translator translator_;  // last: its threads end first
 };
 
 }  // namespace eigenformer
