@@ -25,8 +25,9 @@
 
 namespace eigenformer::testing {
 
-/// A backend with one thread that "translates" a text to itself in brackets. Of some texts it does something else:
-/// "fail" fails, "full" has no room, "wait" waits until it is let go or cancelled, "steps" shows two beginnings first.
+/// A backend with one thread that "translates" a text to itself in brackets. Of some texts it does something
+/// else: "fail" fails, "full" has no room, "wait" waits until it is let go or cancelled, "steps" shows two
+/// beginnings first.
 class FakeBackend final : public TranslationBackend {
  public:
   struct Shared {
@@ -120,7 +121,8 @@ class FakeBackend final : public TranslationBackend {
         job.events.partial(i, "one two");
       }
       TranslatedText result{.text = (job.task.html ? "<" : "[") + text + "]"};
-      for (index_t k = 0; k < job.task.alternatives; ++k) result.alternatives.push_back(text + std::to_string(k));
+      for (index_t k = 0; k < job.task.alternatives; ++k)
+        result.alternatives.push_back(text + std::to_string(k));
       if (job.task.details) {
         result.source_words = {text};
         result.words = {{"[" + text + "]", 0.5, {0}}};
@@ -174,14 +176,15 @@ class Client {
   boost::beast::flat_buffer buffer_;
 };
 
-inline std::string get(const std::string& path, const std::string& headers = "", const std::string& method = "GET") {
+inline std::string get(const std::string& path, const std::string& headers = "",
+                       const std::string& method = "GET") {
   return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
 }
 
 inline std::string post(const std::string& path, const std::string& body,
                         const std::string& headers = "Content-Type: application/json\r\n") {
-  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
-         headers + "\r\n" + body;
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n" + headers + "\r\n" + body;
 }
 
 /// A request to /translate from English to German.
@@ -194,8 +197,8 @@ inline std::string translate(const nlohmann::json& q, nlohmann::json more = nloh
 /// A server with fake models from English to German and back.
 class TestServer {
  public:
-  explicit TestServer(ServerOptions options = {}, std::vector<std::pair<std::string, std::string>> pairs = {{"en", "de"},
-                                                                                                            {"de", "en"}})
+  explicit TestServer(ServerOptions options = {},
+                      std::vector<std::pair<std::string, std::string>> pairs = {{"en", "de"}, {"de", "en"}})
       : shared(std::make_shared<FakeBackend::Shared>()) {
     options.port = 0;
     std::vector<ServedModel> models;

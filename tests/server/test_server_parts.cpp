@@ -19,7 +19,8 @@ TEST_CASE("forms are read as browsers write them") {
   CHECK(ef::parse_form("") == Values{});
   CHECK(ef::parse_form("q=a+b%20c%2Bd&&q=%C3%BC&empty=&alone&a%3Db=c=d") ==
         Values{{"q", {"a b c+d", "ü"}}, {"empty", {""}}, {"alone", {""}}, {"a=b", {"c=d"}}});
-  for (const char* bad : {"q=%", "q=%4", "q=%g0", "q=%0g", "q=ab%"}) CHECK_THROWS_AS(ef::parse_form(bad), ef::HttpError);
+  for (const char* bad : {"q=%", "q=%4", "q=%g0", "q=%0g", "q=ab%"})
+    CHECK_THROWS_AS(ef::parse_form(bad), ef::HttpError);
 }
 
 TEST_CASE("languages of models") {
@@ -39,8 +40,9 @@ TEST_CASE("languages of models") {
 }
 
 TEST_CASE("languages are detected among those that are asked about") {
-  const std::vector<std::string> all = {"en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "pl", "cs", "fi", "hu",
-                                        "ro", "tr", "ru", "uk", "el", "ja", "zh", "ko", "ar", "fa"};
+  const std::vector<std::string> all = {"en", "de", "fr", "es", "it", "pt", "nl", "sv",
+                                        "da", "pl", "cs", "fi", "hu", "ro", "tr", "ru",
+                                        "uk", "el", "ja", "zh", "ko", "ar", "fa"};
   const auto best = [&](const char* text) { return ef::detect_language(text, all).front().code; };
   CHECK(best("The old man and his dog are walking along the beach.") == "en");
   CHECK(best("Der alte Mann und sein Hund gehen am Strand entlang.") == "de");
@@ -76,10 +78,13 @@ TEST_CASE("models are loaded when they are first used and dropped when idle") {
       std::vector<ef::ServedModel>{
           {"en", "de", [&] { return std::make_unique<FakeBackend>(shared); }},
           {"de", "en", [&, slowly] { return slowly.wait(), std::make_unique<FakeBackend>(shared); }},
-          {"en", "fr", [&]() -> std::unique_ptr<ef::TranslationBackend> { throw std::runtime_error("broken"); }},
+          {"en", "fr",
+           [&]() -> std::unique_ptr<ef::TranslationBackend> { throw std::runtime_error("broken"); }},
       },
       std::chrono::milliseconds(50), [&](const ef::ServedModel&, bool, double) { ++notices; },
-      [&](const ef::ServedModel& model, const std::exception_ptr&) { failures += model.target == "fr" ? 1 : 0; });
+      [&](const ef::ServedModel& model, const std::exception_ptr&) {
+        failures += model.target == "fr" ? 1 : 0;
+      });
   using Lent = std::shared_ptr<ef::TranslationBackend>;
   const auto use = [&](std::size_t i) {
     auto promise = std::make_shared<std::promise<Lent>>();

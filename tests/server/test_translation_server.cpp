@@ -39,20 +39,23 @@ TEST_CASE("translate: text and list, JSON and form, alternatives, html, details"
   const std::string form = "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n";
   CHECK(server.json(post("/translate", "q=gr%C3%BCn+%26+rot&source=de&target=en&alternatives=1", form)) ==
         json{{"translatedText", "[grün & rot]"}, {"alternatives", {"grün & rot0"}}});
-  CHECK(server.json(post("/translate", "q=a&q=b&source=de&target=en", form)).at("translatedText") == json{"[a]", "[b]"});
+  CHECK(server.json(post("/translate", "q=a&q=b&source=de&target=en", form)).at("translatedText") ==
+        json{"[a]", "[b]"});
   // What is in its language already stays as it is.
   CHECK(server.json(translate("Hello", {{"target", "en"}})) == json{{"translatedText", "Hello"}});
 }
 
 TEST_CASE("translate: the language of the text") {
   TestServer server;
-  const json answer = server.json(translate("Die Frau und der Mann sind nicht auf dem Bild.", {{"source", "auto"}, {"target", "en"}}));
+  const json answer = server.json(
+      translate("Die Frau und der Mann sind nicht auf dem Bild.", {{"source", "auto"}, {"target", "en"}}));
   CHECK(answer.at("detectedLanguage").at("language") == "de");
   CHECK(answer.at("detectedLanguage").at("confidence") > 90);
   CHECK(answer.at("translatedText") == "[Die Frau und der Mann sind nicht auf dem Bild.]");
   CHECK(server.json(post("/detect", R"({"q": "The man is in the house"})")).at(0).at("language") == "en");
   TestServer one({}, {{"xx", "de"}});
-  CHECK(one.json(post("/detect", R"({"q": "The man"})")) == json::array({{{"confidence", 100}, {"language", "xx"}}}));
+  CHECK(one.json(post("/detect", R"({"q": "The man"})")) ==
+        json::array({{{"confidence", 100}, {"language", "xx"}}}));
   TestServer unknown({}, {{"xx", "de"}, {"en", "de"}});
   CHECK(unknown.json(post("/detect", R"({"q": "The man"})"), 400).at("error").get<std::string>().find("xx") !=
         std::string::npos);
@@ -60,9 +63,10 @@ TEST_CASE("translate: the language of the text") {
 
 TEST_CASE("languages, settings, health, metrics, the page") {
   TestServer server({}, {{"en", "de"}, {"en", "fr"}});
-  CHECK(server.json(get("/languages")) == json{{{"code", "en"}, {"name", "English"}, {"targets", {"de", "fr"}}},
-                                               {{"code", "de"}, {"name", "German"}, {"targets", json::array()}},
-                                               {{"code", "fr"}, {"name", "French"}, {"targets", json::array()}}});
+  CHECK(server.json(get("/languages")) ==
+        json{{{"code", "en"}, {"name", "English"}, {"targets", {"de", "fr"}}},
+             {{"code", "de"}, {"name", "German"}, {"targets", json::array()}},
+             {{"code", "fr"}, {"name", "French"}, {"targets", json::array()}}});
   const json settings = server.json(get("/frontend/settings"));
   CHECK(settings.at("charLimit") == 100'000);
   CHECK(settings.at("keyRequired") == false);
@@ -73,8 +77,10 @@ TEST_CASE("languages, settings, health, metrics, the page") {
   CHECK(metrics.find("eigenformer_translated_texts_total 1\n") != std::string::npos);
   CHECK(metrics.find("eigenformer_translated_characters_total 5\n") != std::string::npos);
   CHECK(metrics.find("eigenformer_models_loaded 1\n") != std::string::npos);
-  CHECK(metrics.find("eigenformer_http_requests_total{route=\"/translate\",status=\"200\"} 1\n") != std::string::npos);
-  CHECK(metrics.find("eigenformer_http_request_seconds_count{route=\"/translate\"} 1\n") != std::string::npos);
+  CHECK(metrics.find("eigenformer_http_requests_total{route=\"/translate\",status=\"200\"} 1\n") !=
+        std::string::npos);
+  CHECK(metrics.find("eigenformer_http_request_seconds_count{route=\"/translate\"} 1\n") !=
+        std::string::npos);
   for (const char* path : {"/", "/page.css", "/page.js"}) {
     const auto answer = server.ask(get(path));
     CHECK(answer.result_int() == 200);
@@ -87,7 +93,8 @@ TEST_CASE("languages, settings, health, metrics, the page") {
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     return client.rest();
   }();
-  CHECK(head.find("Content-Length: " + std::to_string(std::string(ef::page_html).size())) != std::string::npos);
+  CHECK(head.find("Content-Length: " + std::to_string(std::string(ef::page_html).size())) !=
+        std::string::npos);
   CHECK(head.ends_with("\r\n\r\n"));
 }
 
@@ -105,23 +112,29 @@ TEST_CASE("what is refused, and how") {
   CHECK(error(post("/translate", "{\"q\": \"a\""), 400) == "Invalid request: the body is not a JSON object");
   CHECK(error(post("/translate", "[1]"), 400) == "Invalid request: the body is not a JSON object");
   CHECK(error(post("/translate", "{\"q\": \"\xff\", \"source\": \"en\", \"target\": \"de\"}"), 400) != "");
-  CHECK(error(post("/translate", R"({"source": "en", "target": "de"})"), 400) == "Invalid request: missing q parameter");
-  CHECK(error(post("/translate", R"({"q": "a", "target": "de"})"), 400) == "Invalid request: missing source parameter");
+  CHECK(error(post("/translate", R"({"source": "en", "target": "de"})"), 400) ==
+        "Invalid request: missing q parameter");
+  CHECK(error(post("/translate", R"({"q": "a", "target": "de"})"), 400) ==
+        "Invalid request: missing source parameter");
   CHECK(error(translate(3), 400) == "Invalid request: q must be a text or a list of texts");
   CHECK(error(translate(json{"a", 3}), 400) == "Invalid request: q must be a text or a list of texts");
   CHECK(error(translate("a", {{"source", "xx"}}), 400) == "xx is not supported");
   CHECK(error(translate("a", {{"target", "xx"}}), 400) == "xx is not supported as a target of en");
   CHECK(error(translate("a", {{"source", "xx"}, {"target", "xx"}}), 400) != "");
   CHECK(error(translate("a", {{"format", "pdf"}}), 400) == "Invalid request: format must be text or html");
-  CHECK(error(translate("a", {{"alternatives", "two"}}), 400) == "Invalid request: alternatives must be a whole number");
-  CHECK(error(translate("a", {{"alternatives", 1.5}}), 400) == "Invalid request: alternatives must be a whole number");
-  for (const json& number : {json(5), json(-1), json("5"), json("99999999999999999999"), json(18446744073709551615u)})
+  CHECK(error(translate("a", {{"alternatives", "two"}}), 400) ==
+        "Invalid request: alternatives must be a whole number");
+  CHECK(error(translate("a", {{"alternatives", 1.5}}), 400) ==
+        "Invalid request: alternatives must be a whole number");
+  for (const json& number :
+       {json(5), json(-1), json("5"), json("99999999999999999999"), json(18446744073709551615u)})
     CHECK(error(translate("a", {{"alternatives", number}}), 422) == "alternatives must be from 0 to 4");
   CHECK(error(translate("a", {{"stream", "maybe"}}), 400) == "Invalid request: stream must be true or false");
   CHECK(error(translate(json{"a", "b", "c", "d"}), 422) == "q has 4 texts, at most 3 are allowed");
   CHECK(error(translate(json{std::string(60, 'a'), std::string(41, 'a')}), 422) ==
         "the request has 101 characters, at most 100 are allowed");
-  CHECK(error(translate("a\n" + std::string(61, 'a')), 422) == "a line has 61 characters, at most 60 are allowed");
+  CHECK(error(translate("a\n" + std::string(61, 'a')), 422) ==
+        "a line has 61 characters, at most 60 are allowed");
   CHECK(error(translate(std::string(2000, 'a')), 413) == "the body has more than 2000 bytes");
   CHECK(error(post("/translate", "q=a", "Content-Type: text/plain\r\n"), 415) != "");
   CHECK(error(post("/translate", "q=%zz", "Content-Type: application/x-www-form-urlencoded\r\n"), 400) != "");
@@ -145,25 +158,31 @@ TEST_CASE("malformed HTTP is refused or cut off, and harms nobody else") {
     client.send(bytes);
     return client.rest();
   };
-  for (const std::string bad : {"HELLO\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
-                                "GET / HTTP/1.1\r\n\r\n", "POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
-                                "POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-                                "POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+  for (const std::string bad :
+       {"HELLO\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n", "POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        "POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     CAPTURE(bad);
     CHECK(answer_to(bad).find("HTTP/1.1 400 Bad Request\r\n") == 0);
   }
-  CHECK(answer_to("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(20'000, 'a') + "\r\n\r\n").find("HTTP/1.1 431") == 0);
+  CHECK(answer_to("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(20'000, 'a') + "\r\n\r\n")
+            .find("HTTP/1.1 431") == 0);
   // A body that is larger than it says, or than is allowed.
   const std::string chunked = "POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
   CHECK(answer_to(chunked + "800\r\n" + std::string(2048, 'a') + "\r\n0\r\n\r\n").find("HTTP/1.1 413") == 0);
-  CHECK(answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999\r\n\r\n").find("HTTP/1.1 413") == 0);
-  // One that waits to be told.
-  CHECK(answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
+  CHECK(answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999\r\n\r\n")
             .find("HTTP/1.1 413") == 0);
+  // One that waits to be told.
+  CHECK(
+      answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
+          .find("HTTP/1.1 413") == 0);
   Client patient = server.connect();
   const std::string body = R"({"q": "a", "source": "en", "target": "de"})";
-  patient.send("POST /translate HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nExpect: "
-               "100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  patient.send(
+      "POST /translate HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nExpect: "
+      "100-continue\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   patient.send(body);
   const std::string rest = patient.rest();
@@ -241,7 +260,8 @@ TEST_CASE("clients that go away cancel what they asked for; those that come get 
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   CHECK(status == 200);
-  CHECK(server.ask(get("/metrics")).body().find("{route=\"/translate\",status=\"499\"} 2\n") != std::string::npos);
+  CHECK(server.ask(get("/metrics")).body().find("{route=\"/translate\",status=\"499\"} 2\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("an answer that takes too long is an error, streamed or not") {
@@ -251,7 +271,8 @@ TEST_CASE("an answer that takes too long is an error, streamed or not") {
   Client stream = server.connect();
   stream.send(translate("wait", {{"stream", true}}));
   CHECK(server.json(translate("wait"), 503).at("error") == "the answer took longer than 1 seconds");
-  CHECK(stream.answer().body() == "event: error\ndata: {\"error\":\"the answer took longer than 1 seconds\"}\n\n\n");
+  CHECK(stream.answer().body() ==
+        "event: error\ndata: {\"error\":\"the answer took longer than 1 seconds\"}\n\n\n");
   CHECK(server.shared->wait_for([](auto& s) { return s.cancelled == 2; }));
 }
 
@@ -289,11 +310,14 @@ TEST_CASE("API keys") {
   TestServer server(options);
   CHECK(server.json(translate("a"), 401).at("error") == "an API key is needed");
   CHECK(server.json(translate("a", {{"api_key", "a key of mind"}}), 403).at("error") == "Invalid API key");
-  CHECK(server.json(translate("a", {{"api_key", "a key of mine, and more"}}), 403).at("error") == "Invalid API key");
-  CHECK(server.json(translate("a", {{"api_key", 3}}), 400).at("error") == "Invalid request: api_key must be a text");
+  CHECK(server.json(translate("a", {{"api_key", "a key of mine, and more"}}), 403).at("error") ==
+        "Invalid API key");
+  CHECK(server.json(translate("a", {{"api_key", 3}}), 400).at("error") ==
+        "Invalid request: api_key must be a text");
   CHECK(server.json(translate("a", {{"api_key", "another key"}})).at("translatedText") == "[a]");
-  CHECK(server.json(post("/translate", R"({"q": "a", "source": "en", "target": "de"})",
-                         "Authorization: Bearer a key of mine\r\nContent-Type: application/json\r\n"))
+  CHECK(server
+            .json(post("/translate", R"({"q": "a", "source": "en", "target": "de"})",
+                       "Authorization: Bearer a key of mine\r\nContent-Type: application/json\r\n"))
             .at("translatedText") == "[a]");
   CHECK(server.ask(post("/detect", R"({"q": "a"})")).result_int() == 401);
   CHECK(server.ask(get("/metrics")).result_int() == 401);

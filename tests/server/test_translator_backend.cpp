@@ -25,8 +25,8 @@ std::string upper(std::string word) {
   return word;
 }
 
-/// Translates a line to its words in capitals, the last one first, a word a step. A line of "wait" has a step more for every
-/// millisecond until it is stopped. The k-th alternative has k question marks.
+/// Translates a line to its words in capitals, the last one first, a word a step. A line of "wait" has a step
+/// more for every millisecond until it is stopped. The k-th alternative has k question marks.
 class Backwards final : public ef::LineTranslator {
  public:
   explicit Backwards(ef::TextTranslatorOptions options = {}) : options_(std::move(options)) {}
@@ -43,7 +43,8 @@ class Backwards final : public ef::LineTranslator {
     return prepared;
   }
   std::vector<std::vector<ef::Translation>> alternatives(
-      std::span<const ef::PreparedLine> lines, std::shared_ptr<const ef::SearchObserver> observer) const override {
+      std::span<const ef::PreparedLine> lines,
+      std::shared_ptr<const ef::SearchObserver> observer) const override {
     std::vector<std::vector<ef::Translation>> all(lines.size());
     for (std::size_t i = 0; i < lines.size(); ++i) {
       ef::Hypothesis found;
@@ -51,7 +52,8 @@ class Backwards final : public ef::LineTranslator {
       bool goes_on = true;
       for (std::size_t t = 0; goes_on && (t < count || lines[i].text == "wait"); ++t) {
         if (t < count) found.ids.push_back(1);
-        goes_on = (*observer)({i, static_cast<ef::index_t>(t) + 1, 0, std::span<const ef::Hypothesis>(&found, 1), {}});
+        goes_on = (*observer)(
+            {i, static_cast<ef::index_t>(t) + 1, 0, std::span<const ef::Hypothesis>(&found, 1), {}});
         if (t >= count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       for (ef::index_t k = 0; k < options_.search.num_hypotheses; ++k)
@@ -83,7 +85,8 @@ class Backwards final : public ef::LineTranslator {
       if (options_.search.token_scores) result.words.push_back({word, 1.0 / static_cast<double>(1 + i)});
     }
     result.text += std::string(rank, '?');
-    if (options_.alignment) result.alignment = std::make_shared<const ef::TextAlignment>(std::move(alignment));
+    if (options_.alignment)
+      result.alignment = std::make_shared<const ef::TextAlignment>(std::move(alignment));
     return result;
   }
 
@@ -99,10 +102,11 @@ struct Answer {
 Answer translate(ef::TranslationBackend& backend, ef::TranslationTask task) {
   Answer answer;
   std::promise<std::vector<ef::TranslatedText>> promise;
-  (void)backend.start(std::move(task),
-                      {.partial = [&](std::size_t, std::string text) { answer.partials.push_back(std::move(text)); },
-                       .done = [&](std::vector<ef::TranslatedText> texts) { promise.set_value(std::move(texts)); },
-                       .failed = [&](const std::exception_ptr& why) { promise.set_exception(why); }});
+  (void)backend.start(
+      std::move(task),
+      {.partial = [&](std::size_t, std::string text) { answer.partials.push_back(std::move(text)); },
+       .done = [&](std::vector<ef::TranslatedText> texts) { promise.set_value(std::move(texts)); },
+       .failed = [&](const std::exception_ptr& why) { promise.set_exception(why); }});
   answer.texts = promise.get_future().get();
   return answer;
 }
@@ -150,7 +154,8 @@ TEST_CASE("alternatives, words, confidences and alignments") {
 
 TEST_CASE("markup stays, at the words that it stood at") {
   const auto backend = make_backend();
-  const auto answer = translate(*backend, {.texts = {"<p>a <b>b</b></p>\n<p>c &amp; d</p>", "<br>", "e"}, .html = true});
+  const auto answer =
+      translate(*backend, {.texts = {"<p>a <b>b</b></p>\n<p>c &amp; d</p>", "<br>", "e"}, .html = true});
   CHECK(answer.texts.at(0).text == "<p><b>B</b> A</p>\n<p>D &amp; C</p>");
   CHECK(answer.texts.at(1).text == "<br>");
   CHECK(answer.texts.at(2).text == "E");
@@ -180,9 +185,9 @@ TEST_CASE("tasks are cancelled, fail, and are refused where there is no room") {
     CHECK(error.status() == 422);
   }
   std::promise<void> failed;
-  const auto cancel = backend->start({.texts = {"wait"}},
-                                     {.done = [](std::vector<ef::TranslatedText>) {},
-                                      .failed = [&](const std::exception_ptr&) { failed.set_value(); }});
+  const auto cancel =
+      backend->start({.texts = {"wait"}}, {.done = [](std::vector<ef::TranslatedText>) {},
+                                           .failed = [&](const std::exception_ptr&) { failed.set_value(); }});
   cancel();
   failed.get_future().wait();
   CHECK(translate(*backend, {.texts = {"a b"}}).texts.at(0).text == "B A");

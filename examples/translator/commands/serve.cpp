@@ -75,7 +75,8 @@ ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::Mo
 ef::DocumentOptions document_options(const std::string& language) {
   ef::DocumentOptions options;
   if (ef::SentenceSplitter::available())
-    options.splitter = std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{.language = language});
+    options.splitter =
+        std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{.language = language});
   return options;
 }
 
@@ -88,8 +89,9 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
             ef::TextTranslatorOptions options = text_options(command, models->description());
             options.confidence = models->confidence();
             options.alignment = guided_alignment_options(*models);
-            return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)), models,
-                                                           documents, command.sharing->applied("translator"));
+            return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)),
+                                                           models, documents,
+                                                           command.sharing->applied("translator"));
           }};
 }
 
@@ -98,7 +100,8 @@ void log_line(const std::string& text) {
   char time[32] = "";
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
-  if (gmtime_r(&now, &parts) != nullptr) (void)std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (gmtime_r(&now, &parts) != nullptr)
+    (void)std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &parts);
   std::fprintf(stderr, "%s %s\n", time, text.c_str());
 }
 
@@ -142,8 +145,10 @@ int serve(const ServeCommand& command) {
   command.sharing->applied("translator").validate();
   ef::ServerOptions options = server_options(command);
   std::vector<ef::ServedModel> models;
-  for (const std::string& model : command.models) models.push_back(served_model(command, ef::parse_model_place(model)));
-  const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
+  for (const std::string& model : command.models)
+    models.push_back(served_model(command, ef::parse_model_place(model)));
+  const std::string host =
+      options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
   ef::TranslationServer server(std::move(options), std::move(models), server_log(command.quiet));
   server.start();
   log_line("listening at http://" + host + ":" + std::to_string(server.port()) + "/");
@@ -162,16 +167,19 @@ void add_serve(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
       "serve", "Translates over HTTP: LibreTranslate's API, streams, metrics, and a page to try it at");
   auto command = std::make_shared<ServeCommand>();
-  sub->add_option("--model", command->models,
-                  "languages and folder of a model, such as en-de=FOLDER; given again: one more. Of a folder whose "
-                  "name ends with the languages (model-en-de) the name will do")
+  sub->add_option(
+         "--model", command->models,
+         "languages and folder of a model, such as en-de=FOLDER; given again: one more. Of a folder whose "
+         "name ends with the languages (model-en-de) the name will do")
       ->required()
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  sub->add_option("--api-key-file", command->key_file, "file of API keys, one a line, of which clients must send one");
-  sub->add_option("--cors-origin", command->cors_origins,
-                  "origin whose pages may read answers, such as https://example.org; given again: one more; *: all")
+  sub->add_option("--api-key-file", command->key_file,
+                  "file of API keys, one a line, of which clients must send one");
+  sub->add_option(
+         "--cors-origin", command->cors_origins,
+         "origin whose pages may read answers, such as https://example.org; given again: one more; *: all")
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -180,13 +188,15 @@ void add_serve(CLI::App& app, Run& run) {
   const auto searched = [](const OptionRow& row) {
     return row.name != "num_hypotheses" && !is_among(row.name, decoding_fields_without_flag);
   };
-  command->search.emplace(*sub, ef::GenerationOptions{}, "Search; imported models bring their own defaults", searched);
+  command->search.emplace(*sub, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
+                          searched);
   command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
   command->sharing.emplace(*sub, ef::TranslatorOptions{}, "Batches");
   add_threads(*sub, command->threads);
   sub->footer(
-      "SIGTERM and Ctrl-C end it when all that was accepted is answered. Without --host only this machine can "
-      "reach it;\nwith another address an API key is needed. docs/serving.md has the API.");
+      "SIGTERM and Ctrl-C end it when all that was accepted is answered. Without --host only this machine "
+      "can "
+      "reach it;\nwith another address an API key is needed. docs/server.md has the API.");
   sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }
 
@@ -197,13 +207,15 @@ void add_serve(CLI::App& app, Run& run) {
 namespace translator {
 
 void add_serve(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("serve", "Translates over HTTP (not in this program, which was built without Boost)");
+  CLI::App* sub = app.add_subcommand(
+      "serve", "Translates over HTTP (not in this program, which was built without Boost)");
   sub->allow_extras();
   sub->callback([&run] {
     run = []() -> int {
-      throw ef::ValueError("serve",
-                           "this program was built without Boost.Beast, expected Boost 1.74 or newer when it is built "
-                           "(Debian and Ubuntu: libboost-dev)");
+      throw ef::ValueError(
+          "serve",
+          "this program was built without Boost.Beast, expected Boost 1.74 or newer when it is built "
+          "(Debian and Ubuntu: libboost-dev)");
     };
   });
 }

@@ -50,7 +50,8 @@ class ServerMetrics {
     const std::scoped_lock lock(mutex_);
     std::ostringstream out;
     const auto head = [&](const char* name, const char* type, const char* help) {
-      out << "# HELP eigenformer_" << name << " " << help << "\n# TYPE eigenformer_" << name << " " << type << "\n";
+      out << "# HELP eigenformer_" << name << " " << help << "\n# TYPE eigenformer_" << name << " " << type
+          << "\n";
     };
     const auto single = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
       head(name, type, help);
@@ -58,8 +59,8 @@ class ServerMetrics {
     };
     head("http_requests_total", "counter", "Requests that are over; 499: the client went before its answer.");
     for (const auto& [key, count] : requests_) {
-      out << "eigenformer_http_requests_total{route=\"" << key.first << "\",status=\"" << key.second << "\"} " << count
-          << "\n";
+      out << "eigenformer_http_requests_total{route=\"" << key.first << "\",status=\"" << key.second << "\"} "
+          << count << "\n";
     }
     head("http_request_seconds", "histogram", "From a whole request to the last byte of its answer.");
     for (const auto& [route, histogram] : seconds_) {
@@ -74,7 +75,8 @@ class ServerMetrics {
           << "eigenformer_http_request_seconds_count{route=\"" << route << "\"} " << count << "\n";
     }
     single("translated_texts_total", "counter", "Texts that were translated.", texts_);
-    single("translated_characters_total", "counter", "Characters of these, in Unicode code points.", characters_);
+    single("translated_characters_total", "counter", "Characters of these, in Unicode code points.",
+           characters_);
     single("model_loads_total", "counter", "Times that a model was loaded.", loads_);
     single("model_drops_total", "counter", "Times that an idle model was dropped.", drops_);
     single("models_loaded", "gauge", "Models that are loaded.", models);
@@ -87,7 +89,8 @@ class ServerMetrics {
   }
 
  private:
-  static constexpr std::array bounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0};
+  static constexpr std::array bounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                        0.25,  0.5,    1.0,   2.5,  5.0,   10.0, 30.0};
   struct Histogram {
     std::array<std::uint64_t, bounds.size() + 1> counts{};
     double sum = 0;

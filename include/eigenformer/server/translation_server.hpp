@@ -67,18 +67,19 @@ class TranslationServer {
                                                          if (log_.request) log_.request(record);
                                                        },
                                                    });
-    models_ = std::make_unique<ModelRegistry>(std::move(models), std::chrono::minutes(options_.idle_minutes),
-                                              [this](const ServedModel& model, bool loaded, double seconds) {
-                                                loaded ? metrics_.add_load() : metrics_.add_drop();
-                                                if (log_.model) log_.model(model, loaded, seconds);
-                                              },
-                                              log_.load_failed);
+    models_ = std::make_unique<ModelRegistry>(
+        std::move(models), std::chrono::minutes(options_.idle_minutes),
+        [this](const ServedModel& model, bool loaded, double seconds) {
+          loaded ? metrics_.add_load() : metrics_.add_drop();
+          if (log_.model) log_.model(model, loaded, seconds);
+        },
+        log_.load_failed);
   }
   /// Cancels what is not answered.
   ~TranslationServer() {
     http_->abort();
-    models_.reset();  // waits for what still works; replies need the connections
-    http_.reset();
+    models_->shutdown();  // what still works has replies, which need the connections
+    http_.reset();        // its threads may ask for models until they end
   }
   TranslationServer(const TranslationServer&) = delete;
   TranslationServer& operator=(const TranslationServer&) = delete;
@@ -111,7 +112,8 @@ class TranslationServer {
     const auto& origins = options_.cors_origins;
     if (request.origin.empty() || origins.empty()) return {};
     const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
-    if (!all && std::find(origins.begin(), origins.end(), request.origin) == origins.end()) return {{"Vary", "Origin"}};
+    if (!all && std::find(origins.begin(), origins.end(), request.origin) == origins.end())
+      return {{"Vary", "Origin"}};
     return {{"Access-Control-Allow-Origin", all ? "*" : request.origin}, {"Vary", "Origin"}};
   }
 
@@ -129,10 +131,12 @@ class TranslationServer {
   }
 
   // The answer; none: it comes later.
-  std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply, const Headers& headers) {
+  std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply,
+                                  const Headers& headers) {
     struct Route {
       const char *path, *methods;
-      std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&, const Headers&);
+      std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&,
+                                                             const Headers&);
     };
     static constexpr std::array routes = {
         Route{"/translate", "POST", &TranslationServer::translate},
@@ -150,7 +154,8 @@ class TranslationServer {
     for (const Route& route : routes) {
       if (path != route.path) continue;
       reply.describe(route.path, "");
-      const std::string methods = std::string(route.methods) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+      const std::string methods =
+          std::string(route.methods) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
       if (request.method == "OPTIONS") return preflight(methods, headers);
       if (request.method != route.methods)
         throw HttpError(405, path + " is not for " + request.method, {{"Allow", methods}});
@@ -162,14 +167,16 @@ class TranslationServer {
   static HttpAnswer preflight(const std::string& methods, const Headers& headers) {
     HttpAnswer answer{.status = 204, .headers = {{"Allow", methods}}};
     if (!headers.empty() && headers.front().first == "Access-Control-Allow-Origin") {
-      answer.headers.insert(answer.headers.end(), {{"Access-Control-Allow-Methods", methods},
-                                                   {"Access-Control-Allow-Headers", "Content-Type, Authorization"},
-                                                   {"Access-Control-Max-Age", "3600"}});
+      answer.headers.insert(answer.headers.end(),
+                            {{"Access-Control-Allow-Methods", methods},
+                             {"Access-Control-Allow-Headers", "Content-Type, Authorization"},
+                             {"Access-Control-Max-Age", "3600"}});
     }
     return answer;
   }
 
-  std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply, const Headers& headers) {
+  std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply,
+                                      const Headers& headers) {
     const ApiParameters parameters(request);
     access_.count(access_.require_key(request, parameters.text("api_key")));
     ApiTranslation wanted = api_translation(parameters, options_);
@@ -190,8 +197,9 @@ class TranslationServer {
     // What is known of the texts without them.
     std::size_t bytes = 0;
     for (const std::string& text : wanted.task.texts) bytes += text.size();
-    reply.describe("/translate", wanted.source + "-" + wanted.target + " texts=" +
-                                     std::to_string(wanted.task.texts.size()) + " bytes=" + std::to_string(bytes));
+    reply.describe("/translate", wanted.source + "-" + wanted.target +
+                                     " texts=" + std::to_string(wanted.task.texts.size()) +
+                                     " bytes=" + std::to_string(bytes));
     const auto model = models_->find(wanted.source, wanted.target);
     const auto job = std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, headers,
                                                     jobs_.add(), metrics_);
@@ -203,9 +211,8 @@ class TranslationServer {
       return std::nullopt;
     }
     reply.when_gone([job] { job->cancel(); });
-    models_->use(*model, [job](const std::shared_ptr<TranslationBackend>& backend, const std::exception_ptr& error) {
-      job->begin(backend, error);
-    });
+    models_->use(*model, [job](const std::shared_ptr<TranslationBackend>& backend,
+                               const std::exception_ptr& error) { job->begin(backend, error); });
     return std::nullopt;
   }
 
@@ -220,10 +227,12 @@ class TranslationServer {
     return detections(text, among).front();
   }
 
-  static std::vector<DetectedLanguage> detections(const std::string& text, const std::vector<std::string>& among) {
+  static std::vector<DetectedLanguage> detections(const std::string& text,
+                                                  const std::vector<std::string>& among) {
     for (const std::string& code : among) {
       if (!can_detect(code))
-        throw HttpError(400, "the language of a text cannot be detected here: there is no profile of " + code);
+        throw HttpError(400,
+                        "the language of a text cannot be detected here: there is no profile of " + code);
     }
     return detect_language(text, among);
   }
@@ -263,14 +272,15 @@ class TranslationServer {
 
   std::optional<HttpAnswer> settings(const HttpRequest&, const HttpReply&, const Headers&) {
     const ServedModel& first = models_->model(0);
-    return json_answer({{"apiKeys", access_.needs_key()},
-                        {"charLimit", options_.max_characters},
-                        {"frontendTimeout", 500},
-                        {"keyRequired", access_.needs_key()},
-                        {"language", {{"source", language_json(first.source)}, {"target", language_json(first.target)}}},
-                        {"suggestions", false},
-                        {"filesTranslation", false},
-                        {"supportedFilesFormat", nlohmann::ordered_json::array()}});
+    return json_answer(
+        {{"apiKeys", access_.needs_key()},
+         {"charLimit", options_.max_characters},
+         {"frontendTimeout", 500},
+         {"keyRequired", access_.needs_key()},
+         {"language", {{"source", language_json(first.source)}, {"target", language_json(first.target)}}},
+         {"suggestions", false},
+         {"filesTranslation", false},
+         {"supportedFilesFormat", nlohmann::ordered_json::array()}});
   }
 
   std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&, const Headers&) {

@@ -52,8 +52,9 @@ class ApiAccess {
     bucket = {tokens(bucket, now), now};
     if (bucket.tokens < 1) {
       const int wait = static_cast<int>((1 - bucket.tokens) * 60 / per_minute_) + 1;
-      throw HttpError(429, "Slow down: " + std::to_string(static_cast<index_t>(per_minute_)) + " requests a minute",
-                      {{"Retry-After", std::to_string(wait)}});
+      throw HttpError(
+          429, "Slow down: " + std::to_string(static_cast<index_t>(per_minute_)) + " requests a minute",
+          {{"Retry-After", std::to_string(wait)}});
     }
     bucket.tokens -= 1;
   }
@@ -69,7 +70,8 @@ class ApiAccess {
   static bool equal(const std::string& a, const std::string& b) {
     unsigned different = a.size() == b.size() ? 0 : 1;
     for (std::size_t i = 0; i < b.size(); ++i)
-      different |= static_cast<unsigned>(static_cast<unsigned char>(a[i % a.size()]) ^ static_cast<unsigned char>(b[i]));
+      different |= static_cast<unsigned>(static_cast<unsigned char>(a[i % a.size()]) ^
+                                         static_cast<unsigned char>(b[i]));
     return different == 0;
   }
 

@@ -38,8 +38,8 @@ inline Script script_of(char32_t c) {
   return Script::other;
 }
 
-// What a language is known by: its script, the letters that it has beside a to z (in other scripts: that not all
-// languages of the script have), and words that come often in any text.
+// What a language is known by: its script, the letters that it has beside a to z (in other scripts: that not
+// all languages of the script have), and words that come often in any text.
 struct LanguageProfile {
   std::string_view code;
   Script script;
@@ -47,60 +47,79 @@ struct LanguageProfile {
 };
 
 inline constexpr std::array language_profiles = {
-    LanguageProfile{"en", Script::latin, "",
-                    " the of and to a in is it that was for on are with as his her they at be this have from or by "
-                    "one had not but what all were we when your can said there an which she he do how their if will "
-                    "you i my me who has been would two man woman "},
-    LanguageProfile{"de", Script::latin, "äöüß",
-                    " der die das und ist in den von zu mit sich des auf für nicht ein eine einer einem einen als "
-                    "auch es an er hat aus bei wir ich sie war wird sind noch wie im dem nach über vor zum zur mein "
-                    "haben um du uns ihr wenn aber mann frau "},
-    LanguageProfile{"fr", Script::latin, "éèàâêîôûçëïùœ",
-                    " le la les de des du et est un une que qui dans pour pas sur ce cette il elle nous vous je tu au "
-                    "aux par avec son sa ses se ne plus en sont mais ou où ont était homme femme leur comme c'est "},
-    LanguageProfile{"es", Script::latin, "áéíóúñü¿¡",
-                    " el la los las de del y en que un una es por con no para su al lo como más pero sus le ya este "
-                    "sí porque esta son entre cuando muy sin sobre también me hasta hay donde yo se está hombre mujer "},
-    LanguageProfile{"it", Script::latin, "àèéìòù",
-                    " il lo la i gli le di del della e è un una che in per non con si da sono come più anche ma nel "
-                    "alla questo questa su al dei ha mi ti ci io tu lui lei noi uomo donna era "},
-    LanguageProfile{"pt", Script::latin, "ãõáéíóúâêôàç",
-                    " o a os as de do da dos das e em que um uma é por com não para se no na mais como mas ao ele ela "
-                    "foi são eu você isso este esta também muito já homem mulher está "},
-    LanguageProfile{"nl", Script::latin, "ëïé",
-                    " de het een en van is in dat op te zijn met voor niet aan er die ook als bij maar om uit door "
-                    "over ze hij ik je we naar heeft dan nog wel geen wordt man vrouw "},
-    LanguageProfile{"sv", Script::latin, "åäö",
-                    " och att det i en är som på av för med den till inte om ett han var jag men sig från vi så kan "
-                    "när hon de har du skulle eller där man kvinna "},
-    LanguageProfile{"da", Script::latin, "æøå",
-                    " og at det i en er som på af for med den til ikke om et han var jeg men sig fra vi så kan når hun "
-                    "de har du skulle eller der mand kvinde blev "},
-    LanguageProfile{"nb", Script::latin, "æøå",
-                    " og at det i en er som på av for med den til ikke om et han var jeg men seg fra vi så kan når hun "
-                    "de har du skulle eller der mann kvinne ble "},
-    LanguageProfile{"fi", Script::latin, "äö",
-                    " ja on ei se että hän oli mutta ovat kun niin myös jos tai mitä minä sinä me he ole joka kuin "
-                    "nyt vain sen tämä "},
-    LanguageProfile{"pl", Script::latin, "ąćęłńóśźż",
-                    " i w na z nie się to do jest że o jak a po co od ale tak za przez czy dla są było być ten mężczyzna "
-                    "kobieta tego już "},
+    LanguageProfile{
+        "en", Script::latin, "",
+        " the of and to a in is it that was for on are with as his her they at be this have from or by "
+        "one had not but what all were we when your can said there an which she he do how their if will "
+        "you i my me who has been would two man woman "},
+    LanguageProfile{
+        "de", Script::latin, "äöüß",
+        " der die das und ist in den von zu mit sich des auf für nicht ein eine einer einem einen als "
+        "auch es an er hat aus bei wir ich sie war wird sind noch wie im dem nach über vor zum zur mein "
+        "haben um du uns ihr wenn aber mann frau "},
+    LanguageProfile{
+        "fr", Script::latin, "éèàâêîôûçëïùœ",
+        " le la les de des du et est un une que qui dans pour pas sur ce cette il elle nous vous je tu au "
+        "aux par avec son sa ses se ne plus en sont mais ou où ont était homme femme leur comme c'est "},
+    LanguageProfile{
+        "es", Script::latin, "áéíóúñü¿¡",
+        " el la los las de del y en que un una es por con no para su al lo como más pero sus le ya este "
+        "sí porque esta son entre cuando muy sin sobre también me hasta hay donde yo se está hombre mujer "},
+    LanguageProfile{
+        "it", Script::latin, "àèéìòù",
+        " il lo la i gli le di del della e è un una che in per non con si da sono come più anche ma nel "
+        "alla questo questa su al dei ha mi ti ci io tu lui lei noi uomo donna era "},
+    LanguageProfile{
+        "pt", Script::latin, "ãõáéíóúâêôàç",
+        " o a os as de do da dos das e em que um uma é por com não para se no na mais como mas ao ele ela "
+        "foi são eu você isso este esta também muito já homem mulher está "},
+    LanguageProfile{
+        "nl", Script::latin, "ëïé",
+        " de het een en van is in dat op te zijn met voor niet aan er die ook als bij maar om uit door "
+        "over ze hij ik je we naar heeft dan nog wel geen wordt man vrouw "},
+    LanguageProfile{
+        "sv", Script::latin, "åäö",
+        " och att det i en är som på av för med den till inte om ett han var jag men sig från vi så kan "
+        "när hon de har du skulle eller där man kvinna "},
+    LanguageProfile{
+        "da", Script::latin, "æøå",
+        " og at det i en er som på af for med den til ikke om et han var jeg men sig fra vi så kan når hun "
+        "de har du skulle eller der mand kvinde blev "},
+    LanguageProfile{
+        "nb", Script::latin, "æøå",
+        " og at det i en er som på av for med den til ikke om et han var jeg men seg fra vi så kan når hun "
+        "de har du skulle eller der mann kvinne ble "},
+    LanguageProfile{
+        "fi", Script::latin, "äö",
+        " ja on ei se että hän oli mutta ovat kun niin myös jos tai mitä minä sinä me he ole joka kuin "
+        "nyt vain sen tämä "},
+    LanguageProfile{
+        "pl", Script::latin, "ąćęłńóśźż",
+        " i w na z nie się to do jest że o jak a po co od ale tak za przez czy dla są było być ten mężczyzna "
+        "kobieta tego już "},
     LanguageProfile{"cs", Script::latin, "áčďéěíňóřšťúůýž",
-                    " a v na je se že to s z do o i ve jsem jako za po ale by si od který jeho pro není jsou byl muž žena "
+                    " a v na je se že to s z do o i ve jsem jako za po ale by si od který jeho pro není jsou "
+                    "byl muž žena "
                     "tak "},
     LanguageProfile{"sk", Script::latin, "áäčďéíĺľňóôŕšťúýž",
-                    " a v na je sa že to s z do o i vo som ako za po ale by si od ktorý jeho pre nie sú bol muž žena tak "},
-    LanguageProfile{"hu", Script::latin, "áéíóöőúüű",
-                    " a az és hogy nem is egy van de ez meg ha csak már mint volt el azt én ki még vagy férfi nő "},
-    LanguageProfile{"ro", Script::latin, "ăâîșțşţ",
-                    " și în de la a o un cu pe nu că este din mai pentru care se să au fost ca ce dar sunt bărbat "
-                    "femeie "},
-    LanguageProfile{"tr", Script::latin, "çğıöşüİ",
-                    " bir ve bu da de için çok ne ile o ben gibi daha var mi sen olarak kadar ama en değil adam kadın "},
-    LanguageProfile{"ru", Script::cyrillic, "ёыэъ",
-                    " и в не на я что он с как это а по но они мы она так его из за у же от все был ты бы для вы "},
-    LanguageProfile{"uk", Script::cyrillic, "іїєґ",
-                    " і в не на я що він з як це а по але вони ми вона так його із за у же від все був ти б для ви та "},
+                    " a v na je sa že to s z do o i vo som ako za po ale by si od ktorý jeho pre nie sú bol "
+                    "muž žena tak "},
+    LanguageProfile{
+        "hu", Script::latin, "áéíóöőúüű",
+        " a az és hogy nem is egy van de ez meg ha csak már mint volt el azt én ki még vagy férfi nő "},
+    LanguageProfile{
+        "ro", Script::latin, "ăâîșțşţ",
+        " și în de la a o un cu pe nu că este din mai pentru care se să au fost ca ce dar sunt bărbat "
+        "femeie "},
+    LanguageProfile{
+        "tr", Script::latin, "çğıöşüİ",
+        " bir ve bu da de için çok ne ile o ben gibi daha var mi sen olarak kadar ama en değil adam kadın "},
+    LanguageProfile{
+        "ru", Script::cyrillic, "ёыэъ",
+        " и в не на я что он с как это а по но они мы она так его из за у же от все был ты бы для вы "},
+    LanguageProfile{
+        "uk", Script::cyrillic, "іїєґ",
+        " і в не на я що він з як це а по але вони ми вона так його із за у же від все був ти б для ви та "},
     LanguageProfile{"bg", Script::cyrillic, "ъ",
                     " и в не на аз че той с как това а по но те ние тя така от за се е да са ще си има "},
     LanguageProfile{"el", Script::greek, "", " "},
@@ -127,7 +146,8 @@ inline char32_t lower_letter(char32_t c) {
       (c >= 0x410 && c <= 0x42F))
     return c + 32;
   if (c >= 0x400 && c <= 0x40F) return c + 80;
-  if (c >= 0x100 && c <= 0x17F && c != 0x130 && c != 0x131 && c != 0x138 && c != 0x149 && c != 0x178 && c != 0x17F) {
+  if (c >= 0x100 && c <= 0x17F && c != 0x130 && c != 0x131 && c != 0x138 && c != 0x149 && c != 0x178 &&
+      c != 0x17F) {
     const bool odd_capitals = (c >= 0x139 && c <= 0x148) || (c >= 0x179 && c <= 0x17E);
     return (c % 2 == 1) == odd_capitals ? c + 1 : c;
   }
@@ -156,7 +176,8 @@ inline bool can_detect(std::string_view code) { return detail::find_profile(code
 /// few of each language's commonest words, the letters that it has beside others and its script, all
 /// languages equally likely before. No more than the first 4096 characters are looked at. Of single words and
 /// names it knows little, and says so by its confidence. Languages of which it has no profile are left out.
-inline std::vector<DetectedLanguage> detect_language(std::string_view text, std::span<const std::string> among) {
+inline std::vector<DetectedLanguage> detect_language(std::string_view text,
+                                                     std::span<const std::string> among) {
   // How much likelier a common word and a letter of its own are in a language that has them than in another.
   const double word_evidence = std::log(20.0), letter_evidence = std::log(10.0);
   constexpr std::size_t most_letters = 4096;
@@ -204,7 +225,8 @@ inline std::vector<DetectedLanguage> detect_language(std::string_view text, std:
   });
   finish_word();
   double most = 0, sum = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) most = i == 0 ? candidates[i].score : std::max(most, candidates[i].score);
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    most = i == 0 ? candidates[i].score : std::max(most, candidates[i].score);
   for (const Candidate& c : candidates) sum += std::exp(c.score - most);
   std::vector<DetectedLanguage> found;
   for (const Candidate& c : candidates)

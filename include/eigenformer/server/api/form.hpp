@@ -31,7 +31,8 @@ inline std::string form_decoded(std::string_view text) {
     } else {
       const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
       const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-      if (high < 0 || low < 0) throw HttpError(400, "Invalid request: the form has a % without two hexadecimal digits");
+      if (high < 0 || low < 0)
+        throw HttpError(400, "Invalid request: the form has a % without two hexadecimal digits");
       decoded += static_cast<char>(high * 16 + low);
       i += 2;
     }

@@ -47,8 +47,8 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
   /// place: what counts it. headers: of its answer.
-  TranslateJob(ApiTranslation wanted, std::optional<DetectedLanguage> detected, HttpReply reply, Headers headers,
-               std::shared_ptr<void> place, ServerMetrics& metrics)
+  TranslateJob(ApiTranslation wanted, std::optional<DetectedLanguage> detected, HttpReply reply,
+               Headers headers, std::shared_ptr<void> place, ServerMetrics& metrics)
       : wanted_(std::move(wanted)),
         detected_(std::move(detected)),
         reply_(std::move(reply)),

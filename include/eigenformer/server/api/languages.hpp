@@ -22,28 +22,38 @@ struct LanguageName {
 
 // ISO 639-1; other codes are their own names.
 inline constexpr std::array language_names = {
-    LanguageName{"af", "Afrikaans"},  LanguageName{"ar", "Arabic"},     LanguageName{"az", "Azerbaijani"},
-    LanguageName{"be", "Belarusian"}, LanguageName{"bg", "Bulgarian"},  LanguageName{"bn", "Bengali"},
-    LanguageName{"bs", "Bosnian"},    LanguageName{"ca", "Catalan"},    LanguageName{"cs", "Czech"},
-    LanguageName{"cy", "Welsh"},      LanguageName{"da", "Danish"},     LanguageName{"de", "German"},
-    LanguageName{"el", "Greek"},      LanguageName{"en", "English"},    LanguageName{"eo", "Esperanto"},
-    LanguageName{"es", "Spanish"},    LanguageName{"et", "Estonian"},   LanguageName{"eu", "Basque"},
-    LanguageName{"fa", "Persian"},    LanguageName{"fi", "Finnish"},    LanguageName{"fr", "French"},
-    LanguageName{"ga", "Irish"},      LanguageName{"gl", "Galician"},   LanguageName{"gu", "Gujarati"},
-    LanguageName{"he", "Hebrew"},     LanguageName{"hi", "Hindi"},      LanguageName{"hr", "Croatian"},
-    LanguageName{"hu", "Hungarian"},  LanguageName{"hy", "Armenian"},   LanguageName{"id", "Indonesian"},
-    LanguageName{"is", "Icelandic"},  LanguageName{"it", "Italian"},    LanguageName{"ja", "Japanese"},
-    LanguageName{"ka", "Georgian"},   LanguageName{"kk", "Kazakh"},     LanguageName{"ko", "Korean"},
-    LanguageName{"lt", "Lithuanian"}, LanguageName{"lv", "Latvian"},    LanguageName{"mk", "Macedonian"},
-    LanguageName{"ms", "Malay"},      LanguageName{"mt", "Maltese"},    LanguageName{"nb", "Norwegian Bokmål"},
-    LanguageName{"nl", "Dutch"},      LanguageName{"nn", "Norwegian Nynorsk"}, LanguageName{"no", "Norwegian"},
-    LanguageName{"pl", "Polish"},     LanguageName{"pt", "Portuguese"}, LanguageName{"ro", "Romanian"},
-    LanguageName{"ru", "Russian"},    LanguageName{"sk", "Slovak"},     LanguageName{"sl", "Slovenian"},
-    LanguageName{"sq", "Albanian"},   LanguageName{"sr", "Serbian"},    LanguageName{"sv", "Swedish"},
-    LanguageName{"sw", "Swahili"},    LanguageName{"ta", "Tamil"},      LanguageName{"te", "Telugu"},
-    LanguageName{"th", "Thai"},       LanguageName{"tl", "Tagalog"},    LanguageName{"tr", "Turkish"},
-    LanguageName{"uk", "Ukrainian"},  LanguageName{"ur", "Urdu"},       LanguageName{"vi", "Vietnamese"},
-    LanguageName{"zh", "Chinese"},
+    LanguageName{"af", "Afrikaans"},   LanguageName{"ar", "Arabic"},
+    LanguageName{"az", "Azerbaijani"}, LanguageName{"be", "Belarusian"},
+    LanguageName{"bg", "Bulgarian"},   LanguageName{"bn", "Bengali"},
+    LanguageName{"bs", "Bosnian"},     LanguageName{"ca", "Catalan"},
+    LanguageName{"cs", "Czech"},       LanguageName{"cy", "Welsh"},
+    LanguageName{"da", "Danish"},      LanguageName{"de", "German"},
+    LanguageName{"el", "Greek"},       LanguageName{"en", "English"},
+    LanguageName{"eo", "Esperanto"},   LanguageName{"es", "Spanish"},
+    LanguageName{"et", "Estonian"},    LanguageName{"eu", "Basque"},
+    LanguageName{"fa", "Persian"},     LanguageName{"fi", "Finnish"},
+    LanguageName{"fr", "French"},      LanguageName{"ga", "Irish"},
+    LanguageName{"gl", "Galician"},    LanguageName{"gu", "Gujarati"},
+    LanguageName{"he", "Hebrew"},      LanguageName{"hi", "Hindi"},
+    LanguageName{"hr", "Croatian"},    LanguageName{"hu", "Hungarian"},
+    LanguageName{"hy", "Armenian"},    LanguageName{"id", "Indonesian"},
+    LanguageName{"is", "Icelandic"},   LanguageName{"it", "Italian"},
+    LanguageName{"ja", "Japanese"},    LanguageName{"ka", "Georgian"},
+    LanguageName{"kk", "Kazakh"},      LanguageName{"ko", "Korean"},
+    LanguageName{"lt", "Lithuanian"},  LanguageName{"lv", "Latvian"},
+    LanguageName{"mk", "Macedonian"},  LanguageName{"ms", "Malay"},
+    LanguageName{"mt", "Maltese"},     LanguageName{"nb", "Norwegian Bokmål"},
+    LanguageName{"nl", "Dutch"},       LanguageName{"nn", "Norwegian Nynorsk"},
+    LanguageName{"no", "Norwegian"},   LanguageName{"pl", "Polish"},
+    LanguageName{"pt", "Portuguese"},  LanguageName{"ro", "Romanian"},
+    LanguageName{"ru", "Russian"},     LanguageName{"sk", "Slovak"},
+    LanguageName{"sl", "Slovenian"},   LanguageName{"sq", "Albanian"},
+    LanguageName{"sr", "Serbian"},     LanguageName{"sv", "Swedish"},
+    LanguageName{"sw", "Swahili"},     LanguageName{"ta", "Tamil"},
+    LanguageName{"te", "Telugu"},      LanguageName{"th", "Thai"},
+    LanguageName{"tl", "Tagalog"},     LanguageName{"tr", "Turkish"},
+    LanguageName{"uk", "Ukrainian"},   LanguageName{"ur", "Urdu"},
+    LanguageName{"vi", "Vietnamese"},  LanguageName{"zh", "Chinese"},
 };
 
 inline bool is_language_code(std::string_view code) {
@@ -89,15 +99,18 @@ inline ModelPlace parse_model_place(const std::string& text) {
   const std::string name = folder.filename().string();
   // The last two words.
   const std::size_t last = name.rfind('-');
-  const std::size_t first = last == std::string::npos || last == 0 ? std::string::npos : name.rfind('-', last - 1);
+  const std::size_t first =
+      last == std::string::npos || last == 0 ? std::string::npos : name.rfind('-', last - 1);
   if (last != std::string::npos) {
-    const auto pair = parse_language_pair(std::string_view(name).substr(first == std::string::npos ? 0 : first + 1));
+    const auto pair =
+        parse_language_pair(std::string_view(name).substr(first == std::string::npos ? 0 : first + 1));
     // Of a name alone, two letters or three are a code: "model-int8" is none.
     if (pair && pair->first.size() <= 3 && pair->second.size() <= 3) return {pair->first, pair->second, text};
   }
-  throw ValueError("server", "the model '" + text +
-                                 "' does not say its languages, expected such as en-de=FOLDER, or a folder with "
-                                 "a name that ends with them, such as model-en-de");
+  throw ValueError("server",
+                   "the model '" + text +
+                       "' does not say its languages, expected such as en-de=FOLDER, or a folder with "
+                       "a name that ends with them, such as model-en-de");
 }
 
 }  // namespace eigenformer

@@ -169,7 +169,8 @@ inline ApiTranslation api_translation(const ApiParameters& parameters, const Ser
   wanted.source = parameters.required_text("source");
   wanted.target = parameters.required_text("target");
   const std::string format = parameters.text("format", "text");
-  if (format != "text" && format != "html") throw HttpError(400, "Invalid request: format must be text or html");
+  if (format != "text" && format != "html")
+    throw HttpError(400, "Invalid request: format must be text or html");
   wanted.task.html = format == "html";
   wanted.task.alternatives = parameters.number("alternatives", options.max_alternatives);
   wanted.task.details = parameters.flag("details");

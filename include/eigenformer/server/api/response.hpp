@@ -39,7 +39,8 @@ inline nlohmann::ordered_json details_json(const TranslatedText& text) {
   auto target = nlohmann::ordered_json::array();
   for (const TranslatedWord& word : text.words) {
     nlohmann::ordered_json object = {{"text", word.text}};
-    object["confidence"] = word.confidence < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(word.confidence);
+    object["confidence"] =
+        word.confidence < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(word.confidence);
     object["source"] = word.sources;
     target.push_back(std::move(object));
   }
@@ -59,7 +60,8 @@ inline nlohmann::ordered_json translation_json(const std::vector<TranslatedText>
     for (const TranslatedText& text : texts) all.push_back(of_text(text));
     answer[name] = list ? std::move(all) : std::move(all.at(0));
   };
-  if (task.alternatives > 0) add("alternatives", [](const TranslatedText& text) { return json(text.alternatives); });
+  if (task.alternatives > 0)
+    add("alternatives", [](const TranslatedText& text) { return json(text.alternatives); });
   if (detected) add("detectedLanguage", [&](const TranslatedText&) { return detection_json(*detected); });
   add("translatedText", [](const TranslatedText& text) { return json(text.text); });
   if (task.details) add("details", [](const TranslatedText& text) { return detail::details_json(text); });

@@ -45,8 +45,8 @@ class HttpServer {
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
     if (error) {
-      throw IoError("server", "cannot listen at " + options_.host + " port " + std::to_string(options_.port) + ": " +
-                                  error.message());
+      throw IoError("server", "cannot listen at " + options_.host + " port " + std::to_string(options_.port) +
+                                  ": " + error.message());
     }
     port_ = acceptor_.local_endpoint().port();
   }
@@ -65,8 +65,7 @@ class HttpServer {
   /// Answers from now on.
   void start() {
     accept();
-    for (index_t i = 0; i < options_.io_threads; ++i)
-      threads_.emplace_back([this] { context_.run(); });
+    for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { context_.run(); });
   }
 
   /// Takes no more connections, answers the requests that have begun, and returns when all are answered;
@@ -128,30 +127,32 @@ class HttpServer {
     std::map<HttpSession*, std::weak_ptr<HttpSession>> sessions_;
   };
 
-  // Connections above max_connections that are told so before they are closed; what comes above these is closed
-  // without a word.
+  // Connections above max_connections that are told so before they are closed; what comes above these is
+  // closed without a word.
   static constexpr std::size_t refused_at_once = 64;
 
   void accept() {
-    acceptor_.async_accept(boost::asio::make_strand(context_), [this](boost::system::error_code error, tcp::socket socket) {
-      if (!acceptor_.is_open()) return;
-      if (error) {  // such as no more file descriptors: trying again at once would only take time
-        pause_.expires_after(std::chrono::milliseconds(100));
-        pause_.async_wait([this](boost::system::error_code) {
-          if (acceptor_.is_open()) accept();
+    acceptor_.async_accept(
+        boost::asio::make_strand(context_), [this](boost::system::error_code error, tcp::socket socket) {
+          if (!acceptor_.is_open()) return;
+          if (error) {  // such as no more file descriptors: trying again at once would only take time
+            pause_.expires_after(std::chrono::milliseconds(100));
+            pause_.async_wait([this](boost::system::error_code) {
+              if (acceptor_.is_open()) accept();
+            });
+            return;
+          }
+          take(std::move(socket));
+          accept();
         });
-        return;
-      }
-      take(std::move(socket));
-      accept();
-    });
   }
 
   void take(tcp::socket socket) {
     const std::size_t open = sessions_->count(), most = static_cast<std::size_t>(options_.max_connections);
     if (open >= most + refused_at_once) return;
-    const auto session = std::make_shared<HttpSession>(std::move(socket), options_, handler_,
-                                                       [sessions = sessions_](HttpSession* s) { sessions->remove(s); });
+    const auto session =
+        std::make_shared<HttpSession>(std::move(socket), options_, handler_,
+                                      [sessions = sessions_](HttpSession* s) { sessions->remove(s); });
     sessions_->add(session);
     open < most ? session->start() : session->refuse();
   }

@@ -11,9 +11,9 @@ namespace eigenformer {
 
 /// A request as it came, whole.
 struct HttpRequest {
-  std::string method;         ///< GET, POST, ...
-  std::string path;           ///< from the first / up to the ?
-  std::string query;          ///< behind the ?
+  std::string method;  ///< GET, POST, ...
+  std::string path;    ///< from the first / up to the ?
+  std::string query;   ///< behind the ?
   std::string body;
   std::string content_type;   ///< as the client wrote it
   std::string origin;         ///< of the page that called; empty: none
@@ -35,7 +35,10 @@ class HttpError : public Error {
  public:
   HttpError(unsigned status, std::string message,
             std::vector<std::pair<std::string, std::string>> headers = {})
-      : Error("server", message), status_(status), message_(std::move(message)), headers_(std::move(headers)) {}
+      : Error("server", message),
+        status_(status),
+        message_(std::move(message)),
+        headers_(std::move(headers)) {}
 
   unsigned status() const noexcept { return status_; }
   /// Without the "[server]" of what().
@@ -51,10 +54,10 @@ class HttpError : public Error {
 /// What is known of a request once it is over; nothing of its texts.
 struct HttpRecord {
   std::string client, method;
-  std::string route;     ///< what the handler called it; empty: no route of the server's
-  std::string note;      ///< what the handler said of it, such as the languages and sizes
-  unsigned status = 0;   ///< 499: the client went before its answer
-  double seconds = 0;    ///< from the whole request to the last byte of the answer
+  std::string route;    ///< what the handler called it; empty: no route of the server's
+  std::string note;     ///< what the handler said of it, such as the languages and sizes
+  unsigned status = 0;  ///< 499: the client went before its answer
+  double seconds = 0;   ///< from the whole request to the last byte of the answer
 };
 
 }  // namespace eigenformer

@@ -68,7 +68,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void stop() {
     in_strand([self = shared_from_this()] {
       self->stopping_ = true;
-      if (self->state_ == State::reading && !self->parser_->got_some() && self->buffer_.size() == 0) self->close();
+      if (self->state_ == State::reading && !self->parser_->got_some() && self->buffer_.size() == 0)
+        self->close();
     });
   }
   /// Closes the connection, whatever it does.
@@ -84,8 +85,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   // How long a client that will send no more is waited for: it may have closed one direction, or all.
   static constexpr std::chrono::seconds half_closed_time{2};
-  // What is still read, and thrown away, of a client that is told why before the connection is closed: closing
-  // earlier would reset it, and the client might lose the answer.
+  // What is still read, and thrown away, of a client that is told why before the connection is closed:
+  // closing earlier would reset it, and the client might lose the answer.
   static constexpr std::size_t most_discarded = 1 << 22;
   static constexpr std::chrono::seconds discarding_time{2};
 
@@ -188,19 +189,20 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   // Sees whether the client goes while its answer is made.
   void watch() {
-    stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), number = number_](ErrorCode error) {
-      if (error || number != self->number_ || !self->is_answering()) return;
-      char byte = 0;
-      self->stream_.socket().non_blocking(true, error);
-      const std::size_t size = self->stream_.socket().receive(boost::asio::buffer(&byte, 1),
-                                                              tcp::socket::message_peek, error);
-      if (size > 0) return;  // its next request
-      if (error == boost::asio::error::would_block) return self->watch();
-      if (error != boost::asio::error::eof) return self->lose();
-      self->half_closed_ = true;
-      self->keep_alive_ = false;
-      self->limit_time(half_closed_time);
-    });
+    stream_.socket().async_wait(
+        tcp::socket::wait_read, [self = shared_from_this(), number = number_](ErrorCode error) {
+          if (error || number != self->number_ || !self->is_answering()) return;
+          char byte = 0;
+          self->stream_.socket().non_blocking(true, error);
+          const std::size_t size =
+              self->stream_.socket().receive(boost::asio::buffer(&byte, 1), tcp::socket::message_peek, error);
+          if (size > 0) return;  // its next request
+          if (error == boost::asio::error::would_block) return self->watch();
+          if (error != boost::asio::error::eof) return self->lose();
+          self->half_closed_ = true;
+          self->keep_alive_ = false;
+          self->limit_time(half_closed_time);
+        });
   }
 
   bool is_answering() const { return state_ == State::answering || state_ == State::streaming; }
@@ -210,8 +212,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     timer_.async_wait([self = shared_from_this(), number = number_](ErrorCode error) {
       if (error || number != self->number_ || !self->is_answering()) return;
       if (self->half_closed_) return self->lose();
-      const HttpError late(503, "the answer took longer than " + std::to_string(self->options_.answer_seconds) +
-                                    " seconds");
+      const HttpError late(
+          503, "the answer took longer than " + std::to_string(self->options_.answer_seconds) + " seconds");
       self->tell_gone();
       if (self->state_ == State::answering) return self->send_error(late);
       self->events_.add("error", self->handler_.error_answer(late).body);

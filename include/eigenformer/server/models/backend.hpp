@@ -14,15 +14,15 @@ namespace eigenformer {
 /// What a client wants translated, and what it wants to know of it.
 struct TranslationTask {
   std::vector<std::string> texts;
-  bool html = false;          ///< texts are HTML, of which tags stay
-  index_t alternatives = 0;   ///< further translations of each text
-  bool details = false;       ///< words, confidences and alignments
+  bool html = false;         ///< texts are HTML, of which tags stay
+  index_t alternatives = 0;  ///< further translations of each text
+  bool details = false;      ///< words, confidences and alignments
 };
 
 /// A word of a translation, with the white space before it.
 struct TranslatedWord {
   std::string text;
-  double confidence = 0;  ///< in [0, 1]; below 0: not known
+  double confidence = 0;                 ///< in [0, 1]; below 0: not known
   std::vector<std::uint32_t> sources{};  ///< the words of the source that it stands for, in order
 };
 

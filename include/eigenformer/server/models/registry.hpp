@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/server/http/message.hpp"
 #include "eigenformer/server/models/backend.hpp"
 
 namespace eigenformer {
@@ -42,30 +42,41 @@ class ModelRegistry {
   using Failure = std::function<void(const ServedModel&, const std::exception_ptr&)>;
 
   /// idle: how long a model stays that nobody uses; 0: for ever.
-  ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {}, Failure failure = {})
+  ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {},
+                Failure failure = {})
       : idle_(idle), notice_(std::move(notice)), failure_(std::move(failure)) {
     for (ServedModel& model : models) entries_.push_back({.model = std::move(model)});
     thread_ = std::thread([this] { work(); });
   }
-  /// Returns when nobody uses a model any more, and all are dropped.
-  ~ModelRegistry() {
+  ~ModelRegistry() { shutdown(); }
+  ModelRegistry(const ModelRegistry&) = delete;
+  ModelRegistry& operator=(const ModelRegistry&) = delete;
+
+  /// Gives no model to anybody from now on, and returns when nobody uses one any more and all are dropped.
+  /// Not by several threads at once.
+  void shutdown() {
     {
       const std::scoped_lock lock(mutex_);
       over_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
+    for (Entry& entry : entries_) {
+      std::unique_ptr<TranslationBackend> backend;
+      {
+        const std::scoped_lock lock(mutex_);
+        backend.swap(entry.backend);
+      }
+    }
   }
-  ModelRegistry(const ModelRegistry&) = delete;
-  ModelRegistry& operator=(const ModelRegistry&) = delete;
 
   std::size_t size() const noexcept { return entries_.size(); }
   const ServedModel& model(std::size_t i) const { return entries_.at(i).model; }
   /// How many are loaded.
   std::size_t loaded() const {
     const std::scoped_lock lock(mutex_);
-    return static_cast<std::size_t>(std::count_if(entries_.begin(), entries_.end(),
-                                                  [](const Entry& e) { return e.backend != nullptr; }));
+    return static_cast<std::size_t>(
+        std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.backend != nullptr; }));
   }
 
   /// The model of two languages, if there is one.
@@ -75,24 +86,28 @@ class ModelRegistry {
     return std::nullopt;
   }
 
-  /// Gives model i to `ready`. The model stays as long as what `ready` received, of which the last copy may be
-  /// dropped by the model's own threads.
+  /// Gives model i to `ready`. The model stays as long as what `ready` received, of which the last copy may
+  /// be dropped by the model's own threads.
   void use(std::size_t i, Ready ready) {
     std::shared_ptr<TranslationBackend> backend;
+    std::exception_ptr error;
     {
       const std::scoped_lock lock(mutex_);
       Entry& entry = entries_.at(i);
-      if (entry.backend == nullptr) {
+      if (over_) {
+        error = ending();
+      } else if (entry.backend == nullptr) {
         entry.waiting.push_back(std::move(ready));
         if (!std::exchange(entry.wanted, true)) {
           to_load_.push_back(i);
           changed_.notify_all();
         }
         return;
+      } else {
+        backend = lend(entry);
       }
-      backend = lend(entry);
     }
-    ready(std::move(backend), nullptr);
+    ready(std::move(backend), error);
   }
 
  private:
@@ -104,6 +119,10 @@ class ModelRegistry {
     Clock::time_point used{};  // when the last one gave it back
     std::vector<Ready> waiting{};
   };
+
+  static std::exception_ptr ending() {
+    return std::make_exception_ptr(HttpError(503, "the server is about to end"));
+  }
 
   // The model for one user. The mutex must be held.
   std::shared_ptr<TranslationBackend> lend(Entry& entry) {
@@ -133,7 +152,7 @@ class ModelRegistry {
     for (Entry& entry : entries_) {
       for (const Ready& ready : std::exchange(entry.waiting, {})) {
         lock.unlock();
-        ready(nullptr, std::make_exception_ptr(ValueError("server", "the server stops")));
+        ready(nullptr, ending());
         lock.lock();
       }
       changed_.wait(lock, [&] { return entry.users == 0; });

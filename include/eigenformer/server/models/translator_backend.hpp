@@ -41,18 +41,21 @@ inline std::vector<std::string> word_pieces(std::string_view text, const std::ve
 inline void add_details(TranslatedText& result, const std::string& source, const Translation& translation) {
   const std::vector<ByteSpan> words = word_spans(translation.text);
   result.source_words = word_pieces(source, word_spans(source));
-  for (std::string& piece : word_pieces(translation.text, words)) result.words.push_back({std::move(piece), -1});
+  for (std::string& piece : word_pieces(translation.text, words))
+    result.words.push_back({std::move(piece), -1});
   if (words.empty()) return;
   if (translation.words.size() == words.size()) {
-    for (std::size_t i = 0; i < words.size(); ++i) result.words[i].confidence = translation.words[i].confidence;
+    for (std::size_t i = 0; i < words.size(); ++i)
+      result.words[i].confidence = translation.words[i].confidence;
   }
   if (translation.alignment == nullptr) return;
   for (const AlignmentLink& link : word_links(*translation.alignment, source, translation.text))
-    result.words[static_cast<std::size_t>(link.target)].sources.push_back(static_cast<std::uint32_t>(link.source));
+    result.words[static_cast<std::size_t>(link.target)].sources.push_back(
+        static_cast<std::uint32_t>(link.source));
 }
 
-/// A text of a task: the documents that it is made of (itself, or the segments of its markup), and where their
-/// sentences are among the lines that a model is given.
+/// A text of a task: the documents that it is made of (itself, or the segments of its markup), and where
+/// their sentences are among the lines that a model is given.
 class ServedDocument {
  public:
   ServedDocument(std::string text, bool html, const DocumentOptions& options, const SentenceFits& fits,
@@ -91,7 +94,8 @@ class ServedDocument {
   }
 
   /// The translations, the best first: of each rank that a line has. found: of all lines of the task.
-  std::vector<Translation> translations(const std::vector<std::vector<Translation>>& found, std::size_t most) const {
+  std::vector<Translation> translations(const std::vector<std::vector<Translation>>& found,
+                                        std::size_t most) const {
     std::vector<std::vector<DocumentTranslation>> documents;
     std::size_t at = first_, count = 1;
     for (std::size_t d = 0; d < documents_.size(); ++d) {
@@ -135,9 +139,11 @@ class ServedDocument {
 /// A task from when its lines are known until they are translated.
 class ServedTask {
  public:
-  ServedTask(TranslationTask task, TaskEvents events, const DocumentOptions& options, const SentenceFits& fits)
+  ServedTask(TranslationTask task, TaskEvents events, const DocumentOptions& options,
+             const SentenceFits& fits)
       : task_(std::move(task)), events_(std::move(events)) {
-    for (std::string& text : task_.texts) documents_.emplace_back(std::move(text), task_.html, options, fits, lines);
+    for (std::string& text : task_.texts)
+      documents_.emplace_back(std::move(text), task_.html, options, fits, lines);
     so_far_.resize(lines.size());
     shown_.resize(documents_.size());
   }
@@ -170,7 +176,8 @@ class ServedTask {
   void finish(const std::vector<std::vector<Translation>>& found) {
     std::vector<TranslatedText> results;
     for (const ServedDocument& document : documents_) {
-      const auto translations = document.translations(found, 1 + static_cast<std::size_t>(task_.alternatives));
+      const auto translations =
+          document.translations(found, 1 + static_cast<std::size_t>(task_.alternatives));
       TranslatedText& result = results.emplace_back();
       result.text = translations.front().text;
       for (const Translation& other : translations) {
@@ -197,18 +204,22 @@ class ServedTask {
 /// translated together.
 class TranslatorBackend final : public TranslationBackend {
  public:
-  /// owner: what holds the model. Alignments are made as the translator's options say, and only for tasks that
-  /// need them. Throws as Translator does.
+  /// owner: what holds the model. Alignments are made as the translator's options say, and only for tasks
+  /// that need them. Throws as Translator does.
   template <class M>
-  TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner, DocumentOptions documents = {},
-                    const TranslatorOptions& options = {})
-      : TranslatorBackend(line_translator(translator, owner), detail::HasCrossAttention<M>,
-                          [translator, owner](const std::string& line) { return translator.fits(line); },
-                          std::move(documents), options) {}
+  TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner,
+                    DocumentOptions documents = {}, const TranslatorOptions& options = {})
+      : TranslatorBackend(
+            line_translator(translator, owner), detail::HasCrossAttention<M>,
+            [translator, owner](const std::string& line) { return translator.fits(line); },
+            std::move(documents), options) {}
   /// aligns: whether it makes alignments. fits: which sentences it can read.
   TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, SentenceFits fits,
                     DocumentOptions documents = {}, const TranslatorOptions& options = {})
-      : documents_(std::move(documents)), fits_(std::move(fits)), aligns_(aligns), translator_(std::move(lines), options) {}
+      : documents_(std::move(documents)),
+        fits_(std::move(fits)),
+        aligns_(aligns),
+        translator_(std::move(lines), options) {}
 
   std::function<void()> start(TranslationTask task, TaskEvents events) override {
     TextTranslatorOptions options = translator_.text_options();
@@ -223,7 +234,8 @@ class TranslatorBackend final : public TranslationBackend {
     } else if (aligns_ && !options.alignment) {
       options.alignment.emplace();
     }
-    const auto work = std::make_shared<detail::ServedTask>(std::move(task), std::move(events), documents_, fits_);
+    const auto work =
+        std::make_shared<detail::ServedTask>(std::move(task), std::move(events), documents_, fits_);
     if (work->lines.empty()) {  // white space and markup alone
       work->finish({});
       return [] {};
