@@ -4,8 +4,6 @@
 // request for one token) and to its last.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -27,13 +25,6 @@ struct Flags {
   ef::WeightFormat format = ef::WeightFormat::float32;
   bool latency = false;
 };
-
-/// The smallest value that a share of all values does not exceed.
-double percentile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
-  return values[std::max<std::size_t>(rank, 1) - 1];
-}
 
 void decode(benchmark::State& state, const Flags& f) {
   ef::RandomGenerator rng(1);
@@ -69,10 +60,10 @@ void decode(benchmark::State& state, const Flags& f) {
         }
       }
     }
-    state.counters["first token ms p50"] = percentile(first, 0.5);
-    state.counters["first token ms p95"] = percentile(first, 0.95);
-    state.counters["last token ms p50"] = percentile(last, 0.5);
-    state.counters["last token ms p95"] = percentile(last, 0.95);
+    state.counters["first token ms p50"] = ef::bench::percentile(first, 0.5);
+    state.counters["first token ms p95"] = ef::bench::percentile(first, 0.95);
+    state.counters["last token ms p50"] = ef::bench::percentile(last, 0.5);
+    state.counters["last token ms p95"] = ef::bench::percentile(last, 0.95);
     state.counters["peak MiB"] = ef::bench::peak_mib();
     return;
   }
@@ -102,11 +93,7 @@ int main(int argc, char** argv) {
   add("--beam", f.beam, "beam size; 1 is greedy");
   add("--batch", f.batch, "sentences decoded together");
   add("--repeats", f.repeats, "passes over all sentences that are measured, after one that is not");
-  const std::map<std::string, ef::WeightFormat> formats = {{"float32", ef::WeightFormat::float32},
-                                                           {"bf16", ef::WeightFormat::bf16},
-                                                           {"int8", ef::WeightFormat::int8}};
-  app.add_option("--format", f.format, "float32, bf16 or int8 weights")
-      ->transform(CLI::CheckedTransformer(formats));
+  ef::bench::add_format(app, f.format);
   app.add_flag("--latency", f.latency, "times of single sentences, not the rate of all");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_decoding", [&] {

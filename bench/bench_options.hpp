@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,14 @@ struct ModelFlags {
 inline std::vector<std::int32_t> random_tokens(RandomGenerator& rng, index_t n, index_t vocab) {
   const auto ids = random_ids(n, vocab, rng);
   return {ids.span().begin(), ids.span().end()};
+}
+
+/// Adds --format.
+inline void add_format(CLI::App& app, WeightFormat& format) {
+  const std::map<std::string, WeightFormat> formats = {
+      {"float32", WeightFormat::float32}, {"bf16", WeightFormat::bf16}, {"int8", WeightFormat::int8}};
+  app.add_option("--format", format, "float32, bf16 or int8 weights")
+      ->transform(CLI::CheckedTransformer(formats));
 }
 
 /// Parses our own flags and hands the rest (--benchmark_...) to Google Benchmark. Returns an exit code, or -1

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/runtime/runtime.hpp"
@@ -31,6 +33,13 @@ inline double resident_mib() {
   double total = 0, resident = 0;
   if (!(pages >> total >> resident)) return peak_mib();
   return resident * 4096.0 / (1024.0 * 1024.0);
+}
+
+/// The smallest value that a share of all values does not exceed.
+inline double percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+  return values[std::max<std::size_t>(rank, 1) - 1];
 }
 
 /// Uniform numbers in [-1, 1), the same for every run.

@@ -131,6 +131,22 @@ TEST_CASE("bench_decoding: every sentence gets exactly the tokens asked for, in 
   }
 }
 
+TEST_CASE("bench_serving: rates, latencies and batches, with requests translated alone and together") {
+  if (!built("bench_serving")) return;
+  const Ended ended = run_json("bench_serving", with_tiny({"--clients", "5", "--sentences", "40", "--source",
+                                                           "7", "--target", "6", "--repeats", "2"}));
+  for (const char* part : {"\"alone/", "\"together/"}) {
+    const double p50 = value(ended.out, "ms p50", part), p99 = value(ended.out, "ms p99", part);
+    INFO(part);
+    CHECK(value(ended.out, "sentences/s", part) > 0);
+    CHECK(p50 > 0);
+    CHECK(p99 >= p50);
+    const double batch = value(ended.out, "sentences a batch", part);
+    CHECK(batch >= 1);
+    CHECK(batch <= (std::string(part) == "\"alone/" ? 1 : 5));
+  }
+}
+
 TEST_CASE("bench_decoding --latency: times of single requests, to the first token and to the last") {
   if (!built("bench_decoding")) return;
   const Ended ended =

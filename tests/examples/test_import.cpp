@@ -127,3 +127,64 @@ TEST_CASE(
   CHECK(contains(run("translator", {"inspect", "--model", plain}).out, "float32 weights, format version 6"));
   CHECK(run("translator", {"quantize", "--model", plain, "--to", "int8"}).code == 0);
 }
+
+TEST_CASE("a training starts from an imported model, keeps its vocabulary and conventions, and resumes") {
+  const TemporaryFolder folder;
+  const auto in_folder = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::string base = in_folder("base"), tuned = in_folder("tuned");
+  REQUIRE(
+      run("translator", {"import", "--from", (fixtures_folder() / "checkpoints" / "hf_nllb").string(),
+                         "--model", base, "--source-language", "eng_Latn", "--target-language", "deu_Latn"})
+          .code == 0);
+  const std::string lines = "the dog sees the red bird .\na tree\n";
+  const std::string source = folder.write("source", lines).string(),
+                    target = folder.write("target", "der Hund sieht den Vogel .\nein Baum\n").string();
+  const std::vector<std::string> common = {"train",    "--source", source,        "--target", target,
+                                           "--warmup", "0",        "--max-steps", "3"};
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return run("translator", more);
+  };
+  // With a rate that changes nothing the model stays what it was.
+  const Ended kept =
+      train({"--init-from", base, "--model", tuned, "--learning-rate", "1e-30", "--freeze", "encoder.*"});
+  REQUIRE_MESSAGE(kept.code == 0, kept.err);
+  CHECK(contains(kept.out + kept.err, "starting from the model in '" + base + "'"));
+  const auto translate = [&](const std::string& model) {
+    const Ended ended =
+        run("translator", {"translate", "--model", model, "--max-length", "12", "--beam", "3"}, lines);
+    CHECK(ended.err.empty());
+    return ended.out;
+  };
+  CHECK(translate(tuned) == translate(base));
+  const auto options = [](const std::string& model) {
+    return nlohmann::json::parse(read_file(fs::path(model) / "options.json"));
+  };
+  CHECK(options(tuned).at("text") == options(base).at("text"));
+  CHECK(options(tuned).at("tokenizer") == options(base).at("tokenizer"));
+
+  const std::vector<std::string> again = {"--init-from", base, "--model", tuned, "--overwrite"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), again.begin(), again.end());
+    return train(more);
+  };
+  REQUIRE(with({"--learning-rate", "0.05", "--dropout", "0.2"}).code == 0);
+  CHECK(translate(tuned) != translate(base));
+  CHECK(options(tuned).at("model").at("dropout") == 0.2);
+  const Ended resumed = run("translator", {"train", "--resume", "--model", tuned, "--max-steps", "5"});
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+  CHECK(options(tuned).at("text") == options(base).at("text"));
+
+  const auto refused = [](const Ended& ended, const std::string& why) {
+    CHECK(ended.code == 1);
+    CHECK_MESSAGE(contains(ended.err, why), ended.err);
+  };
+  refused(with({"--d-model", "32"}), "--d-model 32 does not fit the model to start from, which has 16");
+  refused(with({"--tokenizer", "char"}), "--tokenizer is of a new vocabulary: leave it out");
+  refused(with({"--freeze", "encodr.*"}), "'encodr.*' matches no parameter; the nearest names are");
+  refused(with({"--resume"}), "give --resume or --overwrite, not both");
+  folder.write("source", lines + "a dog\n");
+  folder.write("target", "der Hund\nein Baum\nein Hund\n");
+  refused(run("translator", {"train", "--resume", "--model", tuned, "--max-steps", "6"}),
+          "to go on with other data, start a new training from the saved model");
+}

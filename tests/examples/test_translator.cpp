@@ -160,6 +160,55 @@ TEST_CASE("translate writes attention weights when asked to") {
   CHECK_FALSE(contains(file, "\"2."));
 }
 
+TEST_CASE("guided alignment teaches the attention that translate --alignment and evaluate --alignment read") {
+  const TinyCorpus corpus;
+  std::string links;
+  for (const std::string& line : lines_of(corpus.english()))
+    links += contains(line, "look for") ? "0-0 1-1 2-1 3-2 4-3\n" : "0-0 1-1 2-2 3-3\n";
+  const std::string aligned = corpus.folder.write("train.align", links).string();
+  const Ended trained =
+      run("translator", corpus.train({"--epochs", "60", "--dropout", "0", "--validate-every", "0",
+                                      "--guided-alignment", aligned, "--guided-alignment-weight", "1"}));
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.err, "guided alignment: "));
+  CHECK(contains(trained.err, "  alignment loss "));
+  const std::string out = (corpus.folder.path() / "alignments").string(),
+                    soft = (corpus.folder.path() / "weights").string();
+  const Ended translated =
+      run("translator", {"translate", "--model", corpus.model, "--alignment", out, "--soft-alignment", soft},
+          "We see the cat.\n\nThey paint the house.\n");
+  CAPTURE(translated.err);
+  CHECK(translated.code == 0);
+  CHECK(read_file(out) == "0-0 1-1 2-2 3-3\n\n0-0 1-1 2-2 3-3\n");
+  const std::string first = lines_of(read_file(soft))[0];
+  CHECK(std::count(first.begin(), first.end(), ' ') == 5);   // five tokens and the end symbol
+  CHECK(std::count(first.begin(), first.end(), ',') == 30);  // as many of the source
+  const auto evaluated = [&](const std::string& right) {
+    return run("translator", {"evaluate", "--model", corpus.model, "--source", corpus.source, "--reference",
+                              corpus.target, "--alignment", corpus.folder.write("right", right).string()});
+  };
+  const Ended measured = evaluated(links);
+  const std::string what = "alignment of the references: error rate ";
+  REQUIRE(contains(measured.out, what));
+  CHECK(std::stod(measured.out.substr(measured.out.find(what) + what.size())) < 0.12);
+  CHECK(contains(evaluated("0-0\n").err, "has 1 lines, expected 60"));
+  CHECK(contains(evaluated(links.replace(0, 3, "9-0")).err, "line 1 has the link 9-0"));
+  CHECK(contains(run("translator", {"translate", "--model", corpus.model, "--alignment-head", "0"}, "x").err,
+                 "no effect without --alignment"));
+  // An alignment that does not fit is refused before the first update, by file and line.
+  const auto refused = [&](const std::string& text) {
+    const std::string file = corpus.folder.write("bad.align", text).string();
+    const Ended ended = run("translator", corpus.train({"--overwrite", "--guided-alignment", file}));
+    CHECK(ended.code != 0);
+    CHECK_FALSE(contains(ended.err, "tokens/s"));
+    return ended.err;
+  };
+  CHECK(contains(refused(links), "line 1: "));
+  CHECK(contains(refused("0-0\n"), "1 lines, expected 60"));
+  CHECK(contains(refused("0-0\n0;1\n"), "line 2: "));
+}
+
 TEST_CASE("a line longer than the model was trained for is translated in parts, and said so") {
   const TinyCorpus corpus;
   REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--max-length", "12"})).code == 0);

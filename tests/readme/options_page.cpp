@@ -18,6 +18,7 @@
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
+#include "eigenformer/generation/service/options.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/nn/attention/attention_options.hpp"
 #include "eigenformer/nn/models/language_model.hpp"
@@ -161,6 +162,8 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   write_table(page, "BatchGenerationOptions",
               "Flags of `translator translate`, `score`, `evaluate`, `compare` and `calibrate`.",
               option_rows(ef::BatchGenerationOptions{}), every);
+  write_table(page, "TranslatorOptions", "How a `Translator` shares a model between requests.",
+              option_rows(ef::TranslatorOptions{}));
   write_table(page, "BatchingOptions",
               "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",
               option_rows(ef::BatchingOptions{}));

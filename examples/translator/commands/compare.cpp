@@ -13,6 +13,7 @@
 #include "model/decoding_model.hpp"
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
+#include "translation/whole_lines.hpp"
 
 namespace translator {
 
@@ -75,7 +76,7 @@ int compare(const CompareCommand& command) {
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModels* models : {&first, &second}) {
     const SentenceTranslator& translator = models == &first ? of_first : of_second;
-    const ef::BleuScore bleu = ef::corpus_bleu(texts(translator.translate(sources)), references);
+    const ef::BleuScore bleu = ef::corpus_bleu(translate_whole(translator, sources).texts(), references);
     std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
                 ef::weight_format_name(models->description().weights), bleu.str().c_str());
   }

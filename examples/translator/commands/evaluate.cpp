@@ -19,6 +19,7 @@
 #include "options/sentence_pairs.hpp"
 #include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
+#include "translation/whole_lines.hpp"
 
 namespace translator {
 
@@ -93,8 +94,9 @@ int evaluate(const EvaluateCommand& command) {
   }
 
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<std::string> translations = texts(translator.translate(sources));
+  const WholeLines translated = translate_whole(translator, sources);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {
     std::string text;
     for (const std::string& line : translations) (text += line) += '\n';
@@ -113,6 +115,8 @@ int evaluate(const EvaluateCommand& command) {
     std::printf("alignment of the references: error rate %.4f, precision %.4f, recall %.4f\n",
                 aligned->rate(), aligned->precision(), aligned->recall());
   }
+  const std::string remark = split_remark(translated.num_split, ef::max_source_tokens(models.description()));
+  if (!remark.empty()) std::fprintf(stderr, "translator: %s\n", remark.c_str());
   std::fprintf(stderr, "%s in %.1f s, %.1f sentences/s, beam %lld\n",
                counted(static_cast<long long>(sources.size()), "sentence").c_str(), seconds,
                static_cast<double>(sources.size()) / seconds,

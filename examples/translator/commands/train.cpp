@@ -3,7 +3,9 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "commands.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/generation/alignment/aligned_corpus.hpp"
+#include "eigenformer/generation/text/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "model/model_folder.hpp"
@@ -31,7 +34,7 @@ using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
 
 struct TrainCommand {
   std::unique_ptr<TrainFlags> flags;
-  std::string folder;
+  std::string folder, init_from;
   ef::index_t threads = 0;
   bool resume = false;
   bool overwrite = false;
@@ -87,11 +90,12 @@ fs::path state_file(const fs::path& folder) { return folder / "training" / "last
 class Sink final : public ef::TrainingSink {
  public:
   Sink(TerminalProgress& progress, fs::path folder, const ef::Seq2SeqTransformer<float>& model,
-       const ef::TokenizerPair& tokenizers, nlohmann::json settings)
+       const ef::TokenizerPair& tokenizers, const ef::TextConventions& text, nlohmann::json settings)
       : progress_(progress),
         folder_(std::move(folder)),
         model_(model),
         tokenizers_(tokenizers),
+        text_(text),
         settings_(std::move(settings)) {}
 
   void watch(const Trainer& trainer) { trainer_ = &trainer; }
@@ -99,7 +103,9 @@ class Sink final : public ef::TrainingSink {
   void on_step(const ef::StepReport& report) override { progress_.step(report); }
   void on_validation(const ef::ValidationReport& report) override { progress_.validation(report); }
   void on_notice(const std::string& text) override { progress_.say(text); }
-  void on_best() override { ef::save_model_folder(folder_, model_, tokenizers_, settings_); }
+  void on_best() override {
+    ef::save_model_folder(folder_, model_, tokenizers_, settings_, ef::WeightFormat::float32, text_);
+  }
   void on_checkpoint() override {
     fs::create_directories(state_file(folder_).parent_path());
     ef::save_training_state(state_file(folder_), trainer_->state());
@@ -110,6 +116,7 @@ class Sink final : public ef::TrainingSink {
   fs::path folder_;
   const ef::Seq2SeqTransformer<float>& model_;
   const ef::TokenizerPair& tokenizers_;
+  const ef::TextConventions& text_;
   nlohmann::json settings_;
   const Trainer* trainer_ = nullptr;
 };
@@ -119,6 +126,10 @@ void check_folder(const TrainCommand& command) {
   require_folder_if_any("train", command.folder);
   if (command.resume && command.overwrite)
     throw ef::ValueError("train", "give --resume or --overwrite, not both");
+  if (command.resume && !command.init_from.empty()) {
+    throw ef::ValueError("train",
+                         "give --resume to go on with a training, or --init-from to begin one, not both");
+  }
   if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
       throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
@@ -232,29 +243,48 @@ TrainSettings resumed_settings(const TrainCommand& command) {
   return command.flags->resumed(saved.model, saved.training);
 }
 
+/// Where a training begins: the folder of a model that it goes on with, in either way, or nothing.
+std::optional<ef::TranslationModel<float>> starting_model(const TrainCommand& command) {
+  if (!command.resume && command.init_from.empty()) return std::nullopt;
+  auto start = ef::load_model_folder<float>(command.resume ? command.folder : command.init_from);
+  if (start.description.model.causal) return start;
+  throw ef::ValueError("train",
+                       "the model in '" + command.init_from +
+                           "' has a decoder that sees later tokens, which cannot learn to translate");
+}
+
+/// Tokens of a side at most: as many as was asked for, and as the model has room for.
+ef::index_t most_tokens(const CorpusOptions& corpus, const ef::ModelDescription& description) {
+  const ef::index_t target = ef::max_target_tokens(description, std::numeric_limits<ef::index_t>::max());
+  return std::min({corpus.max_length, ef::max_source_tokens(description), target - 1});
+}
+
 int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
   if (command.resume) remove_leftovers(command.folder);
   TerminalProgress progress;
-  const TrainSettings s = command.resume ? resumed_settings(command) : command.flags->settings();
+  auto start = starting_model(command);
+  TrainSettings s = command.resume ? resumed_settings(command)
+                    : start        ? command.flags->started_from(start->description)
+                                   : command.flags->settings();
   s.validate();
 
   const Corpora corpora = read_corpora(s.corpus, progress);
-  const ef::TokenizerPair tokenizers = command.resume
-                                           ? ef::load_model_folder<float>(command.folder).tokenizers
-                                           : make_tokenizers(s.corpus, corpora.train, progress);
-  ef::Seq2SeqOptions options = s.model;
-  options.source_vocab_size = tokenizers.source->vocabulary_size();
-  options.target_vocab_size = tokenizers.target->vocabulary_size();
-  ef::index_t most = s.corpus.max_length;
-  if (std::holds_alternative<ef::LearnedPositions>(options.added_positions())) {
-    // Learned positions of version 0.1.0 had no room for begin and end.
-    most = std::min(most, options.max_length - ef::num_positions(0));
+  const ef::TokenizerPair tokenizers =
+      start ? start->tokenizers : make_tokenizers(s.corpus, corpora.train, progress);
+  ef::ModelDescription description;
+  description.model = s.model;
+  if (start) {
+    s.training.text = description.text = start->description.text;
+  } else {
+    description.model.source_vocab_size = tokenizers.source->vocabulary_size();
+    description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
+  const ef::index_t most = most_tokens(s.corpus, description);
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, *tokenizers.source, *tokenizers.target, most);
+    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
                         counted(encoded.size(), "pair").c_str(),
                         static_cast<long long>(encoded.source.tokens()),
@@ -273,7 +303,12 @@ int train(const TrainCommand& command) {
       validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
 
   ef::RandomGenerator rng(s.training.loop.seed);
-  ef::Seq2SeqTransformer<float> model(options, rng);
+  ef::Seq2SeqTransformer<float> model(description.model, rng);
+  if (!command.init_from.empty()) {
+    ef::load_state_dict(model, ef::state_dict(start->model));
+    progress.say("starting from the model in '" + command.init_from + "'");
+  }
+  start.reset();
   progress.say(format("model: %.2f million parameters, %s",
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
@@ -282,7 +317,7 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
-  Sink sink(progress, command.folder, model, tokenizers, s.to_json());
+  Sink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
   if (command.resume) {
@@ -316,6 +351,9 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_flag("--resume", command->resume,
                 "resume the training in the folder, bit-identically; other options given replace saved ones, "
                 "where they may change");
+  sub->add_option("--init-from", command->init_from,
+                  "folder of a model to start from, imported ones included: its weights, vocabulary and "
+                  "conventions; options of the model are its own, but for dropout");
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(

@@ -35,13 +35,6 @@ inline void add_threads(CLI::App& app, ef::index_t& threads) {
       ->group("Batches");
 }
 
-/// The texts of translations.
-inline std::vector<std::string> texts(const std::vector<ef::Translation>& translations) {
-  std::vector<std::string> lines;
-  for (const ef::Translation& translation : translations) lines.push_back(translation.text);
-  return lines;
-}
-
 /// How a model's attention becomes an alignment unless the command line says otherwise: by the layer and head
 /// that guided alignment has taught, where it has.
 inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& models) {

@@ -13,7 +13,7 @@ struct ShortName {
   std::string_view field, name;
 };
 
-inline constexpr std::array<ShortName, 9> training_short_names = {{
+inline constexpr std::array<ShortName, 10> training_short_names = {{
     {"num_heads", "heads"},
     {"dim_feedforward", "ff"},
     {"norm_first", "pre_norm"},
@@ -23,6 +23,7 @@ inline constexpr std::array<ShortName, 9> training_short_names = {{
     {"query_key_norm_kind", "qk_norm_kind"},
     {"tying", "tie"},
     {"clip_norm", "clip"},
+    {"frozen", "freeze"},
 }};
 inline constexpr std::array<ShortName, 4> decoding_short_names = {{
     {"beam_size", "beam"},
@@ -57,8 +58,8 @@ inline std::string flag_of_field(std::string_view field, std::string_view group 
 }
 
 /// Fields of Seq2SeqOptions without a flag: the corpus and its vocabularies decide them, or translation does.
-inline constexpr std::array<std::string_view, 5> model_fields_without_flag = {
-    "source_vocab_size", "target_vocab_size", "max_length", "padding_index", "causal"};
+inline constexpr std::array<std::string_view, 6> model_fields_without_flag = {
+    "source_vocab_size", "target_vocab_size", "max_length", "padding_index", "causal", "constant_id"};
 /// Fields of search and sampling without a flag: the model's folder decides them, or the command does.
 inline constexpr std::array<std::string_view, 7> decoding_fields_without_flag = {
     "begin_id", "end_id", "prefix_ids", "prefix_length", "forbidden_ids", "attention", "token_scores"};

@@ -14,8 +14,17 @@ namespace translator {
 namespace {
 
 /// What cannot change when a training goes on, besides the model.
-constexpr std::array<std::string_view, 7> fixed_names = {
-    "tokenizer", "vocab_size", "separate_vocab", "max_length", "batch_tokens", "accumulate", "seed"};
+constexpr std::array<std::string_view, 8> fixed_names = {"tokenizer",  "vocab_size",   "separate_vocab",
+                                                         "max_length", "batch_tokens", "accumulate",
+                                                         "seed",       "frozen"};
+
+/// Of a model's options those that may change when it begins a new training: they are not in its weights.
+constexpr std::array<std::string_view, 6> training_only_names = {
+    "dropout",          "attention_dropout", "feed_forward_dropout",
+    "residual_dropout", "layer_drop",        "embedding_dropout"};
+
+constexpr const char* while_resuming = "cannot change when a training goes on; it was";
+constexpr const char* in_another_model = "does not fit the model to start from, which has";
 
 /// The names of O's fields in files.
 template <class O>
@@ -26,14 +35,14 @@ std::set<std::string> names_of() {
 }
 
 [[noreturn]] void refuse_change(const std::string& flag, const nlohmann::json& now,
-                                const nlohmann::json& before) {
-  throw ef::ValueError(
-      "train", flag + " " + now.dump() + " cannot change when a training goes on; it was " + before.dump());
+                                const nlohmann::json& before, const char* why) {
+  throw ef::ValueError("train", flag + " " + now.dump() + " " + why + " " + before.dump());
 }
 
 /// Throws for a value that is given and another one than the model's, of the model as a whole or of a stack.
+/// why: the middle of its message.
 void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& model,
-                        const std::string& group) {
+                        const std::string& group, const char* why) {
   const nlohmann::json& values = group.empty() ? given : given.at(group);
   const auto with = [&](const nlohmann::json& some) {
     return ef::options_to_json(ef::options_from_json<ef::Seq2SeqOptions>(
@@ -42,11 +51,11 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
   const nlohmann::json before = ef::options_to_json(model);
   for (const auto& [name, value] : values.items()) {
     if (group.empty() && (name == "encoder" || name == "decoder")) {
-      require_same_model(given, model, name);
+      require_same_model(given, model, name, why);
     } else if (with({{name, value}}) != before) {
       const nlohmann::json& own = group.empty() || !before.contains(group) ? before : before.at(group);
       const nlohmann::json& source = own.contains(name) ? own : before;
-      refuse_change(flag_of_field(name, group), value, source.value(name, nlohmann::json()));
+      refuse_change(flag_of_field(name, group), value, source.value(name, nlohmann::json()), why);
     }
   }
 }
@@ -106,6 +115,9 @@ TrainSettings TrainFlags::settings() const {
   s.training = training_.applied("train", s.training, given_training());
   s.model = model_.applied("train", s.model, given_model());
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
+  if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
+    throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
+  }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.added_positions())
                            ? ef::num_positions(s.corpus.max_length)
@@ -113,17 +125,46 @@ TrainSettings TrainFlags::settings() const {
   return s;
 }
 
+TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const {
+  TrainSettings s;
+  s.corpus = corpus_.applied("train", s.corpus);
+  for (const auto& [name, value] : corpus_.given().items()) {
+    if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
+      throw ef::ValueError("train", flag_of_field(name) +
+                                        " is of a new vocabulary: leave it out, the model to "
+                                        "start from has its own");
+    }
+  }
+  s.corpus.tokenizer = start.tokenizer;
+  s.corpus.separate_vocab = !start.joint;
+  s.corpus.vocab_size = std::max(start.model.source_vocab_size, start.model.target_size());
+  s.training = training_.applied("train", s.training, given_training());
+  nlohmann::json given = given_model();
+  if (automatic_tying_) given.erase("tying");
+  nlohmann::json others = given;
+  for (nlohmann::json* fields : {&others, others.contains("encoder") ? &others["encoder"] : nullptr,
+                                 others.contains("decoder") ? &others["decoder"] : nullptr}) {
+    if (fields == nullptr) continue;
+    for (const std::string_view name : training_only_names) fields->erase(std::string(name));
+  }
+  require_same_model(others, start.model, "", in_another_model);
+  s.model = model_.applied("train", start.model, given);
+  if (!std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
+    s.model.max_length = std::max(s.model.max_length, s.corpus.max_length);
+  return s;
+}
+
 TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const {
   TrainSettings s = saved_settings(model, saved);
   nlohmann::json given = given_model();
   if (automatic_tying_) given.erase("tying");
-  require_same_model(given, model, "");
+  require_same_model(given, model, "", while_resuming);
   (void)model_.applied("train", model, given);
   const auto go_on = [](const auto& flags, const nlohmann::json& now, auto& options) {
     const nlohmann::json before = ef::options_to_json(options);
     for (const auto& [name, value] : now.items()) {
       if (is_among(name, fixed_names) && value != before.at(name))
-        refuse_change(flag_of_field(name), value, before.at(name));
+        refuse_change(flag_of_field(name), value, before.at(name), while_resuming);
     }
     options = flags.applied("train", options, now);
   };
@@ -140,9 +181,6 @@ void TrainSettings::validate() const {
   }
   if (c.valid_source.empty() != c.valid_target.empty()) {
     throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
-  }
-  if (c.tokenizer != "char" && c.tokenizer != "word" && c.tokenizer != "subword") {
-    throw ef::ValueError("train", "tokenizer is '" + c.tokenizer + "', must be char, word or subword");
   }
   ef::validate_fields("train", c);
   if (c.vocab_size < 5) {

@@ -5,6 +5,7 @@
 
 #include "corpus_options.hpp"
 #include "default_model.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/train/options.hpp"
 #include "option_flags.hpp"
@@ -34,6 +35,10 @@ class TrainFlags {
 
   /// The settings of a new training.
   TrainSettings settings() const;
+
+  /// Those of a new training whose weights begin as those of a model: its options, but for dropout rates,
+  /// and its vocabulary. Throws ValueError for what does not fit it.
+  TrainSettings started_from(const ef::ModelDescription& start) const;
 
   /// Those of a training that goes on: what it was started with, and on top what the command line says.
   /// Throws ValueError for what cannot change.

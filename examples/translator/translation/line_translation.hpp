@@ -3,18 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "alignment_file.hpp"
 #include "attention_file.hpp"
-#include "eigenformer/generation/document/split_lines.hpp"
+#include "explorer_file.hpp"
 #include "markup_translation.hpp"
 #include "model/sentence_translator.hpp"
-#include "terminal/status_line.hpp"
 #include "translate_options.hpp"
+#include "whole_lines.hpp"
 
 namespace translator {
 
@@ -37,6 +36,7 @@ class LineTranslation {
         format_(options.output_format()),
         attention_(options.attention),
         alignments_(options.alignment, options.soft_alignment),
+        explorer_(options.explore, models),
         target_(models.tokenizers().target),
         document_(options.document_options(models)),
         max_source_(ef::max_source_tokens(models.description())),
@@ -63,10 +63,8 @@ class LineTranslation {
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    const ef::SplitLines split(lines, document_,
-                               [this](const std::string& sentence) { return translator_.fits(sentence); });
-    split_ += split.num_split();
-    auto translations = split.join(translated_parts(split, before, prefixes));
+    auto [translations, num_split] = translate_whole(translator_, lines, document_, before, prefixes);
+    split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
       std::vector<ef::Translation>& of_line = translations[i];
@@ -76,7 +74,8 @@ class LineTranslation {
       if (protect_) protect_placeholders(lines[i], of_line);
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
-      if (best.attention != nullptr) attention_.add(line, *best.attention);
+      if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
+      explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back(
             "line " + std::to_string(line) +
@@ -88,16 +87,13 @@ class LineTranslation {
   }
 
   /// What is to be said of all lines; empty: nothing.
-  std::string remark() const {
-    if (split_ == 0) return {};
-    return counted(static_cast<long long>(split_), "line") + " with a sentence of more than " +
-           std::to_string(max_source_) + " tokens, which was translated in parts";
-  }
+  std::string remark() const { return split_remark(split_, max_source_); }
 
   /// Writes what belongs to all lines together.
   void finish() {
     attention_.finish();
     alignments_.finish();
+    explorer_.finish();
   }
 
  private:
@@ -112,24 +108,11 @@ class LineTranslation {
     return prefixes;
   }
 
-  // The translations of each part. What is drawn for a part depends on the numbers of its line and of the
-  // part in the line.
-  std::vector<std::vector<ef::Translation>> translated_parts(const ef::SplitLines& split, std::size_t before,
-                                                             std::span<const std::string> prefixes) const {
-    std::vector<ef::PreparedLine> prepared;
-    for (const ef::SplitLines::Part& part : split.parts()) {
-      const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
-      const bool prefixed = part.place == 0 && !prefixes.empty();
-      prepared.push_back(
-          translator_.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
-    }
-    return translator_.alternatives(std::span<const ef::PreparedLine>(prepared));
-  }
-
   bool with_prefixes_, protect_;
   ef::OutputOptions format_;
   AttentionFile attention_;
   AlignmentFiles alignments_;
+  ExplorerFile explorer_;
   std::shared_ptr<const ef::Tokenizer> target_;
   ef::DocumentOptions document_;
   ef::index_t max_source_;

@@ -26,7 +26,7 @@ namespace translator {
 
 /// The options of `translator translate`.
 struct TranslateOptions : DecodingCommand {
-  std::string input, output, shard_text, attention, alignment, soft_alignment, utility;
+  std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility;
   bool go_on = false;
   bool prefixes = false, splits_sentences = false;
   std::string language;
@@ -55,6 +55,9 @@ struct TranslateOptions : DecodingCommand {
         app.add_option("--attention", attention,
                        "file for the attention weights of every line, layer and head, as safetensors");
     file(attention_option)->excludes(resume);
+    CLI::Option* const explore_option = app.add_option(
+        "--explore", explore, "file for a page (HTML) that shows every layer and head of the attention");
+    file(explore_option)->excludes(resume);
     app.add_option("--alignment", alignment,
                    "file for the alignments of words: for each line its links, such as 0-0 1-2")
         ->group("Alignments")
@@ -65,12 +68,14 @@ struct TranslateOptions : DecodingCommand {
         ->excludes(resume);
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
+    explore_option->excludes(app.get_option("--sample"));
     CLI::Option* const split =
         app.add_flag("--split-sentences", splits_sentences,
                      "lines are paragraphs: their sentences are translated one by one, and the white space "
                      "between them stays")
             ->group("Paragraphs")
-            ->excludes(attention_option);
+            ->excludes(attention_option)
+            ->excludes(explore_option);
     app.add_option("--language", language,
                    "language of the input, such as en or deu_Latn, whose rules and abbreviations tell where "
                    "sentences end; else the model's, where it names one")
@@ -171,7 +176,8 @@ struct TranslateOptions : DecodingCommand {
     const std::pair<const char*, const std::string*> files[] = {{"--output", &output},
                                                                 {"--attention", &attention},
                                                                 {"--alignment", &alignment},
-                                                                {"--soft-alignment", &soft_alignment}};
+                                                                {"--soft-alignment", &soft_alignment},
+                                                                {"--explore", &explore}};
     for (const auto& one : files) {
       for (const auto& other : files) {
         if (one.first == other.first || other.second->empty() || *one.second != *other.second) continue;
@@ -188,11 +194,11 @@ struct TranslateOptions : DecodingCommand {
   ef::TextTranslatorOptions for_results(const DecodingModels& models,
                                         const ef::OutputOptions& results) const {
     ef::TextTranslatorOptions options = for_models(models);
-    options.search.attention = !attention.empty();
-    options.search.token_scores = results.scores;
+    options.search.attention = !attention.empty() || !explore.empty();
+    options.search.token_scores = results.scores || !explore.empty();
     if (options.sampling) options.sampling->token_scores = results.scores;
     if (options.search.attention && options.search.num_hypotheses > 1)
-      throw ef::ValueError("translate", "--attention is of one translation a line, --n-best must be 1");
+      throw ef::ValueError("translate", "attention is of one translation a line, --n-best must be 1");
     const bool written = !alignment.empty() || !soft_alignment.empty();
     if (written || protect || markup() != ef::MarkupFormat::text) {
       options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));

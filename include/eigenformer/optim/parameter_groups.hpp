@@ -95,10 +95,10 @@ std::string nearest_names(const std::string& pattern, const std::vector<Paramete
 }
 
 template <class T>
-bool matches_group(const ParameterGroup& group, const ParameterState<T>& p) {
-  return matches_pattern(group.pattern, p.name) ||
+bool matches_any_name(std::string_view pattern, const ParameterState<T>& p) {
+  return matches_pattern(pattern, p.name) ||
          std::any_of(p.aliases.begin(), p.aliases.end(),
-                     [&](const std::string& alias) { return matches_pattern(group.pattern, alias); });
+                     [&](const std::string& alias) { return matches_pattern(pattern, alias); });
 }
 
 // One rule for each parameter. Throws ValueError, as `op`, for impossible rates and for a group that holds
@@ -121,7 +121,7 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
     StepRule rule{1, p->value.rank() < 2 ? 0.0 : weight_decay};
     bool found = false;
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (!matches_group(groups[g], *p)) continue;
+      if (!matches_any_name(groups[g].pattern, *p)) continue;
       ++matched[g];
       if (found) continue;
       found = true;
@@ -144,5 +144,37 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
 }
 
 }  // namespace detail
+
+/// Freezes the parameters of which a name fits a pattern (see ParameterGroup): from now on they get no
+/// gradient, and an optimizer that is made afterwards keeps no moments for them. patterns: separated by
+/// commas; empty: nothing happens. Returns how many parameters the patterns fit. Throws ValueError for a
+/// pattern that fits none and when no parameter is left to train, and then changes nothing.
+///
+///     ef::freeze(ef::parameters(model), "encoder.*,*.embedding.weight");
+template <class T>
+index_t freeze(const std::vector<ParameterHandle<T>>& parameters, std::string_view patterns) {
+  std::vector<ParameterHandle<T>> matched;
+  for (std::string_view rest = patterns; !rest.empty();) {
+    const std::string_view pattern = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), pattern.size() + 1));
+    const std::size_t before = matched.size();
+    for (const auto& p : parameters) {
+      if (detail::matches_any_name(pattern, *p)) matched.push_back(p);
+    }
+    if (matched.size() > before) continue;
+    throw ValueError("freeze", "'" + std::string(pattern) + "' matches no parameter; the nearest names are " +
+                                   detail::nearest_names(std::string(pattern), parameters));
+  }
+  index_t frozen = 0, left = 0;
+  for (const auto& p : parameters) {
+    const bool fits = std::find(matched.begin(), matched.end(), p) != matched.end();
+    frozen += fits ? 1 : 0;
+    left += fits || p->frozen ? 0 : 1;
+  }
+  if (frozen > 0 && left == 0)
+    throw ValueError("freeze", "'" + std::string(patterns) + "' leaves no parameter to train");
+  for (const auto& p : matched) p->frozen = true;
+  return frozen;
+}
 
 }  // namespace eigenformer

@@ -8,6 +8,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
@@ -111,9 +112,13 @@ struct TrainingOptions {
   double weight_decay = 0;   ///< decoupled (AdamW); norms and biases do not decay
   ParameterGroups groups{};  ///< own rates and decay by name
   double label_smoothing = 0.1;
+  /// Names of parameters that are not trained: patterns as in ParameterGroup, separated by commas. Trainer
+  /// freezes them in the model (see freeze()).
+  std::string frozen{};
+  TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
 
-  /// All but the groups, which files do not hold.
+  /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
     visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
@@ -129,6 +134,10 @@ struct TrainingOptions {
                       Allowed::not_negative},
           self.weight_decay);
     visit(OptionField{"label_smoothing", "label smoothing", Allowed::rate}, self.label_smoothing);
+    visit(OptionField{"frozen",
+                      "parameters that are not trained: patterns of names such as encoder.*, separated by "
+                      "commas"},
+          self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
   }
 

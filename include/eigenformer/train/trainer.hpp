@@ -23,6 +23,18 @@ namespace eigenformer {
 ///     ef::Trainer trainer(model, corpus, &validation, {.loop = {.max_steps = 1000}});
 ///     trainer.run();
 ///
+/// A model of a folder or an import goes on learning from other text, with what its conventions put around
+/// sentences:
+///
+///     auto loaded = ef::load_model_folder("en-de");
+///     auto corpus = ef::encode_corpus(ef::read_parallel_files("own.en", "own.de"), loaded.tokenizers,
+///                                     loaded.description.text);
+///     ef::Trainer trainer(loaded.model, corpus, nullptr,
+///                         {.loop = {.max_steps = 1000}, .frozen = "encoder.*", .text =
+///                         loaded.description.text});
+///     trainer.run();
+///     ef::save_model_folder("own", loaded);
+///
 /// Validation by a metric, such as BLEU of what the model translates: no validation corpus, and
 ///
 ///     .loop = {.max_steps = 1000, .validation = {.measure = [&] { return bleu(model); }, .better =
@@ -41,9 +53,11 @@ class Trainer {
   Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
           const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
       : options_(complete(model, validation, options)),
-        batcher_(corpus, {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed}),
+        batcher_(
+            corpus,
+            {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
         corpus_(detail::corpus_fingerprint(corpus)),
-        parameters_(parameters(model)),
+        parameters_(trained(model, options)),
         optimizer_(parameters_, {.beta1 = options.beta1,
                                  .beta2 = options.beta2,
                                  .eps = options.adam_eps,
@@ -100,7 +114,14 @@ class Trainer {
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
-    reader.require_equal("corpus", corpus_);
+    const auto corpus = reader.template value<std::string>("corpus");
+    if (corpus != corpus_) {
+      throw ValueError("training",
+                       "the corpus is another one than that of the saved training (its pairs and a "
+                       "hash of its tokens: " +
+                           corpus_ + ", expected " + corpus +
+                           "); to go on with other data, start a new training from the saved model");
+    }
     loop_.load(state);
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
@@ -138,10 +159,16 @@ class Trainer {
       throw ValueError("trainer", "both a validation corpus and the metric '" + options.loop.validation.name +
                                       "' are given, must be one of them");
     }
-    options.loop.validation = {.measure = [&model, validation, tokens = options.batch_tokens] {
-      return corpus_loss(model, *validation, tokens);
-    }};
+    options.loop.validation = {
+        .measure = [&model, validation, tokens = options.batch_tokens, text = options.text] {
+          return corpus_loss(model, *validation, tokens, Context<T>::inference(), text);
+        }};
     return options;
+  }
+  static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
+    auto all = parameters(model);
+    freeze(all, options.frozen);
+    return all;
   }
 
   TrainingOptions options_;

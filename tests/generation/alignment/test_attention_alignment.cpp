@@ -101,11 +101,11 @@ TEST_CASE("a translation's alignment is what its attention maps say, for any lay
       CHECK(third.source[0].of(lines[2]) == "the");
       CHECK(third.source[1].of(lines[2]) == "dog");
       // Given pairs are aligned as translations are.
-      const std::vector<std::string> line = {lines[2]}, text = {"ein Mann geht"};
+      const std::vector<std::string> line = {lines[2]}, text = {" ein  Mann geht"};
       const Translation given = translator.score(line, text)[0];
       REQUIRE(given.alignment != nullptr);
       REQUIRE(given.alignment->target.size() == 4);
-      CHECK(given.alignment->target[2].of(given.text) == "geht");
+      CHECK(given.alignment->target[2].of(text[0]) == "geht");
       CHECK(given.alignment->target[3].empty());
       CHECK(given.alignment->source == third.source);
     }
@@ -196,6 +196,9 @@ TEST_CASE("links between words and between tokens") {
     CHECK_THROWS_WITH_AS((void)parse_alignment(line), doctest::Contains("is no link"), ValueError);
   const TemporaryFolder folder;
   CHECK(read_alignments(folder.write("a", "0-0\n\n1-0 2-1\n")).size() == 3);
+  const auto right = read_right_alignments(folder.write("c", "0-0 1p2 3-3\n"));
+  CHECK(alignment_text(right[0].sure) == "0-0 3-3");
+  CHECK(alignment_text(right[0].possible) == "1-2");
   const auto bad = folder.write("b", "0-0\n0:1\n");
   CHECK_THROWS_WITH_AS((void)read_alignments(bad), doctest::Contains("line 2: "), IoError);
 }

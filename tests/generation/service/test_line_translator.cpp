@@ -41,14 +41,15 @@ std::shared_ptr<LoadedModel<Model>> random_translator(const char* kind = "word")
   return loaded;
 }
 
-// Greedy search, a beam with the n best and their scores, sampling, a diverse beam, and samples in the order
-// of a utility.
+// Greedy search, a beam with the n best, their scores and alignments, sampling, a diverse beam, and samples
+// in the order of a utility.
 std::vector<TextTranslatorOptions> ways(const TextTranslatorOptions& base) {
   std::vector<TextTranslatorOptions> all(5, base);
   for (TextTranslatorOptions& options : all) options.search.max_length = 9;
   all[0].search.beam_size = 1;
   all[1].search.num_hypotheses = 3;
   all[1].search.token_scores = true;
+  all[1].alignment.emplace();
   all[2].sampling = SamplingOptions{.num_samples = 2, .seed = 5, .max_length = 9};
   all[3].search.num_beam_groups = 2;
   all[3].search.diversity_penalty = 0.5;
@@ -71,8 +72,9 @@ bool same(const std::vector<std::vector<Translation>>& a, const std::vector<std:
       const Translation &x = a[i][k], &y = b[i][k];
       if (x.text != y.text || x.score != y.score || x.log_probability != y.log_probability ||
           x.confidence != y.confidence || x.tokens.size() != y.tokens.size() || x.cut != y.cut ||
-          x.expected_utility != y.expected_utility)
+          x.expected_utility != y.expected_utility || (x.alignment == nullptr) != (y.alignment == nullptr))
         return false;
+      if (x.alignment != nullptr && x.alignment->links != y.alignment->links) return false;
     }
   }
   return true;

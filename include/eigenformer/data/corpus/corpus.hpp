@@ -160,11 +160,12 @@ struct EncodedCorpus {
   index_t size() const noexcept { return source.size(); }
 };
 
-/// Encodes every pair. Pairs with a side of no token or of more than max_length tokens (0: no limit; begin
-/// and end not counted) are dropped and counted in the report, on top of what reading dropped. Throws
-/// ValueError for a negative limit and when no pair is left.
+/// Encodes every pair; source_text is put before each source sentence. Pairs with a side of no token or of
+/// more than max_length tokens (0: no limit; begin and end not counted) are dropped and counted in the
+/// report, on top of what reading dropped. Throws ValueError for a negative limit and when no pair is left.
 inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
-                                   const Tokenizer& target, index_t max_length = 0) {
+                                   const Tokenizer& target, index_t max_length = 0,
+                                   const std::string& source_text = {}) {
   if (max_length < 0) {
     throw ValueError("encode_corpus",
                      "max_length is " + std::to_string(max_length) + ", must not be negative");
@@ -179,7 +180,7 @@ inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer
   encoded.report.read = std::max(encoded.report.read, corpus.size());
   encoded.report.kept = 0;
   for (std::size_t i = 0; i < corpus.source.size(); ++i) {
-    const std::vector<std::int32_t> s = source.encode(corpus.source[i]);
+    const std::vector<std::int32_t> s = source.encode(source_text + corpus.source[i]);
     const std::vector<std::int32_t> t = target.encode(corpus.target[i]);
     if (s.empty() || t.empty()) {
       ++encoded.report.empty;

@@ -281,10 +281,12 @@ class SentenceRules {
     return is_in(lists_.before_ordinals, text.substr(begin, end - begin));
   }
 
-  /// The token with the abbreviated letters that stand before it, without the spaces between them.
+  /// The token with the abbreviated letters that stand before it, six at most, without the spaces between
+  /// them.
   static std::string with_letters_before(std::string_view text, ByteSpan sentence, ByteSpan token) {
     std::string joined(token.of(text));
-    for (std::size_t begin = token.begin;;) {
+    std::size_t begin = token.begin;
+    for (int i = 0; i < 6; ++i) {
       const std::size_t end = before_spaces(text, begin);
       if (end == begin || end <= sentence.begin + 1 || text[end - 1] != '.') return joined;
       const auto letter = code_point_before(text, end - 1);
@@ -294,6 +296,7 @@ class SentenceRules {
       joined.insert(0, text.substr(at, end - at));
       begin = at;
     }
+    return joined;
   }
 
   /// "J", "J.R.R", "U.S.A": single capitals.

@@ -9,6 +9,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/linked.hpp"
+#include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -40,6 +41,15 @@ struct TokenizerPair {
 
   bool joint() const noexcept { return source == target; }
 };
+
+/// encode_corpus() with the tokenizers and the conventions of a model folder or an import: what its `text`
+/// puts around token ids is Batcher's part.
+inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const TokenizerPair& tokenizers,
+                                   const TextConventions& text, index_t max_length = 0) {
+  if (tokenizers.source == nullptr || tokenizers.target == nullptr)
+    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for either side");
+  return encode_corpus(corpus, *tokenizers.source, *tokenizers.target, max_length, text.source_text);
+}
 
 namespace detail {
 

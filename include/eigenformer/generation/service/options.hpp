@@ -14,11 +14,11 @@ struct TranslatorOptions {
   index_t queue_requests = 1024;  ///< requests that wait at most; one more is refused
   index_t queue_tokens = 262144;  ///< source tokens that wait at most
   /// How long the first request waits for others to be translated with, in seconds. With 0 a batch is what
-  /// arrived while the batch before it was at work, which is best for latency.
+  /// arrived while the batch before it was at work.
   double window = 0;
   index_t workers = 1;  ///< batches that are translated at once, each by a thread
-  /// Threads of each worker's products; 0: those of the Runtime, which all workers share. For throughput,
-  /// as many workers as there are cores with one thread each; for latency, one worker with all threads.
+  /// Threads of each worker's products; 0: those of the Runtime, which all workers share. With 1 and as many
+  /// workers as cores, no thread waits within a product; with one worker, a request has all threads.
   index_t worker_threads = 0;
 
   static void fields(auto& self, auto&& visit) {

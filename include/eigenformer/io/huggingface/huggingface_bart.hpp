@@ -59,6 +59,7 @@ class HuggingFaceBart {
     // A decoder that starts with the padding symbol reads it.
     const auto start = config.get<index_t>("decoder_start_token_id", -1);
     o.padding_index = start == pad ? -1 : pad;
+    if (start == pad) o.constant_id = pad;
     require_valid(config, o);
     require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
   }

@@ -37,8 +37,8 @@ namespace eigenformer {
 /// version 1, so that older readers take them, bfloat16 ones version 2, models with conventions from
 /// elsewhere version 3, models with stacks that differ, or with positions both added and in attention,
 /// version 4, int8 weights as the kernels read them version 5 (in older folders of int8 weights they were
-/// rows of a matrix), models with an SSRU, and int8 weights that came with scales of their own (see
-/// quantized_model.hpp), version 6.
+/// rows of a matrix), models with an SSRU or a constant_id, and int8 weights that came with scales of their
+/// own (see quantized_model.hpp), version 6.
 inline constexpr int model_format_version = 6;
 
 /// A model that a folder can hold: a module made of options that list their fields, and of a generator;
@@ -176,7 +176,7 @@ void save_folder(const std::filesystem::path& folder, const M& model, const Toke
   }
   if (!is_readable_by_0_1_0(options.at("model"))) version = std::max(version, 4);
   if (weights == WeightFormat::int8) version = std::max(version, 5);
-  if (has_other_mixing(options.at("model"))) version = std::max(version, 6);
+  if (is_of_version_6(options.at("model"))) version = std::max(version, 6);
   options["format_version"] = version;
   FolderTransaction save(folder);
   write_file(save.file("options.json"), options.dump(2) + "\n");

@@ -24,6 +24,7 @@ namespace detail {
 inline constexpr const char* added_positions_name = "positions";
 inline constexpr const char* attention_positions_name = "attention_positions";
 inline constexpr const char* self_mixing_name = "self_mixing";
+inline constexpr const char* constant_id_name = "constant_id";
 
 inline bool is_attention_position(const nlohmann::json& word) {
   bool found = false;
@@ -75,9 +76,10 @@ nlohmann::json split_positions(nlohmann::json json) {
   return json;
 }
 
-/// Whether a stack's layers have something else than self-attention.
-inline bool has_other_mixing(const nlohmann::json& json) {
-  if (json.contains(self_mixing_name)) return true;
+/// Whether a model has what came with version 6 of the folder's format: something else than self-attention
+/// in a stack's layers, or an embedding that stays as it is.
+inline bool is_of_version_6(const nlohmann::json& json) {
+  if (json.contains(self_mixing_name) || json.contains(constant_id_name)) return true;
   for (const auto& item : json.items()) {
     if (item.value().is_object() && item.value().contains(self_mixing_name)) return true;
   }
@@ -86,7 +88,7 @@ inline bool has_other_mixing(const nlohmann::json& json) {
 
 /// Whether version 0.1.0 can read these options.
 inline bool is_readable_by_0_1_0(const nlohmann::json& json) {
-  if (json.contains(attention_positions_name) || json.contains(self_mixing_name)) return false;
+  if (json.contains(attention_positions_name) || is_of_version_6(json)) return false;
   for (const auto& item : json.items()) {
     if (item.value().is_object()) return false;  // a stack's own options
   }
@@ -150,6 +152,8 @@ nlohmann::json options_to_json(const Options& options) {
   detail::join_positions(json);
   const auto mixing = json.find(detail::self_mixing_name);
   if (mixing != json.end() && *mixing == detail::option_to_json(SelfMixing::attention)) json.erase(mixing);
+  const auto constant = json.find(detail::constant_id_name);
+  if (constant != json.end() && *constant == -1) json.erase(constant);
   Options::fields(options, [&](const auto& field, const auto& member) {
     if constexpr (std::same_as<std::remove_cvref_t<decltype(field)>, OptionGroup>) {
       const nlohmann::json group = detail::group_to_json(options, member);

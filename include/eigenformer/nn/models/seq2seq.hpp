@@ -233,6 +233,10 @@ struct Seq2SeqTransformer {
 
   void finish(RandomGenerator& rng) {
     options.target_vocab_size = options.target_size();
+    if (options.constant_id >= 0) {
+      source_embedding.padding_index = options.constant_id;
+      if (own_target_embedding) own_target_embedding->padding_index = options.constant_id;
+    }
     if (options.tying == Tying::none) {
       own_projection =
           Parameter<T>(init::xavier_uniform<T>({options.target_vocab_size, options.layer.d_model}, rng));

@@ -64,9 +64,9 @@ inline void require_input_positions(const char* op, const InputPositions& positi
   if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) o->validate(op, d_model);
 }
 
-inline void require_padding(const char* op, index_t padding_index, index_t vocab_size) {
-  if (padding_index >= -1 && padding_index < vocab_size) return;
-  throw ValueError(op, "padding_index is " + std::to_string(padding_index) +
+inline void require_padding(const char* op, const char* field, index_t id, index_t vocab_size) {
+  if (id >= -1 && id < vocab_size) return;
+  throw ValueError(op, std::string(field) + " is " + std::to_string(id) +
                            ", must be -1 or below the vocabulary's size, which is " +
                            std::to_string(vocab_size));
 }
@@ -92,6 +92,9 @@ struct Seq2SeqOptions {
   bool causal = true;      ///< a target token sees itself and those before it
   /// Its embedding is zero, and trailing ones are padding where no layout is given; -1: none.
   index_t padding_index = SpecialIds::pad;
+  /// Its embedding gets no gradient where it is read: PyTorch's padding_idx, of models whose decoder begins
+  /// with the padding symbol; -1: padding_index.
+  index_t constant_id = -1;
 
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"source_vocab_size", "ids of the source vocabulary", Allowed::positive},
@@ -107,6 +110,9 @@ struct Seq2SeqOptions {
     visit(OptionField{"logit_scale", "factor of the decoder's output before the projection", Allowed::finite},
           self.logit_scale);
     visit(OptionField{"causal", "a target token sees itself and those before it"}, self.causal);
+    visit(
+        OptionField{"constant_id", "id whose embedding gets no gradient where it is read; -1: padding_index"},
+        self.constant_id);
   }
 
   index_t target_size() const noexcept {
@@ -126,7 +132,9 @@ struct Seq2SeqOptions {
                                ", to tie all embeddings");
     }
     detail::require_input_positions(op, added_positions(), layer.d_model);
-    detail::require_padding(op, padding_index, std::min(source_vocab_size, target_size()));
+    const index_t ids = std::min(source_vocab_size, target_size());
+    detail::require_padding(op, "padding_index", padding_index, ids);
+    detail::require_padding(op, "constant_id", constant_id, ids);
   }
 };
 

@@ -31,7 +31,7 @@ struct TextEmbeddingOptions {
     detail::require_not_negative(op, "num_token_types", num_token_types);
     detail::require_positive(op, "max_length", max_length);
     detail::require_input_positions(op, positions, d_model);
-    detail::require_padding(op, padding_index, vocab_size);
+    detail::require_padding(op, "padding_index", padding_index, vocab_size);
   }
 };
 

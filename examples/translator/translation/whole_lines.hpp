@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/document/split_lines.hpp"
+#include "model/sentence_translator.hpp"
+#include "terminal/status_line.hpp"
+
+namespace translator {
+
+namespace ef = eigenformer;
+
+/// Translations of lines, all of which were translated: what a model cannot read at once in parts.
+struct WholeLines {
+  std::vector<std::vector<ef::Translation>> translations{};
+  std::size_t num_split = 0;  ///< lines with a sentence that is several parts
+
+  /// The best of each line.
+  std::vector<std::string> texts() const {
+    std::vector<std::string> texts;
+    for (const auto& of_line : translations) texts.push_back(of_line.front().text);
+    return texts;
+  }
+};
+
+/// What is to be said of lines that were split; empty: nothing.
+inline std::string split_remark(std::size_t num_split, ef::index_t max_tokens) {
+  if (num_split == 0) return {};
+  return counted(static_cast<long long>(num_split), "line") + " with a sentence of more than " +
+         std::to_string(max_tokens) + " tokens, which was translated in parts";
+}
+
+/// Translates lines. before: how many lines of the input stand before them; what is drawn for a part depends
+/// on the numbers of its line and of the part in the line. prefixes: empty, or what each translation begins
+/// with.
+inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
+                                  const ef::DocumentOptions& options = {.layout = ef::DocumentLayout::flow},
+                                  std::size_t before = 0, std::span<const std::string> prefixes = {}) {
+  const ef::SplitLines split(lines, options,
+                             [&](const std::string& sentence) { return translator.fits(sentence); });
+  std::vector<ef::PreparedLine> prepared;
+  for (const ef::SplitLines::Part& part : split.parts()) {
+    const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
+    const bool prefixed = part.place == 0 && !prefixes.empty();
+    prepared.push_back(translator.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
+  }
+  return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared))),
+          split.num_split()};
+}
+
+}  // namespace translator
