@@ -3,6 +3,7 @@
 #   eigenformer::zstd           texts compressed by zstd; there when libzstd is (those by gzip come with eigenformer::io)
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT, sentences of paragraphs; there when ICU is
+#   eigenformer::server         translating over HTTP; there when nlohmann-json and Boost 1.74 or newer are
 #   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp. Not named eigenformer-targets-*.cmake:
 # CMake includes all files of that name by itself, too early.
@@ -70,6 +71,26 @@ if(EIGENFORMER_ZSTD_INCLUDE_DIR AND EIGENFORMER_ZSTD_LIBRARY)
 else()
   message(STATUS "eigenformer: zstd not found, so no eigenformer::zstd and texts compressed by it cannot be read "
                  "(Debian and Ubuntu: libzstd-dev)")
+endif()
+
+# Headers alone; they need no library of Boost's.
+find_path(EIGENFORMER_BOOST_INCLUDE_DIR boost/beast/http.hpp)
+mark_as_advanced(EIGENFORMER_BOOST_INCLUDE_DIR)
+set(eigenformer_boost_version 0)
+if(EIGENFORMER_BOOST_INCLUDE_DIR)
+  file(STRINGS "${EIGENFORMER_BOOST_INCLUDE_DIR}/boost/version.hpp" eigenformer_boost_version
+       REGEX "^#define BOOST_VERSION [0-9]+")
+  string(REGEX REPLACE "[^0-9]" "" eigenformer_boost_version "${eigenformer_boost_version}")
+endif()
+if(TARGET eigenformer::io AND eigenformer_boost_version GREATER_EQUAL 107400)
+  add_library(eigenformer_server INTERFACE)
+  add_library(eigenformer::server ALIAS eigenformer_server)
+  target_include_directories(eigenformer_server SYSTEM INTERFACE "${EIGENFORMER_BOOST_INCLUDE_DIR}")
+  target_link_libraries(eigenformer_server INTERFACE eigenformer::io)
+  target_compile_definitions(eigenformer_server INTERFACE EIGENFORMER_WITH_SERVER=1)
+elseif(TARGET eigenformer::io)
+  message(STATUS "eigenformer: Boost.Beast of Boost 1.74 or newer not found, so no eigenformer::server and no translator "
+                 "serve (Debian and Ubuntu: libboost-dev)")
 endif()
 
 # Built only when something links it, with the flags of the project that does.

@@ -33,7 +33,7 @@ target_link_libraries(eigenformer_programs INTERFACE eigenformer::compiled eigen
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(eigenformer_programs INTERFACE -Wno-error=maybe-uninitialized -Wno-error=uninitialized)
 endif()
-foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd CLI11::CLI11)
+foreach(target eigenformer::io eigenformer::sentencepiece eigenformer::icu eigenformer::zstd eigenformer::server CLI11::CLI11)
   if(TARGET ${target})
     target_link_libraries(eigenformer_programs INTERFACE ${target})
   endif()
@@ -66,6 +66,8 @@ function(eigenformer_needs file out)
         list(APPEND needs SentencePiece)
       elseif(line MATCHES "<unicode/")
         list(APPEND needs ICU)
+      elseif(line MATCHES "<boost/")
+        list(APPEND needs Boost)
       elseif(line MATCHES "<benchmark/")
         list(APPEND needs "Google Benchmark")
       elseif(line MATCHES "include *\"(.+)\"")
@@ -97,6 +99,7 @@ function(eigenformer_missing out)
          (need STREQUAL "CLI11" AND NOT TARGET CLI11::CLI11) OR
          (need STREQUAL "SentencePiece" AND NOT TARGET eigenformer::sentencepiece) OR
          (need STREQUAL "ICU" AND NOT TARGET eigenformer::icu) OR
+         (need STREQUAL "Boost" AND NOT TARGET eigenformer::server) OR
          (need STREQUAL "Google Benchmark" AND NOT TARGET benchmark::benchmark))
         list(APPEND missing "${need}")
       endif()

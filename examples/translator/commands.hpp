@@ -24,5 +24,6 @@ void add_import(CLI::App& app, Run& run);
 void add_quantize(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
 void add_shortlist(CLI::App& app, Run& run);
+void add_serve(CLI::App& app, Run& run);
 
 }  // namespace translator

@@ -87,6 +87,9 @@ class Program {
     return false;
   }
 
+  /// What it has written to stderr so far.
+  std::string err() const { return read_file(folder_.path() / "err"); }
+
   Ended wait() {
     int status = 0;
     ::waitpid(pid_, &status, 0);

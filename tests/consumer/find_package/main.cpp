@@ -8,6 +8,9 @@
 #if defined(CLIENT_WITH_IO)
 #include "eigenformer/io/numpy/npz.hpp"
 #endif
+#if defined(CLIENT_WITH_SERVER)
+#include "eigenformer/server/options.hpp"
+#endif
 
 static bool check(const char* component, bool right) {
   std::printf("%s: %s\n", component, right ? "ok" : "WRONG");
@@ -31,6 +34,9 @@ int main() {
 #if defined(CLIENT_WITH_ICU)
   const ef::WordPieceTokenizer pieces({.tokens = {"[UNK]", "old", "dog", "##s"}, .unknown_id = 0});
   right = check("icu", pieces.encode("\xC3\x96ld dogs") == std::vector<std::int32_t>{1, 2, 3}) && right;
+#endif
+#if defined(CLIENT_WITH_SERVER)
+  right = check("server", !ef::ServerOptions{}.is_reachable()) && right;
 #endif
 #if defined(CLIENT_WITH_ZSTD)
   right =

@@ -1,0 +1,225 @@
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "commands.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+#if defined(EIGENFORMER_WITH_SERVER) && EIGENFORMER_WITH_SERVER
+
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/server/models/translator_backend.hpp"
+#include "eigenformer/server/translation_server.hpp"
+#include "options/decoding_options.hpp"
+
+namespace translator {
+
+namespace {
+
+struct ServeCommand {
+  std::vector<std::string> models, cors_origins;
+  std::string key_file;
+  bool quiet = false;
+  ef::index_t threads = 0;
+  std::optional<OptionFlags<ef::ServerOptions>> server;
+  std::optional<OptionFlags<ef::TranslatorOptions>> sharing;
+  std::optional<OptionFlags<ef::GenerationOptions>> search;
+  std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
+};
+
+/// The keys of a file, one a line; lines that begin with # are comments.
+std::vector<std::string> read_keys(const std::string& path) {
+  std::vector<std::string> keys;
+  for (const std::string& line : ef::read_lines(path)) {
+    const std::string key = ef::trim(line);
+    if (!key.empty() && key.front() != '#') keys.push_back(key);
+  }
+  if (keys.empty()) throw ef::IoError("serve", "'" + path + "' has no key, expected one a line");
+  return keys;
+}
+
+ef::ServerOptions server_options(const ServeCommand& command) {
+  ef::ServerOptions options = command.server->applied("server");
+  if (!command.key_file.empty()) options.api_keys = read_keys(command.key_file);
+  options.cors_origins = command.cors_origins;
+  if (options.api_keys.empty() && options.is_reachable()) {
+    throw ef::ValueError("serve", "--host is " + options.host +
+                                      ", which other machines can reach: give --api-key-file, so that not "
+                                      "everybody may translate here");
+  }
+  options.validate();
+  return options;
+}
+
+/// How a model translates unless a request says otherwise.
+ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::ModelDescription& description) {
+  ef::TextTranslatorOptions options = ef::text_translator_options(description);
+  options.search = command.search->applied("generation", options.search);
+  options.search.validate();
+  options.batching = command.batching->applied("generation");
+  options.batching.validate();
+  return options;
+}
+
+/// Splits paragraphs into sentences where this program has what that needs.
+ef::DocumentOptions document_options(const std::string& language) {
+  ef::DocumentOptions options;
+  if (ef::SentenceSplitter::available())
+    options.splitter =
+        std::make_shared<const ef::SentenceSplitter>(ef::SentenceOptions{.language = language});
+  return options;
+}
+
+ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
+  // What is wrong with it is said now, not to the first client.
+  (void)text_options(command, ef::read_model_description(place.folder));
+  const ef::DocumentOptions documents = document_options(place.source);
+  return {place.source, place.target, [&command, place, documents] {
+            const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()});
+            ef::TextTranslatorOptions options = text_options(command, models->description());
+            options.confidence = models->confidence();
+            options.alignment = guided_alignment_options(*models);
+            return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)),
+                                                           models, documents,
+                                                           command.sharing->applied("translator"));
+          }};
+}
+
+/// A line on standard error, with the time. No texts are in it, nor what else clients make up.
+void log_line(const std::string& text) {
+  char time[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  if (gmtime_r(&now, &parts) != nullptr)
+    (void)std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  std::fprintf(stderr, "%s %s\n", time, text.c_str());
+}
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3fs", seconds);
+  return text;
+}
+
+ef::ServerLog server_log(bool quiet) {
+  ef::ServerLog log;
+  if (!quiet) {
+    log.request = [](const ef::HttpRecord& record) {
+      log_line(record.client + " " + (record.route.empty() ? "-" : record.method + " " + record.route) + " " +
+               std::to_string(record.status) + " " + seconds_text(record.seconds) +
+               (record.note.empty() ? "" : " " + record.note));
+    };
+  }
+  log.model = [](const ef::ServedModel& model, bool loaded, double seconds) {
+    log_line("model " + model.source + "-" + model.target + (loaded ? " loaded in " : " dropped in ") +
+             seconds_text(seconds));
+  };
+  log.load_failed = [](const ef::ServedModel& model, const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& why) {
+      log_line("model " + model.source + "-" + model.target + " cannot be loaded: " + why.what());
+    }
+  };
+  return log;
+}
+
+int serve(const ServeCommand& command) {
+  // Before any other thread, so that all have them blocked and this one takes them.
+  sigset_t signals{};
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  set_threads(command.threads);
+  command.sharing->applied("translator").validate();
+  ef::ServerOptions options = server_options(command);
+  std::vector<ef::ServedModel> models;
+  for (const std::string& model : command.models)
+    models.push_back(served_model(command, ef::parse_model_place(model)));
+  const std::string host =
+      options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
+  ef::TranslationServer server(std::move(options), std::move(models), server_log(command.quiet));
+  server.start();
+  log_line("listening at http://" + host + ":" + std::to_string(server.port()) + "/");
+  int signal = 0;
+  sigwait(&signals, &signal);
+  log_line("stopping: what was accepted is answered; once more ends at once");
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server.stop();
+  log_line("stopped");
+  return 0;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "serve", "Translates over HTTP: LibreTranslate's API, streams, metrics, and a page to try it at");
+  auto command = std::make_shared<ServeCommand>();
+  sub->add_option(
+         "--model", command->models,
+         "languages and folder of a model, such as en-de=FOLDER; given again: one more. Of a folder whose "
+         "name ends with the languages (model-en-de) the name will do")
+      ->required()
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  sub->add_option("--api-key-file", command->key_file,
+                  "file of API keys, one a line, of which clients must send one");
+  sub->add_option(
+         "--cors-origin", command->cors_origins,
+         "origin whose pages may read answers, such as https://example.org; given again: one more; *: all")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  sub->add_flag("--quiet", command->quiet, "no line on standard error for each request");
+  command->server.emplace(*sub, ef::ServerOptions{}, "Server and its limits");
+  const auto searched = [](const OptionRow& row) {
+    return row.name != "num_hypotheses" && !is_among(row.name, decoding_fields_without_flag);
+  };
+  command->search.emplace(*sub, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
+                          searched);
+  command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
+  command->sharing.emplace(*sub, ef::TranslatorOptions{}, "Batches");
+  add_threads(*sub, command->threads);
+  sub->footer(
+      "SIGTERM and Ctrl-C end it when all that was accepted is answered. Without --host only this machine "
+      "can "
+      "reach it;\nwith another address an API key is needed. docs/server.md has the API.");
+  sub->callback([&run, command] { run = [command] { return serve(*command); }; });
+}
+
+}  // namespace translator
+
+#else
+
+namespace translator {
+
+void add_serve(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "serve", "Translates over HTTP (not in this program, which was built without Boost)");
+  sub->allow_extras();
+  sub->callback([&run] {
+    run = []() -> int {
+      throw ef::ValueError(
+          "serve",
+          "this program was built without Boost.Beast, expected Boost 1.74 or newer when it is built "
+          "(Debian and Ubuntu: libboost-dev)");
+    };
+  });
+}
+
+}  // namespace translator
+
+#endif

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/server/api/request.hpp"
+#include "eigenformer/server/api/response.hpp"
+#include "eigenformer/server/http/session.hpp"
+#include "eigenformer/server/metrics.hpp"
+
+namespace eigenformer {
+
+/// The translations that a server has accepted and not answered.
+class JobCount {
+ public:
+  explicit JobCount(std::size_t most) : most_(most) {}
+
+  std::size_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
+  /// One more, as long as the result is kept. Throws HttpError 503 where there are too many.
+  std::shared_ptr<void> add() {
+    if (count_.fetch_add(1) >= most_) {
+      count_.fetch_sub(1);
+      throw HttpError(503, "the server has too many translations to do", {{"Retry-After", "1"}});
+    }
+    return {&count_, [](void* count) { static_cast<std::atomic<std::size_t>*>(count)->fetch_sub(1); }};
+  }
+
+ private:
+  const std::size_t most_;
+  std::atomic<std::size_t> count_{0};
+};
+
+/// A request for translation from when it is accepted until it is answered. Its model may still have to be
+/// loaded, and its client may go at any time.
+class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
+ public:
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+
+  /// place: what counts it. headers: of its answer.
+  TranslateJob(ApiTranslation wanted, std::optional<DetectedLanguage> detected, HttpReply reply,
+               Headers headers, std::shared_ptr<void> place, ServerMetrics& metrics)
+      : wanted_(std::move(wanted)),
+        detected_(std::move(detected)),
+        reply_(std::move(reply)),
+        headers_(std::move(headers)),
+        place_(std::move(place)),
+        metrics_(metrics) {}
+
+  /// Begins with the model, or says why there is none. Does nothing for a job that was cancelled.
+  void begin(const std::shared_ptr<TranslationBackend>& backend, const std::exception_ptr& error) {
+    if (cancelled()) return finish();
+    if (backend == nullptr) return fail(error);
+    {
+      const std::scoped_lock lock(mutex_);
+      backend_ = backend;
+    }
+    const auto self = shared_from_this();
+    if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream", .headers = headers_});
+    TaskEvents events{
+        .done = [self](std::vector<TranslatedText> texts) { self->done(std::move(texts)); },
+        .failed = [self](const std::exception_ptr& why) { self->fail(why); },
+    };
+    if (wanted_.stream) {
+      events.partial = [self](std::size_t i, std::string text) {
+        self->reply_.event("partial", json_text({{"index", i}, {"text", std::move(text)}}), i);
+      };
+    }
+    try {
+      auto cancel = backend->start(wanted_.task, std::move(events));
+      std::unique_lock lock(mutex_);
+      if (over_) return;
+      cancel_ = std::move(cancel);
+      if (!cancelled_) return;
+      cancel = std::exchange(cancel_, nullptr);
+      lock.unlock();
+      cancel();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+
+  /// Its client does not want it any more.
+  void cancel() {
+    std::function<void()> cancel;
+    {
+      const std::scoped_lock lock(mutex_);
+      cancelled_ = true;
+      cancel = std::exchange(cancel_, nullptr);
+    }
+    if (cancel) cancel();
+  }
+
+  /// Its answer where there is nothing to do: texts that are in their language already.
+  void done(std::vector<TranslatedText> texts) {
+    const auto json = translation_json(texts, wanted_.list, wanted_.task, detected_);
+    std::size_t characters = 0;
+    for (const std::string& text : wanted_.task.texts)
+      for_each_code_point(text, [&](char32_t, std::string_view) { ++characters; });
+    metrics_.add_translated(texts.size(), characters);
+    finish();
+    if (wanted_.stream) {
+      reply_.event("done", json_text(json));
+      reply_.end_stream();
+      return;
+    }
+    HttpAnswer answer = json_answer(json);
+    answer.headers = headers_;
+    reply_.send(std::move(answer));
+  }
+
+  bool streams() const noexcept { return wanted_.stream; }
+  const TranslationTask& task() const noexcept { return wanted_.task; }
+  /// For done() without a model.
+  void begin_stream() const {
+    if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream", .headers = headers_});
+  }
+
+ private:
+  bool cancelled() const {
+    const std::scoped_lock lock(mutex_);
+    return cancelled_;
+  }
+
+  void fail(const std::exception_ptr& why) {
+    finish();
+    const auto send = [&](HttpError error) {
+      Headers all = headers_;
+      all.insert(all.end(), error.headers().begin(), error.headers().end());
+      reply_.send(HttpError(error.status(), error.message(), std::move(all)));
+    };
+    try {
+      std::rethrow_exception(why);
+    } catch (const HttpError& error) {
+      send(error);
+    } catch (const std::bad_alloc&) {
+      send(HttpError(503, "the server is out of memory"));
+    } catch (const std::exception&) {  // its message may name files, or parts of texts
+      send(HttpError(500, "the translation failed"));
+    }
+  }
+
+  // Gives back what it holds before its client has the answer, and may come again.
+  void finish() {
+    std::shared_ptr<TranslationBackend> backend;
+    std::shared_ptr<void> place;
+    const std::scoped_lock lock(mutex_);
+    over_ = true;
+    cancel_ = nullptr;
+    backend.swap(backend_);
+    place.swap(place_);
+  }
+
+  const ApiTranslation wanted_;
+  const std::optional<DetectedLanguage> detected_;
+  const HttpReply reply_;
+  const Headers headers_;
+  std::shared_ptr<void> place_;
+  ServerMetrics& metrics_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<TranslationBackend> backend_;
+  std::function<void()> cancel_;
+  bool cancelled_ = false, over_ = false;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/server/api/detect.hpp"
+#include "eigenformer/server/http/message.hpp"
+#include "eigenformer/server/models/backend.hpp"
+
+namespace eigenformer {
+
+/// JSON in one line. Bytes of texts that are not UTF-8 become U+FFFD.
+inline std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+inline HttpAnswer json_answer(const nlohmann::ordered_json& json, unsigned status = 200) {
+  return {.status = status, .body = json_text(json) + "\n"};
+}
+
+/// An error as LibreTranslate tells it: {"error": "..."}.
+inline HttpAnswer api_error(const HttpError& error) {
+  HttpAnswer answer = json_answer({{"error", error.message()}}, error.status());
+  answer.headers = error.headers();
+  return answer;
+}
+
+inline nlohmann::ordered_json detection_json(const DetectedLanguage& detected) {
+  return {{"confidence", detected.confidence}, {"language", detected.code}};
+}
+
+namespace detail {
+
+inline nlohmann::ordered_json details_json(const TranslatedText& text) {
+  auto target = nlohmann::ordered_json::array();
+  for (const TranslatedWord& word : text.words) {
+    nlohmann::ordered_json object = {{"text", word.text}};
+    object["confidence"] =
+        word.confidence < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(word.confidence);
+    object["source"] = word.sources;
+    target.push_back(std::move(object));
+  }
+  return {{"source", text.source_words}, {"target", std::move(target)}};
+}
+
+}  // namespace detail
+
+/// The answer of /translate. list: whether q was one; then each field is a list, too.
+inline nlohmann::ordered_json translation_json(const std::vector<TranslatedText>& texts, bool list,
+                                               const TranslationTask& task,
+                                               const std::optional<DetectedLanguage>& detected) {
+  using json = nlohmann::ordered_json;
+  json answer = json::object();
+  const auto add = [&](const char* name, auto&& of_text) {
+    json all = json::array();
+    for (const TranslatedText& text : texts) all.push_back(of_text(text));
+    answer[name] = list ? std::move(all) : std::move(all.at(0));
+  };
+  if (task.alternatives > 0)
+    add("alternatives", [](const TranslatedText& text) { return json(text.alternatives); });
+  if (detected) add("detectedLanguage", [&](const TranslatedText&) { return detection_json(*detected); });
+  add("translatedText", [](const TranslatedText& text) { return json(text.text); });
+  if (task.details) add("details", [](const TranslatedText& text) { return detail::details_json(text); });
+  return answer;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,185 @@
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/server/http/session.hpp"
+
+namespace eigenformer {
+
+/// Listens at an address, and has a fixed number of threads that serve all connections.
+class HttpServer {
+ public:
+  using tcp = boost::asio::ip::tcp;
+
+  /// Listens from now on. Throws ValueError for impossible options and IoError where it cannot listen.
+  HttpServer(ServerOptions options, HttpHandler handler)
+      : options_(std::move(options)),
+        handler_(std::move(handler)),
+        sessions_(std::make_shared<Sessions>()),
+        context_(static_cast<int>(options_.io_threads)),
+        work_(boost::asio::make_work_guard(context_)),
+        strand_(boost::asio::make_strand(context_)),
+        acceptor_(strand_),
+        pause_(strand_) {
+    options_.validate();
+    const tcp::endpoint endpoint(boost::asio::ip::make_address(options_.host),
+                                 static_cast<unsigned short>(options_.port));
+    boost::system::error_code error;
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
+    if (error) {
+      throw IoError("server", "cannot listen at " + options_.host + " port " + std::to_string(options_.port) +
+                                  ": " + error.message());
+    }
+    port_ = acceptor_.local_endpoint().port();
+  }
+  ~HttpServer() {
+    abort();
+    finish();
+  }
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  /// The port that it listens at.
+  unsigned short port() const noexcept { return port_; }
+  /// Connections that are open.
+  std::size_t connections() const { return sessions_->count(); }
+
+  /// Answers from now on.
+  void start() {
+    accept();
+    for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { context_.run(); });
+  }
+
+  /// Takes no more connections, answers the requests that have begun, and returns when all are answered;
+  /// after stop_seconds what is left is closed.
+  void stop() {
+    if (threads_.empty()) return close_acceptor();
+    std::promise<void> closed;
+    boost::asio::post(strand_, [&] {
+      close_acceptor();
+      closed.set_value();
+    });
+    closed.get_future().wait();
+    // No connection comes from now on.
+    sessions_->each([](HttpSession& session) { session.stop(); });
+    if (!sessions_->wait_until_none(std::chrono::seconds(options_.stop_seconds))) abort();
+  }
+
+  /// Closes all connections, whatever they do.
+  void abort() {
+    boost::asio::post(strand_, [this] { close_acceptor(); });
+    sessions_->each([](HttpSession& session) { session.abort(); });
+  }
+
+ private:
+  // The sessions that there are; those outlive the server that some reply still knows.
+  class Sessions {
+   public:
+    void add(const std::shared_ptr<HttpSession>& session) {
+      const std::scoped_lock lock(mutex_);
+      sessions_[session.get()] = session;
+    }
+    void remove(HttpSession* session) {
+      const std::scoped_lock lock(mutex_);
+      sessions_.erase(session);
+      if (sessions_.empty()) none_.notify_all();
+    }
+    template <class F>
+    void each(F&& f) const {
+      std::vector<std::shared_ptr<HttpSession>> found;
+      {
+        const std::scoped_lock lock(mutex_);
+        for (const auto& [key, session] : sessions_)
+          if (auto locked = session.lock()) found.push_back(std::move(locked));
+      }
+      for (const auto& session : found) f(*session);
+    }
+    std::size_t count() const {
+      const std::scoped_lock lock(mutex_);
+      return sessions_.size();
+    }
+    bool wait_until_none(std::chrono::seconds time) {
+      std::unique_lock lock(mutex_);
+      return none_.wait_for(lock, time, [this] { return sessions_.empty(); });
+    }
+
+   private:
+    mutable std::mutex mutex_;
+    std::condition_variable none_;
+    std::map<HttpSession*, std::weak_ptr<HttpSession>> sessions_;
+  };
+
+  // Connections above max_connections that are told so before they are closed; what comes above these is
+  // closed without a word.
+  static constexpr std::size_t refused_at_once = 64;
+
+  void accept() {
+    acceptor_.async_accept(
+        boost::asio::make_strand(context_), [this](boost::system::error_code error, tcp::socket socket) {
+          if (!acceptor_.is_open()) return;
+          if (error) {  // such as no more file descriptors: trying again at once would only take time
+            pause_.expires_after(std::chrono::milliseconds(100));
+            pause_.async_wait([this](boost::system::error_code) {
+              if (acceptor_.is_open()) accept();
+            });
+            return;
+          }
+          take(std::move(socket));
+          accept();
+        });
+  }
+
+  void take(tcp::socket socket) {
+    const std::size_t open = sessions_->count(), most = static_cast<std::size_t>(options_.max_connections);
+    if (open >= most + refused_at_once) return;
+    const auto session =
+        std::make_shared<HttpSession>(std::move(socket), options_, handler_,
+                                      [sessions = sessions_](HttpSession* s) { sessions->remove(s); });
+    sessions_->add(session);
+    open < most ? session->start() : session->refuse();
+  }
+
+  void close_acceptor() {
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    pause_.cancel();
+  }
+
+  void finish() {
+    work_.reset();
+    if (!threads_.empty()) sessions_->wait_until_none(std::chrono::seconds(5));
+    context_.stop();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  ServerOptions options_;
+  HttpHandler handler_;
+  std::shared_ptr<Sessions> sessions_;
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  boost::asio::strand<boost::asio::io_context::executor_type> strand_;
+  tcp::acceptor acceptor_;
+  boost::asio::steady_timer pause_;
+  unsigned short port_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace eigenformer

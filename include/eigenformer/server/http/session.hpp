@@ -1,0 +1,378 @@
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "eigenformer/server/http/event_stream.hpp"
+#include "eigenformer/server/http/message.hpp"
+#include "eigenformer/server/options.hpp"
+
+namespace eigenformer {
+
+class HttpReply;
+
+/// What a server does with requests. handle() is called by the threads that read and write, and must not
+/// wait; it answers by the reply, then or later, from any thread. What it throws is sent as an error.
+struct HttpHandler {
+  std::function<void(HttpRequest, HttpReply)> handle;
+  std::function<HttpAnswer(const HttpError&)> error_answer;  ///< what an error looks like
+  std::function<void(const HttpRecord&)> over;               ///< called when a request is over
+};
+
+/// A connection and its requests, one after the other. All of it runs in the socket's strand.
+class HttpSession : public std::enable_shared_from_this<HttpSession> {
+ public:
+  using tcp = boost::asio::ip::tcp;
+
+  /// The handler must outlive it. ended is called when it is destroyed.
+  HttpSession(tcp::socket socket, const ServerOptions& options, const HttpHandler& handler,
+              std::function<void(HttpSession*)> ended)
+      : stream_(std::move(socket)),
+        timer_(stream_.get_executor()),
+        options_(options),
+        handler_(handler),
+        ended_(std::move(ended)) {
+    boost::system::error_code ignored;
+    client_ = stream_.socket().remote_endpoint(ignored).address().to_string();
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+  }
+  ~HttpSession() { ended_(this); }
+  HttpSession(const HttpSession&) = delete;
+  HttpSession& operator=(const HttpSession&) = delete;
+
+  void start() {
+    in_strand([self = shared_from_this()] { self->read(); });
+  }
+  /// Says 503 to a connection for which there is no room, and closes it.
+  void refuse() {
+    in_strand([self = shared_from_this()] {
+      self->begin_request();
+      self->keep_alive_ = false;
+      self->send_error(HttpError(503, "the server has too many connections", {{"Retry-After", "1"}}));
+    });
+  }
+  /// Closes the connection when the request that has begun is answered; now, where there is none.
+  void stop() {
+    in_strand([self = shared_from_this()] {
+      self->stopping_ = true;
+      if (self->state_ == State::reading && !self->parser_->got_some() && self->buffer_.size() == 0)
+        self->close();
+    });
+  }
+  /// Closes the connection, whatever it does.
+  void abort() {
+    in_strand([self = shared_from_this()] { self->lose(); });
+  }
+
+ private:
+  friend class HttpReply;
+  using Clock = std::chrono::steady_clock;
+  using ErrorCode = boost::beast::error_code;
+  enum class State { reading, answering, streaming, writing, closed };
+
+  // How long a client that will send no more is waited for: it may have closed one direction, or all.
+  static constexpr std::chrono::seconds half_closed_time{2};
+  // What is still read, and thrown away, of a client that is told why before the connection is closed:
+  // closing earlier would reset it, and the client might lose the answer.
+  static constexpr std::size_t most_discarded = 1 << 22;
+  static constexpr std::chrono::seconds discarding_time{2};
+
+  template <class F>
+  void in_strand(F&& f) {
+    boost::asio::post(stream_.get_executor(), std::forward<F>(f));
+  }
+  template <class F>
+  auto then(F f) {
+    return [self = shared_from_this(), f](auto&&... values) { (self.get()->*f)(values...); };
+  }
+
+  void read() {
+    namespace http = boost::beast::http;
+    if (state_ == State::closed || (stopping_ && buffer_.size() == 0)) return close();
+    state_ = State::reading;
+    parser_.emplace();
+    parser_->header_limit(16 * 1024);
+    parser_->body_limit(static_cast<std::uint64_t>(options_.max_body));
+    stream_.expires_after(std::chrono::seconds(options_.read_seconds));
+    http::async_read_header(stream_, buffer_, *parser_, then(&HttpSession::header_read));
+  }
+
+  void header_read(ErrorCode error, std::size_t) {
+    namespace http = boost::beast::http;
+    if (error) return reading_failed(error);
+    const auto& header = parser_->get();
+    if (header.version() >= 11 && header.find(http::field::host) == header.end()) {
+      begin_request();
+      keep_alive_ = false;
+      return send_error(HttpError(400, "the request has no Host"));
+    }
+    const bool asks = boost::beast::iequals(header[http::field::expect], "100-continue");
+    if (!asks || parser_->is_done() || buffer_.size() > 0) return read_body({}, 0);
+    out_ = "HTTP/1.1 100 Continue\r\n\r\n";
+    boost::asio::async_write(stream_, boost::asio::buffer(out_), then(&HttpSession::read_body));
+  }
+
+  void read_body(ErrorCode error, std::size_t) {
+    if (error) return close();
+    boost::beast::http::async_read(stream_, buffer_, *parser_, then(&HttpSession::body_read));
+  }
+
+  void body_read(ErrorCode error, std::size_t) {
+    if (error) return reading_failed(error);
+    auto message = parser_->release();
+    begin_request();
+    keep_alive_ = message.keep_alive() && !stopping_;
+    version_ = message.version();
+    head_ = message.method() == boost::beast::http::verb::head;
+    record_.method = std::string(message.method_string());
+    HttpRequest request;
+    // A HEAD is answered as a GET, without the body.
+    request.method = head_ ? "GET" : record_.method;
+    const std::string target(message.target());
+    const std::size_t mark = target.find('?');
+    request.path = target.substr(0, mark);
+    if (mark != std::string::npos) request.query = target.substr(mark + 1);
+    namespace http = boost::beast::http;
+    request.content_type = std::string(message[http::field::content_type]);
+    request.origin = std::string(message[http::field::origin]);
+    request.authorization = std::string(message[http::field::authorization]);
+    request.client = client_;
+    request.body = std::move(message.body());
+    state_ = State::answering;
+    limit_time(std::chrono::seconds(options_.answer_seconds));
+    watch();
+    handle(std::move(request));
+  }
+
+  void handle(HttpRequest request);  // in reply.hpp
+
+  // A request that cannot be read to its end is refused where its client still listens.
+  void reading_failed(ErrorCode error) {
+    namespace http = boost::beast::http;
+    if (error.category() != http::make_error_code(http::error::bad_method).category() ||
+        error == http::error::end_of_stream || error == http::error::partial_message)
+      return close();
+    begin_request();
+    keep_alive_ = false;
+    if (error == http::error::body_limit) {
+      send_error(HttpError(413, "the body has more than " + std::to_string(options_.max_body) + " bytes"));
+    } else if (error == http::error::header_limit) {
+      send_error(HttpError(431, "the header is too long"));
+    } else {
+      send_error(HttpError(400, "the request is not valid HTTP: " + error.message()));
+    }
+  }
+
+  void begin_request() {
+    ++number_;
+    state_ = State::answering;
+    began_ = Clock::now();
+    record_ = {};
+    record_.client = client_;
+    gone_ = nullptr;
+    half_closed_ = false;
+    head_ = false;
+  }
+
+  // Sees whether the client goes while its answer is made.
+  void watch() {
+    stream_.socket().async_wait(
+        tcp::socket::wait_read, [self = shared_from_this(), number = number_](ErrorCode error) {
+          if (error || number != self->number_ || !self->is_answering()) return;
+          char byte = 0;
+          self->stream_.socket().non_blocking(true, error);
+          const std::size_t size =
+              self->stream_.socket().receive(boost::asio::buffer(&byte, 1), tcp::socket::message_peek, error);
+          if (size > 0) return;  // its next request
+          if (error == boost::asio::error::would_block) return self->watch();
+          if (error != boost::asio::error::eof) return self->lose();
+          self->half_closed_ = true;
+          self->keep_alive_ = false;
+          self->limit_time(half_closed_time);
+        });
+  }
+
+  bool is_answering() const { return state_ == State::answering || state_ == State::streaming; }
+
+  void limit_time(std::chrono::seconds time) {
+    timer_.expires_after(time);
+    timer_.async_wait([self = shared_from_this(), number = number_](ErrorCode error) {
+      if (error || number != self->number_ || !self->is_answering()) return;
+      if (self->half_closed_) return self->lose();
+      const HttpError late(
+          503, "the answer took longer than " + std::to_string(self->options_.answer_seconds) + " seconds");
+      self->tell_gone();
+      if (self->state_ == State::answering) return self->send_error(late);
+      self->events_.add("error", self->handler_.error_answer(late).body);
+      self->end_stream();
+    });
+  }
+
+  void tell_gone() {
+    if (auto gone = std::exchange(gone_, nullptr)) gone();
+  }
+
+  // The client is not there any more.
+  void lose() {
+    if (is_answering()) {
+      record_.status = 499;
+      tell_gone();
+      request_over();
+    }
+    close();
+  }
+
+  void send_error(const HttpError& error) { send(handler_.error_answer(error)); }
+
+  void send(HttpAnswer answer) {
+    namespace http = boost::beast::http;
+    if (state_ != State::answering) return;
+    state_ = State::writing;
+    quiet();
+    answer_.emplace(static_cast<http::status>(answer.status), version_);
+    write_headers(*answer_, answer);
+    answer_->keep_alive(keep_alive_);
+    answer_->body() = std::move(answer.body);
+    answer_->prepare_payload();
+    record_.status = answer.status;
+    stream_.expires_after(std::chrono::seconds(options_.write_seconds));
+    if (!head_) return http::async_write(stream_, *answer_, then(&HttpSession::written));
+    serializer_.emplace(*answer_);
+    http::async_write_header(stream_, *serializer_, then(&HttpSession::written));
+  }
+
+  template <class Message>
+  static void write_headers(Message& message, const HttpAnswer& answer) {
+    namespace http = boost::beast::http;
+    message.set(http::field::server, "eigenformer");
+    message.set(http::field::content_type, answer.content_type);
+    message.set(http::field::cache_control, "no-store");
+    message.set("X-Content-Type-Options", "nosniff");
+    for (const auto& [name, value] : answer.headers) message.set(name, value);
+  }
+
+  // Nothing but writing is to come.
+  void quiet() {
+    timer_.cancel();
+    ErrorCode ignored;
+    stream_.socket().cancel(ignored);
+  }
+
+  void written(ErrorCode error, std::size_t) {
+    serializer_.reset();
+    answer_.reset();
+    if (error) {
+      record_.status = 499;
+      request_over();
+      return close();
+    }
+    request_over();
+    if (keep_alive_ && !stopping_) return read();
+    linger();
+  }
+
+  void request_over() {
+    record_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+    ++number_;
+    gone_ = nullptr;
+    handler_.over(record_);
+  }
+
+  // Sends the end of the stream and reads on until the client has closed, or has sent too much.
+  void linger() {
+    state_ = State::writing;
+    ErrorCode ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(discarding_time);
+    discard({}, 0);
+  }
+  void discard(ErrorCode error, std::size_t size) {
+    discarded_ += size;
+    buffer_.clear();
+    if (error || discarded_ > most_discarded) return close();
+    stream_.async_read_some(buffer_.prepare(64 * 1024), then(&HttpSession::discard));
+  }
+
+  void close() {
+    state_ = State::closed;
+    timer_.cancel();
+    stream_.close();
+  }
+
+  void begin_stream(HttpAnswer answer) {
+    namespace http = boost::beast::http;
+    if (state_ != State::answering) return;
+    state_ = State::streaming;
+    http::response<http::empty_body> header(static_cast<http::status>(answer.status), version_);
+    write_headers(header, answer);
+    // Of HTTP/1.0, which has no chunks, the end of the connection is that of the stream.
+    if (version_ < 11) keep_alive_ = false;
+    header.keep_alive(keep_alive_);
+    header.chunked(version_ >= 11);
+    record_.status = answer.status;
+    events_.begin(header, version_ >= 11);
+    write_events();
+  }
+
+  void end_stream() {
+    if (state_ != State::streaming) return;
+    events_.end();
+    write_events();
+  }
+
+  void write_events() {
+    if (writing_events_ || state_ != State::streaming) return;
+    out_ = events_.take();
+    if (out_.empty()) {
+      if (!events_.ended()) return;
+      quiet();
+      return written({}, 0);
+    }
+    writing_events_ = true;
+    stream_.expires_after(std::chrono::seconds(options_.write_seconds));
+    boost::asio::async_write(stream_, boost::asio::buffer(out_),
+                             [self = shared_from_this()](ErrorCode error, std::size_t) {
+                               self->writing_events_ = false;
+                               self->stream_.expires_never();
+                               if (error) return self->lose();
+                               self->write_events();
+                             });
+  }
+
+  boost::beast::tcp_stream stream_;
+  boost::asio::steady_timer timer_;
+  const ServerOptions& options_;
+  const HttpHandler& handler_;
+  std::function<void(HttpSession*)> ended_;
+  std::string client_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<boost::beast::http::response<boost::beast::http::string_body>> answer_;
+  std::optional<boost::beast::http::response_serializer<boost::beast::http::string_body>> serializer_;
+  EventStream events_;
+  std::string out_;
+  bool writing_events_ = false;
+  State state_ = State::reading;
+  std::uint64_t number_ = 0;  // of the request that is answered; a reply to an earlier one is late
+  Clock::time_point began_{};
+  HttpRecord record_;
+  std::function<void()> gone_;
+  bool keep_alive_ = true, stopping_ = false, half_closed_ = false, head_ = false;
+  unsigned version_ = 11;
+  std::size_t discarded_ = 0;
+};
+
+}  // namespace eigenformer
+
+#include "eigenformer/server/http/reply.hpp"  // handle()

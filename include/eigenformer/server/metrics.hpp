@@ -1,0 +1,112 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "eigenformer/server/http/message.hpp"
+
+namespace eigenformer {
+
+/// What a server counts, as Prometheus reads it (text format 0.0.4). All functions may be called from any
+/// thread.
+class ServerMetrics {
+ public:
+  void request_over(const HttpRecord& record) {
+    const std::scoped_lock lock(mutex_);
+    const std::string route = record.route.empty() ? "other" : record.route;
+    ++requests_[{route, record.status}];
+    Histogram& histogram = seconds_[route];
+    std::size_t i = 0;
+    while (i < bounds.size() && record.seconds > bounds[i]) ++i;
+    ++histogram.counts[i];
+    histogram.sum += record.seconds;
+  }
+  void add_translated(std::size_t texts, std::size_t characters) {
+    const std::scoped_lock lock(mutex_);
+    texts_ += texts;
+    characters_ += characters;
+  }
+  void add_load() {
+    const std::scoped_lock lock(mutex_);
+    ++loads_;
+  }
+  void add_drop() {
+    const std::scoped_lock lock(mutex_);
+    ++drops_;
+  }
+
+  /// The page that is read. What belongs to others, as of now: translations accepted and not answered, open
+  /// connections, loaded models.
+  std::string text(std::size_t in_flight, std::size_t connections, std::size_t models) const {
+    const std::scoped_lock lock(mutex_);
+    std::ostringstream out;
+    const auto head = [&](const char* name, const char* type, const char* help) {
+      out << "# HELP eigenformer_" << name << " " << help << "\n# TYPE eigenformer_" << name << " " << type
+          << "\n";
+    };
+    const auto single = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
+      head(name, type, help);
+      out << "eigenformer_" << name << " " << value << "\n";
+    };
+    head("http_requests_total", "counter", "Requests that are over; 499: the client went before its answer.");
+    for (const auto& [key, count] : requests_) {
+      out << "eigenformer_http_requests_total{route=\"" << key.first << "\",status=\"" << key.second << "\"} "
+          << count << "\n";
+    }
+    head("http_request_seconds", "histogram", "From a whole request to the last byte of its answer.");
+    for (const auto& [route, histogram] : seconds_) {
+      std::uint64_t count = 0;
+      for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
+        count += histogram.counts[i];
+        out << "eigenformer_http_request_seconds_bucket{route=\"" << route << "\",le=\"";
+        i < bounds.size() ? out << bounds[i] : out << "+Inf";
+        out << "\"} " << count << "\n";
+      }
+      out << "eigenformer_http_request_seconds_sum{route=\"" << route << "\"} " << histogram.sum << "\n"
+          << "eigenformer_http_request_seconds_count{route=\"" << route << "\"} " << count << "\n";
+    }
+    single("translated_texts_total", "counter", "Texts that were translated.", texts_);
+    single("translated_characters_total", "counter", "Characters of these, in Unicode code points.",
+           characters_);
+    single("model_loads_total", "counter", "Times that a model was loaded.", loads_);
+    single("model_drops_total", "counter", "Times that an idle model was dropped.", drops_);
+    single("models_loaded", "gauge", "Models that are loaded.", models);
+    single("translations_in_flight", "gauge", "Translations accepted and not answered.", in_flight);
+    single("connections", "gauge", "Open connections.", connections);
+    out << "# HELP process_resident_memory_bytes Resident memory size in bytes.\n"
+           "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes "
+        << resident_bytes() << "\n";
+    return out.str();
+  }
+
+ private:
+  static constexpr std::array bounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                        0.25,  0.5,    1.0,   2.5,  5.0,   10.0, 30.0};
+  struct Histogram {
+    std::array<std::uint64_t, bounds.size() + 1> counts{};
+    double sum = 0;
+  };
+
+  static std::uint64_t resident_bytes() {
+    std::ifstream file("/proc/self/statm");
+    std::uint64_t all = 0, resident = 0;
+    file >> all >> resident;
+    return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  }
+
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, unsigned>, std::uint64_t> requests_;
+  std::map<std::string, Histogram> seconds_;
+  std::uint64_t texts_ = 0, characters_ = 0, loads_ = 0, drops_ = 0;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,231 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/server/http/message.hpp"
+#include "eigenformer/server/models/backend.hpp"
+
+namespace eigenformer {
+
+/// A model that a server has: its languages, and how it is loaded.
+struct ServedModel {
+  std::string source, target;  ///< codes, such as en
+  /// Called by the registry's own thread, once more each time after the model was dropped. May take its time
+  /// and may throw.
+  std::function<std::unique_ptr<TranslationBackend>()> load;
+};
+
+/// The models of a server: loaded when first used, dropped when nobody has used them for a while. Both are
+/// the work of one thread, so that no other waits for a disk; models that are loaded go on meanwhile.
+class ModelRegistry {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Receives the model, or why there is none; called by the registry's thread or, for a model that is
+  /// loaded, at once.
+  using Ready = std::function<void(std::shared_ptr<TranslationBackend>, std::exception_ptr)>;
+  /// Told when a model was loaded (true) or dropped, and how long that took.
+  using Notice = std::function<void(const ServedModel&, bool loaded, double seconds)>;
+  /// Told when a model could not be loaded. Whoever asks for it next has it tried again.
+  using Failure = std::function<void(const ServedModel&, const std::exception_ptr&)>;
+
+  /// idle: how long a model stays that nobody uses; 0: for ever.
+  ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {},
+                Failure failure = {})
+      : idle_(idle), notice_(std::move(notice)), failure_(std::move(failure)) {
+    for (ServedModel& model : models) entries_.push_back({.model = std::move(model)});
+    thread_ = std::thread([this] { work(); });
+  }
+  ~ModelRegistry() { shutdown(); }
+  ModelRegistry(const ModelRegistry&) = delete;
+  ModelRegistry& operator=(const ModelRegistry&) = delete;
+
+  /// Gives no model to anybody from now on, and returns when nobody uses one any more and all are dropped.
+  /// Not by several threads at once.
+  void shutdown() {
+    {
+      const std::scoped_lock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    for (Entry& entry : entries_) {
+      std::unique_ptr<TranslationBackend> backend;
+      {
+        const std::scoped_lock lock(mutex_);
+        backend.swap(entry.backend);
+      }
+    }
+  }
+
+  std::size_t size() const noexcept { return entries_.size(); }
+  const ServedModel& model(std::size_t i) const { return entries_.at(i).model; }
+  /// How many are loaded.
+  std::size_t loaded() const {
+    const std::scoped_lock lock(mutex_);
+    return static_cast<std::size_t>(
+        std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.backend != nullptr; }));
+  }
+
+  /// The model of two languages, if there is one.
+  std::optional<std::size_t> find(const std::string& source, const std::string& target) const {
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].model.source == source && entries_[i].model.target == target) return i;
+    return std::nullopt;
+  }
+
+  /// Gives model i to `ready`. The model stays as long as what `ready` received, of which the last copy may
+  /// be dropped by the model's own threads.
+  void use(std::size_t i, Ready ready) {
+    std::shared_ptr<TranslationBackend> backend;
+    std::exception_ptr error;
+    {
+      const std::scoped_lock lock(mutex_);
+      Entry& entry = entries_.at(i);
+      if (over_) {
+        error = ending();
+      } else if (entry.backend == nullptr) {
+        entry.waiting.push_back(std::move(ready));
+        if (!std::exchange(entry.wanted, true)) {
+          to_load_.push_back(i);
+          changed_.notify_all();
+        }
+        return;
+      } else {
+        backend = lend(entry);
+      }
+    }
+    ready(std::move(backend), error);
+  }
+
+ private:
+  struct Entry {
+    ServedModel model;
+    std::unique_ptr<TranslationBackend> backend{};
+    bool wanted = false;       // waits to be loaded
+    std::size_t users = 0;     // who have it now
+    Clock::time_point used{};  // when the last one gave it back
+    std::vector<Ready> waiting{};
+  };
+
+  static std::exception_ptr ending() {
+    return std::make_exception_ptr(HttpError(503, "the server is about to end"));
+  }
+
+  // The model for one user. The mutex must be held.
+  std::shared_ptr<TranslationBackend> lend(Entry& entry) {
+    ++entry.users;
+    return {entry.backend.get(), [this, &entry](TranslationBackend*) {
+              const std::scoped_lock lock(mutex_);
+              entry.used = Clock::now();
+              if (--entry.users == 0 && (over_ || idle_.count() > 0)) changed_.notify_all();
+            }};
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      if (!to_load_.empty()) {
+        const std::size_t i = to_load_.front();
+        to_load_.pop_front();
+        load(entries_[i], lock);
+      } else if (!drop_idle(lock)) {
+        if (const auto next = next_drop()) {
+          changed_.wait_until(lock, *next);
+        } else {
+          changed_.wait(lock);
+        }
+      }
+    }
+    for (Entry& entry : entries_) {
+      for (const Ready& ready : std::exchange(entry.waiting, {})) {
+        lock.unlock();
+        ready(nullptr, ending());
+        lock.lock();
+      }
+      changed_.wait(lock, [&] { return entry.users == 0; });
+    }
+  }
+
+  void load(Entry& entry, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    const auto began = Clock::now();
+    std::unique_ptr<TranslationBackend> backend;
+    std::exception_ptr error;
+    try {
+      backend = entry.model.load();
+      if (notice_) notice_(entry.model, true, seconds_since(began));
+    } catch (...) {
+      error = std::current_exception();
+      if (failure_) failure_(entry.model, error);
+    }
+    lock.lock();
+    entry.wanted = false;
+    entry.backend = std::move(backend);
+    entry.used = Clock::now();
+    for (const Ready& ready : std::exchange(entry.waiting, {})) {
+      std::shared_ptr<TranslationBackend> lent;
+      if (entry.backend != nullptr) lent = lend(entry);
+      lock.unlock();
+      ready(std::move(lent), error);
+      lock.lock();
+    }
+  }
+
+  // When an idle model is to be dropped; nothing for one in use, and where models stay.
+  std::optional<Clock::time_point> end_of(const Entry& entry) const {
+    if (idle_.count() == 0 || entry.backend == nullptr || entry.users > 0) return std::nullopt;
+    return entry.used + idle_;
+  }
+  std::optional<Clock::time_point> next_drop() const {
+    std::optional<Clock::time_point> next;
+    for (const Entry& entry : entries_)
+      if (const auto end = end_of(entry)) next = next ? std::min(*next, *end) : *end;
+    return next;
+  }
+
+  // Drops a model that has been idle for long enough, without the lock, so that all may be different when it
+  // returns; false: there is none.
+  bool drop_idle(std::unique_lock<std::mutex>& lock) {
+    const auto now = Clock::now();
+    for (Entry& entry : entries_) {
+      const auto end = end_of(entry);
+      if (!end || now < *end) continue;
+      auto backend = std::exchange(entry.backend, nullptr);
+      lock.unlock();
+      backend.reset();
+      if (notice_) notice_(entry.model, false, seconds_since(now));
+      lock.lock();
+      return true;
+    }
+    return false;
+  }
+
+  static double seconds_since(Clock::time_point time) {
+    return std::chrono::duration<double>(Clock::now() - time).count();
+  }
+
+  const std::chrono::milliseconds idle_;
+  const Notice notice_;
+  const Failure failure_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Entry> entries_;
+  std::deque<std::size_t> to_load_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace eigenformer

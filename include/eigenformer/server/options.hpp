@@ -1,0 +1,122 @@
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <boost/system/error_code.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/nn/options/field.hpp"
+
+namespace eigenformer {
+
+/// Where a server listens, whom it answers, and the limits of what it takes.
+struct ServerOptions {
+  std::string host = "127.0.0.1";    ///< an address; other than the machine's own only with api_keys
+  index_t port = 5000;               ///< 0: one that is free; see TranslationServer::port()
+  index_t io_threads = 1;            ///< that read and write connections; models have threads of their own
+  index_t max_connections = 1024;    ///< open at once; further ones are answered with 503
+  index_t max_body = 1 << 20;        ///< bytes of a request's body; above: 413
+  index_t max_texts = 128;           ///< texts in one request; above: 422
+  index_t max_characters = 100'000;  ///< Unicode characters of all texts of a request; above: 422
+  index_t max_line_characters = 20'000;  ///< Unicode characters of a line; above: 422
+  index_t max_alternatives = 8;          ///< alternatives of a text; above: 422
+  index_t max_requests = 256;            ///< translations accepted and not answered; above: 503
+  index_t requests_per_minute = 0;       ///< of one client, or of one API key; above: 429; 0: any number
+  index_t read_seconds = 30;             ///< for a request to arrive, and for the next one to begin
+  index_t write_seconds = 30;            ///< for a client to take an answer, or a part of a stream
+  index_t answer_seconds = 120;          ///< for a translation; after it: 503
+  index_t stop_seconds = 30;             ///< for what was accepted when the server stops
+  index_t idle_minutes = 0;              ///< after which a model that nobody uses is dropped; 0: never
+  std::vector<std::string>
+      api_keys{};  ///< one of them must come with a translation; empty: none is asked for
+  std::vector<std::string> cors_origins{};  ///< such as https://example.org, whose pages may call; "*": all
+
+  /// All but api_keys and cors_origins.
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"host", "address to listen at; other than a loopback address only with API keys"},
+          self.host);
+    visit(OptionField{"port", "port to listen at; 0: one that is free", Allowed::not_negative}, self.port);
+    visit(OptionField{"io_threads", "threads that read and write connections", Allowed::positive},
+          self.io_threads);
+    visit(OptionField{"max_connections", "connections open at once; above: 503", Allowed::positive},
+          self.max_connections);
+    visit(OptionField{"max_body", "bytes of a request's body; above: 413", Allowed::positive}, self.max_body);
+    visit(OptionField{"max_texts", "texts in one request; above: 422", Allowed::positive}, self.max_texts);
+    visit(
+        OptionField{"max_characters", "characters of all texts of a request; above: 422", Allowed::positive},
+        self.max_characters);
+    visit(OptionField{"max_line_characters", "characters of a line; above: 422", Allowed::positive},
+          self.max_line_characters);
+    visit(OptionField{"max_alternatives", "alternatives of a text; above: 422", Allowed::not_negative},
+          self.max_alternatives);
+    visit(
+        OptionField{"max_requests", "translations accepted and not answered; above: 503", Allowed::positive},
+        self.max_requests);
+    visit(OptionField{"requests_per_minute",
+                      "requests of a client's address, or of an API key, a minute; above: 429; 0: any number",
+                      Allowed::not_negative},
+          self.requests_per_minute);
+    visit(OptionField{"read_seconds", "seconds for a request to arrive, and for the next one to begin",
+                      Allowed::positive},
+          self.read_seconds);
+    visit(OptionField{"write_seconds", "seconds for a client to take an answer or a part of a stream",
+                      Allowed::positive},
+          self.write_seconds);
+    visit(OptionField{"answer_seconds", "seconds for a translation; after it: 503", Allowed::positive},
+          self.answer_seconds);
+    visit(
+        OptionField{"stop_seconds", "seconds for what was accepted when the server stops", Allowed::positive},
+        self.stop_seconds);
+    visit(OptionField{"idle_minutes", "minutes after which an unused model is dropped; 0: never",
+                      Allowed::not_negative},
+          self.idle_minutes);
+  }
+
+  /// Whether other machines can reach the host. Throws ValueError where it is no address.
+  bool is_reachable() const {
+    boost::system::error_code error;
+    const auto address = boost::asio::ip::make_address(host, error);
+    if (!error) return !address.is_loopback();
+    throw ValueError("server", "host is '" + host +
+                                   "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all of "
+                                   "this machine's");
+  }
+
+  /// Throws ValueError that names an impossible field, and for an address that others can reach without
+  /// API keys.
+  void validate() const {
+    validate_fields("server", *this);
+    const auto at_most = [](const char* name, index_t value, index_t most) {
+      if (value <= most) return;
+      throw ValueError("server", std::string(name) + " is " + std::to_string(value) + ", must be at most " +
+                                     std::to_string(most));
+    };
+    at_most("port", port, 65535);
+    at_most("io_threads", io_threads, 64);
+    at_most("max_connections", max_connections, 100'000);
+    at_most("max_body", max_body, index_t{1} << 30);
+    at_most("max_texts", max_texts, 100'000);
+    at_most("max_alternatives", max_alternatives, 100);
+    at_most("max_requests", max_requests, 100'000);
+    for (const auto& [name, value] :
+         {std::pair("read_seconds", read_seconds), std::pair("write_seconds", write_seconds),
+          std::pair("answer_seconds", answer_seconds), std::pair("stop_seconds", stop_seconds)})
+      at_most(name, value, 24 * 60 * 60);
+    at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
+    if (is_reachable() && api_keys.empty()) {
+      throw ValueError("server",
+                       "host is " + host +
+                           ", which other machines can reach: api_keys must have a key, so that not "
+                           "everybody may translate here");
+    }
+    for (const std::string& key : api_keys) {
+      if (key.size() < 8)
+        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must be longer");
+    }
+  }
+};
+
+}  // namespace eigenformer

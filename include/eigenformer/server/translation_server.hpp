@@ -1,0 +1,326 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/server/api/access.hpp"
+#include "eigenformer/server/api/detect.hpp"
+#include "eigenformer/server/api/jobs.hpp"
+#include "eigenformer/server/api/languages.hpp"
+#include "eigenformer/server/http/http_server.hpp"
+#include "eigenformer/server/metrics.hpp"
+#include "eigenformer/server/models/registry.hpp"
+#include "eigenformer/server/page/html.hpp"
+#include "eigenformer/server/page/script.hpp"
+#include "eigenformer/server/page/style.hpp"
+
+namespace eigenformer {
+
+/// Told of what happens: each request when it is over, models loaded and dropped, or that could not be
+/// loaded. Called by the server's
+/// threads, several at a time; must not throw.
+struct ServerLog {
+  std::function<void(const HttpRecord&)> request{};
+  std::function<void(const ServedModel&, bool loaded, double seconds)> model{};
+  std::function<void(const ServedModel&, const std::exception_ptr&)> load_failed{};
+};
+
+/// Translates over HTTP: LibreTranslate's API (/translate, /languages, /detect, /frontend/settings), a stream
+/// of server-sent events, /health, /metrics for Prometheus, and a page at /.
+///
+///     ef::TranslationServer server({.port = 5000}, {{"en", "de", [] { return load_my_model(); }}});
+///     server.start();
+///     ...
+///     server.stop();  // answers what was accepted
+class TranslationServer {
+ public:
+  /// Listens from now on, and answers after start(). Throws ValueError for impossible options, no model and
+  /// two of the same languages, IoError where it cannot listen.
+  TranslationServer(ServerOptions options, std::vector<ServedModel> models, ServerLog log = {})
+      : options_(std::move(options)),
+        log_(std::move(log)),
+        access_(options_.api_keys, options_.requests_per_minute),
+        jobs_(static_cast<std::size_t>(options_.max_requests)) {
+    options_.validate();
+    require_different(models);
+    for (const ServedModel& model : models) {
+      add_language(model.source, sources_);
+      targets_[model.source].push_back(model.target);
+    }
+    http_ = std::make_unique<HttpServer>(options_, HttpHandler{
+                                                       [this](HttpRequest request, HttpReply reply) {
+                                                         handle(std::move(request), std::move(reply));
+                                                       },
+                                                       api_error,
+                                                       [this](const HttpRecord& record) {
+                                                         metrics_.request_over(record);
+                                                         if (log_.request) log_.request(record);
+                                                       },
+                                                   });
+    models_ = std::make_unique<ModelRegistry>(
+        std::move(models), std::chrono::minutes(options_.idle_minutes),
+        [this](const ServedModel& model, bool loaded, double seconds) {
+          loaded ? metrics_.add_load() : metrics_.add_drop();
+          if (log_.model) log_.model(model, loaded, seconds);
+        },
+        log_.load_failed);
+  }
+  /// Cancels what is not answered.
+  ~TranslationServer() {
+    http_->abort();
+    models_->shutdown();  // what still works has replies, which need the connections
+    http_.reset();        // its threads may ask for models until they end
+  }
+  TranslationServer(const TranslationServer&) = delete;
+  TranslationServer& operator=(const TranslationServer&) = delete;
+
+  unsigned short port() const noexcept { return http_->port(); }
+  void start() { http_->start(); }
+  /// Takes no more requests, answers those that have begun, and returns when all are answered, or after
+  /// stop_seconds.
+  void stop() { http_->stop(); }
+
+ private:
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+
+  static void require_different(const std::vector<ServedModel>& models) {
+    if (models.empty()) throw ValueError("server", "there is no model, must be one at least");
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (models[i].source != models[j].source || models[i].target != models[j].target) continue;
+        throw ValueError("server", "two models are for " + models[i].source + "-" + models[i].target +
+                                       ", must be one for each pair of languages");
+      }
+    }
+  }
+  static void add_language(const std::string& code, std::vector<std::string>& codes) {
+    if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
+  }
+
+  // Headers that let the pages of listed origins read an answer.
+  Headers cors_headers(const HttpRequest& request) const {
+    const auto& origins = options_.cors_origins;
+    if (request.origin.empty() || origins.empty()) return {};
+    const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
+    if (!all && std::find(origins.begin(), origins.end(), request.origin) == origins.end())
+      return {{"Vary", "Origin"}};
+    return {{"Access-Control-Allow-Origin", all ? "*" : request.origin}, {"Vary", "Origin"}};
+  }
+
+  void handle(HttpRequest request, HttpReply reply) {
+    const Headers headers = cors_headers(request);
+    const auto send = [&](HttpAnswer answer) {
+      answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+      reply.send(std::move(answer));
+    };
+    try {
+      if (auto answer = route(request, reply, headers)) send(std::move(*answer));
+    } catch (const HttpError& error) {
+      send(api_error(error));
+    }
+  }
+
+  // The answer; none: it comes later.
+  std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply,
+                                  const Headers& headers) {
+    struct Route {
+      const char *path, *methods;
+      std::optional<HttpAnswer> (TranslationServer::*answer)(const HttpRequest&, const HttpReply&,
+                                                             const Headers&);
+    };
+    static constexpr std::array routes = {
+        Route{"/translate", "POST", &TranslationServer::translate},
+        Route{"/detect", "POST", &TranslationServer::detect},
+        Route{"/languages", "GET", &TranslationServer::languages},
+        Route{"/frontend/settings", "GET", &TranslationServer::settings},
+        Route{"/health", "GET", &TranslationServer::health},
+        Route{"/metrics", "GET", &TranslationServer::metrics},
+        Route{"/", "GET", &TranslationServer::page},
+        Route{"/page.css", "GET", &TranslationServer::style},
+        Route{"/page.js", "GET", &TranslationServer::script},
+    };
+    std::string path = request.path;
+    if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    for (const Route& route : routes) {
+      if (path != route.path) continue;
+      reply.describe(route.path, "");
+      const std::string methods =
+          std::string(route.methods) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+      if (request.method == "OPTIONS") return preflight(methods, headers);
+      if (request.method != route.methods)
+        throw HttpError(405, path + " is not for " + request.method, {{"Allow", methods}});
+      return (this->*route.answer)(request, reply, headers);
+    }
+    throw HttpError(404, "Not found");
+  }
+
+  static HttpAnswer preflight(const std::string& methods, const Headers& headers) {
+    HttpAnswer answer{.status = 204, .headers = {{"Allow", methods}}};
+    if (!headers.empty() && headers.front().first == "Access-Control-Allow-Origin") {
+      answer.headers.insert(answer.headers.end(),
+                            {{"Access-Control-Allow-Methods", methods},
+                             {"Access-Control-Allow-Headers", "Content-Type, Authorization"},
+                             {"Access-Control-Max-Age", "3600"}});
+    }
+    return answer;
+  }
+
+  std::optional<HttpAnswer> translate(const HttpRequest& request, const HttpReply& reply,
+                                      const Headers& headers) {
+    const ApiParameters parameters(request);
+    access_.count(access_.require_key(request, parameters.text("api_key")));
+    ApiTranslation wanted = api_translation(parameters, options_);
+    const auto has_target = [&](const std::string& source) {
+      return source == wanted.target || models_->find(source, wanted.target).has_value();
+    };
+    std::optional<DetectedLanguage> detected;
+    if (wanted.source == "auto") {
+      std::string all;
+      for (const std::string& text : wanted.task.texts) all += text + "\n";
+      detected = detected_language(all, wanted.target);
+      wanted.source = detected->code;
+    }
+    const bool known = std::find(sources_.begin(), sources_.end(), wanted.source) != sources_.end();
+    if (!known && wanted.source != wanted.target) throw HttpError(400, wanted.source + " is not supported");
+    if (!has_target(wanted.source) || (!known && wanted.source == wanted.target))
+      throw HttpError(400, wanted.target + " is not supported as a target of " + wanted.source);
+    // What is known of the texts without them.
+    std::size_t bytes = 0;
+    for (const std::string& text : wanted.task.texts) bytes += text.size();
+    reply.describe("/translate", wanted.source + "-" + wanted.target +
+                                     " texts=" + std::to_string(wanted.task.texts.size()) +
+                                     " bytes=" + std::to_string(bytes));
+    const auto model = models_->find(wanted.source, wanted.target);
+    const auto job = std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, headers,
+                                                    jobs_.add(), metrics_);
+    if (!model || job->task().texts.empty()) {  // in its language already
+      std::vector<TranslatedText> same;
+      for (const std::string& text : job->task().texts) same.push_back({.text = text});
+      job->begin_stream();
+      job->done(std::move(same));
+      return std::nullopt;
+    }
+    reply.when_gone([job] { job->cancel(); });
+    models_->use(*model, [job](const std::shared_ptr<TranslationBackend>& backend,
+                               const std::exception_ptr& error) { job->begin(backend, error); });
+    return std::nullopt;
+  }
+
+  // The likeliest of the languages that there are models of. target: only those that can be translated to it,
+  // and itself; empty: all. Throws HttpError 400 where it cannot be told.
+  DetectedLanguage detected_language(const std::string& text, const std::string& target) const {
+    std::vector<std::string> among;
+    for (const std::string& code : sources_)
+      if (target.empty() || code == target || models_->find(code, target)) among.push_back(code);
+    if (among.empty()) throw HttpError(400, target + " is not supported");
+    if (among.size() == 1) return {among.front(), 100};
+    return detections(text, among).front();
+  }
+
+  static std::vector<DetectedLanguage> detections(const std::string& text,
+                                                  const std::vector<std::string>& among) {
+    for (const std::string& code : among) {
+      if (!can_detect(code))
+        throw HttpError(400,
+                        "the language of a text cannot be detected here: there is no profile of " + code);
+    }
+    return detect_language(text, among);
+  }
+
+  std::optional<HttpAnswer> detect(const HttpRequest& request, const HttpReply&, const Headers&) {
+    const ApiParameters parameters(request);
+    access_.count(access_.require_key(request, parameters.text("api_key")));
+    const auto [texts, list] = parameters.texts(options_);
+    const std::string text = texts.empty() ? "" : texts.front();
+    auto json = nlohmann::ordered_json::array();
+    if (sources_.size() == 1) {
+      json.push_back(detection_json({sources_.front(), 100}));
+    } else {
+      for (const DetectedLanguage& detected : detections(text, sources_))
+        if (detected.confidence > 0) json.push_back(detection_json(detected));
+    }
+    return json_answer(json);
+  }
+
+  static nlohmann::ordered_json language_json(const std::string& code) {
+    return {{"code", code}, {"name", language_name(code)}};
+  }
+
+  std::optional<HttpAnswer> languages(const HttpRequest&, const HttpReply&, const Headers&) {
+    auto json = nlohmann::ordered_json::array();
+    std::vector<std::string> codes = sources_;
+    for (const auto& [source, targets] : targets_)
+      for (const std::string& target : targets) add_language(target, codes);
+    for (const std::string& code : codes) {
+      auto language = language_json(code);
+      const auto found = targets_.find(code);
+      language["targets"] = found == targets_.end() ? std::vector<std::string>() : found->second;
+      json.push_back(std::move(language));
+    }
+    return json_answer(json);
+  }
+
+  std::optional<HttpAnswer> settings(const HttpRequest&, const HttpReply&, const Headers&) {
+    const ServedModel& first = models_->model(0);
+    return json_answer(
+        {{"apiKeys", access_.needs_key()},
+         {"charLimit", options_.max_characters},
+         {"frontendTimeout", 500},
+         {"keyRequired", access_.needs_key()},
+         {"language", {{"source", language_json(first.source)}, {"target", language_json(first.target)}}},
+         {"suggestions", false},
+         {"filesTranslation", false},
+         {"supportedFilesFormat", nlohmann::ordered_json::array()}});
+  }
+
+  std::optional<HttpAnswer> health(const HttpRequest&, const HttpReply&, const Headers&) {
+    return json_answer({{"status", "ok"}});
+  }
+
+  std::optional<HttpAnswer> metrics(const HttpRequest& request, const HttpReply&, const Headers&) {
+    access_.require_key(request, "");
+    return HttpAnswer{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                      .body = metrics_.text(jobs_.count(), http_->connections(), models_->loaded())};
+  }
+
+  // Nothing of another host, no scripts but its own, in no other page's frame.
+  static HttpAnswer page_answer(const char* type, const char* body) {
+    return {.content_type = std::string(type) + "; charset=utf-8",
+            .body = body,
+            .headers = {{"Content-Security-Policy",
+                         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+                        {"Referrer-Policy", "no-referrer"}}};
+  }
+  std::optional<HttpAnswer> page(const HttpRequest&, const HttpReply&, const Headers&) {
+    return page_answer("text/html", page_html);
+  }
+  std::optional<HttpAnswer> style(const HttpRequest&, const HttpReply&, const Headers&) {
+    return page_answer("text/css", page_style);
+  }
+  std::optional<HttpAnswer> script(const HttpRequest&, const HttpReply&, const Headers&) {
+    return page_answer("text/javascript", page_script);
+  }
+
+  const ServerOptions options_;
+  const ServerLog log_;
+  ServerMetrics metrics_;
+  ApiAccess access_;
+  JobCount jobs_;
+  std::vector<std::string> sources_;
+  std::map<std::string, std::vector<std::string>> targets_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ModelRegistry> models_;
+};
+
+}  // namespace eigenformer
