@@ -34,15 +34,6 @@ inline char32_t folded(char32_t c) {
   return c >= U'A' && c <= U'Z' ? c + (U'a' - U'A') : c;
 }
 
-inline std::string utf8_of(char32_t c) {
-  const auto byte = [](char32_t bits) { return static_cast<char>(static_cast<std::uint8_t>(bits)); };
-  if (c < 0x80) return {byte(c)};
-  if (c < 0x800) return {byte(0xC0 | c >> 6), byte(0x80 | (c & 0x3F))};
-  if (c < 0x10000) return {byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F)), byte(0x80 | (c & 0x3F))};
-  return {byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F)),
-          byte(0x80 | (c & 0x3F))};
-}
-
 /// A text with a capital at its front.
 inline std::string capitalized(std::string_view text) {
   if (text.empty()) return {};
