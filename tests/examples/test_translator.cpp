@@ -205,7 +205,7 @@ TEST_CASE("guided alignment teaches the attention that translate --alignment and
     return ended.err;
   };
   CHECK(contains(refused(links), "line 1: "));
-  CHECK(contains(refused("0-0\n"), "1 lines, expected 60"));
+  CHECK(contains(refused("0-0\n"), "is 1, must be 60"));
   CHECK(contains(refused("0-0\n0;1\n"), "line 2: "));
 }
 

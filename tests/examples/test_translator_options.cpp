@@ -326,7 +326,7 @@ TEST_CASE("help of every command has lines of at most 100 columns") {
   check({"train", "--help-all"});
   CHECK(lines_of(all).size() < 40);
   const std::string help = on_one_line(check({"translate", "--help"}));
-  CHECK(contains(help, "at most (above 0); not with --sample"));
+  CHECK(contains(help, "1: greedy (above 0); not with --sample"));
   CHECK(contains(help, "0: the likeliest token (0 or above); needs --sample"));
 }
 
@@ -351,9 +351,10 @@ TEST_CASE("what --print-config prints is read by --config, for every command") {
             "length-penalty = 0.25", "# beam = 4", "# sample = false"});
     }
     if (name == "train") {
-      give({"--no-bias", "--schedule", "noam", "--dropout", "0.3", "--encoder-num-heads", "4"},
-           {"bias = false", "schedule = \"noam\"", "dropout = 0.3", "encoder-num-heads = 4",
-            "# tie = \"auto\""});
+      give({"--no-bias", "--schedule", "noam", "--dropout", "0.3", "--encoder-num-heads", "4", "--tie",
+            "auto"},
+           {"bias = false", "schedule = \"inverse-sqrt\"", "dropout = 0.3", "encoder-num-heads = 4",
+            "tie = \"auto\""});
     }
     arguments.emplace_back("--print-config");
     const Ended printed = run("translator", arguments);

@@ -213,6 +213,30 @@ TEST_CASE("documents keep their tags, lines their placeholders") {
   }
 }
 
+TEST_CASE("a glossary's terms are in the translations, or a message and the record name them") {
+  const TinyCorpus corpus;
+  const std::string glossary = corpus.folder.write("g", "# terms\ndog\tKatze\nsee\n").string();
+  const Ended text = translate({"--glossary", glossary}, "We paint the cat.\nI see the dog.\n");
+  CHECK(text.code == 0);
+  REQUIRE(lines_of(text.out).size() == 2);
+  CHECK(lines_of(text.out)[0] == lines_of(translate({}, "We paint the cat.\n").out)[0]);
+  CHECK(contains(lines_of(text.out)[1], "Katze"));
+  CHECK(text.err ==
+        "translator: line 2 has the term 'see', and its translation does not have 'see'\n");  // not a word of
+                                                                                              // it
+  const Ended json = translate({"--glossary", glossary, "--glossary-ignore-case", "--output-format", "jsonl"},
+                               "We paint the cat.\nThe DOG sees.\n");
+  const auto terms = [&](std::size_t line) {
+    return nlohmann::json::parse(lines_of(json.out).at(line))
+        .at("translations")[0]
+        .value("terms", nlohmann::json());
+  };
+  CHECK(terms(0).is_null());
+  CHECK(terms(1).dump() == R"([{"honoured":true,"source":"DOG","targets":["Katze"]}])");
+  CHECK(contains(refusal({"--glossary", corpus.folder.write("b", "a\tb\tc\n").string()}),
+                 "line 1 has more than one tab"));
+}
+
 TEST_CASE("models translate together, where their vocabularies are the same") {
   CHECK(translate({"--model", known}).out == translate({}).out);  // the mean of equal ones
   const TinyCorpus corpus;

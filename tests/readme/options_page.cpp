@@ -16,6 +16,7 @@
 #include "../../examples/translator/options/option_names.hpp"
 #include "../../examples/translator/options/option_rows.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
 #include "eigenformer/generation/service/options.hpp"
@@ -159,6 +160,10 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
               option_rows(ef::SamplingOptions{}), decodes);
   write_table(page, "OutputOptions", "Flags of `translator translate` and `score`.",
               option_rows(ef::OutputOptions{}), every);
+  write_table(page, "AlignmentOptions",
+              "Flags of `translator translate` and `evaluate`, beside `--alignment`. A model with guided "
+              "alignment has the layer and head that were taught as defaults.",
+              option_rows(ef::AlignmentOptions{}), every);
   write_table(page, "BatchGenerationOptions",
               "Flags of `translator translate`, `score`, `evaluate`, `compare` and `calibrate`.",
               option_rows(ef::BatchGenerationOptions{}), every);

@@ -20,7 +20,7 @@ namespace ef = eigenformer;
 /// One line "key = value".
 struct Entry {
   std::string section, key;
-  std::vector<std::string> values;
+  std::vector<std::string> values{};
   bool list = false;
   std::size_t line = 0;
 };

@@ -12,7 +12,7 @@ bool is_shown_on_request(const std::string& group) {
   return group == positions_group || group == encoder_group || group == decoder_group;
 }
 
-std::size_t columns(const std::string& text) {
+std::size_t text_width(const std::string& text) {
   std::size_t n = 0;
   for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) == 0x80U ? 0 : 1;
   return n;
@@ -24,7 +24,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t most) {
   std::string word;
   const auto put = [&] {
     if (word.empty()) return;
-    if (!lines.back().empty() && columns(lines.back()) + 1 + columns(word) > most) lines.emplace_back();
+    if (!lines.back().empty() && text_width(lines.back()) + 1 + text_width(word) > most) lines.emplace_back();
     lines.back() += (lines.back().empty() ? "" : " ") + std::exchange(word, "");
   };
   for (const char c : text) {
@@ -43,10 +43,10 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t most) {
 std::string two_columns(const std::string& name, const std::string& meaning) {
   constexpr std::size_t left = HelpFormatter::left_width;
   std::string text = "  " + name;
-  bool room = columns(text) < left;
+  bool room = text_width(text) < left;
   for (const std::string& line : wrapped(meaning, HelpFormatter::width - left)) {
     if (!room) text += '\n';
-    text += std::string(room ? left - columns(text) : left, ' ') + line;
+    text += std::string(room ? left - text_width(text) : left, ' ') + line;
     room = false;
   }
   return text + '\n';

@@ -100,7 +100,9 @@ void add_score(CLI::App& app, Run& run) {
   add_models(*sub, command->folders, true);
   sub->add_option("--source", command->source, "sentences, one a line; plain, gzip or zstd")->required();
   sub->add_option("--target", command->target, "their translations, line by line")->required();
-  sub->add_option("--output", command->output, "file for the results, compressed where its name ends in .gz or .zst; else standard output");
+  sub->add_option(
+      "--output", command->output,
+      "file for the results, compressed where its name ends in .gz or .zst; else standard output");
   command->format.emplace(*sub, ef::OutputOptions{}, "Results");
   command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
   add_threads(*sub, command->threads);

@@ -231,7 +231,7 @@ std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& corpus,
   try {
     ef::align_corpus(encoded, corpus, words, *tokenizers.source, *tokenizers.target);
   } catch (const ef::Error& error) {
-    throw ef::IoError("train", "'" + path + "': " + error.what());
+    throw ef::IoError("train", "'" + path + "': " + ef::detail::message_of(error));
   }
   std::size_t links = 0;
   for (const auto& of_pair : encoded.alignment) links += of_pair.size();

@@ -34,7 +34,7 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
     done += lines.size();
     const std::string problem = cut_at_invalid_utf8(lines, before, reader);
     // What is kept for another run ends where a chunk ends.
-    if (!problem.empty() && output.resumable()) throw ef::IoError("translate", problem);
+    if (!problem.empty() && output.appears_at_the_end()) throw ef::IoError("translate", problem);
     const LineTranslation::Results results = translation(std::move(lines), before);
     output.write(results.text);
     for (const std::string& warning : results.warnings) progress.say("translator: " + warning);
@@ -52,7 +52,7 @@ int translate(const TranslateOptions& options) {
   }
   // Where nothing could go on, an interrupt ends the program at once.
   std::optional<InterruptWatcher> interrupts;
-  if (!options.output.empty() && is_regular_file_if_any(options.output)) interrupts.emplace("these lines");
+  if (options.resumable() && is_regular_file_if_any(options.output)) interrupts.emplace("these lines");
   const std::stop_token stop = interrupts ? interrupts->token() : std::stop_token();
   options.set_threads();
   const std::optional<Shard> shard = options.shard();
@@ -84,7 +84,7 @@ int translate(const TranslateOptions& options) {
   try {
     translate_lines(input, translation, output, progress, done, stop);
   } catch (...) {
-    if (!keep() && output.resumable())
+    if (!keep() && output.appears_at_the_end())
       progress.say("translator: nothing was written to '" + options.output + "'");
     throw;
   }

@@ -86,7 +86,6 @@ TrainFlags::TrainFlags(CLI::App& command)
   tying_->transform(CLI::Validator(
       [this](std::string& word) {
         automatic_tying_ = word == "auto";
-        if (automatic_tying_) word = "all";
         return std::string();
       },
       ""));
@@ -94,6 +93,7 @@ TrainFlags::TrainFlags(CLI::App& command)
 
 nlohmann::json TrainFlags::given_model() const {
   nlohmann::json given = model_.given();
+  if (automatic_tying_) given.erase("tying");
   if (layers_->count() > 0) {
     for (const char* name : {"num_encoder_layers", "num_decoder_layers"}) {
       if (!given.contains(name)) given[name] = layers_->as<std::int64_t>();
@@ -139,8 +139,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   s.corpus.separate_vocab = !start.joint;
   s.corpus.vocab_size = std::max(start.model.source_vocab_size, start.model.target_size());
   s.training = training_.applied("train", s.training, given_training());
-  nlohmann::json given = given_model();
-  if (automatic_tying_) given.erase("tying");
+  const nlohmann::json given = given_model();
   nlohmann::json others = given;
   for (nlohmann::json* fields : {&others, others.contains("encoder") ? &others["encoder"] : nullptr,
                                  others.contains("decoder") ? &others["decoder"] : nullptr}) {
@@ -156,8 +155,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
 
 TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const {
   TrainSettings s = saved_settings(model, saved);
-  nlohmann::json given = given_model();
-  if (automatic_tying_) given.erase("tying");
+  const nlohmann::json given = given_model();
   require_same_model(given, model, "", while_resuming);
   (void)model_.applied("train", model, given);
   const auto go_on = [](const auto& flags, const nlohmann::json& now, auto& options) {

@@ -70,17 +70,19 @@ class LineTranslation {
       std::vector<ef::Translation>& of_line = translations[i];
       if (of_line.size() > shown_) of_line.resize(shown_);
       const std::size_t line = before + i + 1;
-      alignments_.add(lines[i], of_line.front());
-      if (protect_) protect_placeholders(lines[i], of_line);
-      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       const ef::Translation& best = of_line.front();
       if (best.attention != nullptr && attention_.wanted()) attention_.add(line, *best.attention);
       explorer_.add(line, lines[i], with_prefixes_ ? prefixes[i] : "", best);
+      alignments_.add(lines[i], best);
+      add_term_warnings(results.warnings, line, best);
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back(
             "line " + std::to_string(line) +
             " is too long and was translated in parts, so it has no attention weights");
       }
+      // What was aligned is what the model said.
+      if (protect_) protect_placeholders(lines[i], of_line);
+      results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
     }
     return results;
@@ -106,6 +108,19 @@ class LineTranslation {
       if (tab != std::string::npos) line.resize(tab);
     }
     return prefixes;
+  }
+
+  // Which terms of the glossary a translation does not have.
+  static void add_term_warnings(std::vector<std::string>& warnings, std::size_t line,
+                                const ef::Translation& translation) {
+    for (const ef::TermOutcome& term : translation.terms) {
+      if (term.honoured) continue;
+      std::string wanted;
+      for (const std::string& target : term.targets)
+        wanted += (wanted.empty() ? "'" : " or '") + target + "'";
+      warnings.push_back("line " + std::to_string(line) + " has the term '" + term.source +
+                         "', and its translation does not have " + wanted);
+    }
   }
 
   bool with_prefixes_, protect_;

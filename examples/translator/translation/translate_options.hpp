@@ -13,6 +13,7 @@
 
 #include "command_line/config_file.hpp"
 #include "eigenformer/data/text/sentences.hpp"
+#include "eigenformer/generation/constraints/glossary.hpp"
 #include "eigenformer/generation/document/document_parts.hpp"
 #include "eigenformer/generation/document/markup/parsing/markup_token.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
@@ -26,9 +27,9 @@ namespace translator {
 
 /// The options of `translator translate`.
 struct TranslateOptions : DecodingCommand {
-  std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility;
+  std::string input, output, shard_text, attention, alignment, soft_alignment, explore, utility, glossary;
   bool go_on = false;
-  bool prefixes = false, splits_sentences = false;
+  bool prefixes = false, glossary_ignores_case = false, splits_sentences = false;
   std::string language;
   std::optional<OptionFlags<ef::OutputOptions>> format;
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
@@ -37,7 +38,6 @@ struct TranslateOptions : DecodingCommand {
 
   void add_flags(CLI::App& app) {
     command_ = &app;
-    add_to(app, true, true);
     const auto file = [&](CLI::Option* option) { return option->group("Files"); };
     file(app.add_option("--input", input, "file to translate, plain, gzip or zstd; else standard input"));
     CLI::Option* const to = file(app.add_option(
@@ -58,6 +58,7 @@ struct TranslateOptions : DecodingCommand {
     CLI::Option* const explore_option = app.add_option(
         "--explore", explore, "file for a page (HTML) that shows every layer and head of the attention");
     file(explore_option)->excludes(resume);
+    add_to(app, true, true);
     app.add_option("--alignment", alignment,
                    "file for the alignments of words: for each line its links, such as 0-0 1-2")
         ->group("Alignments")
@@ -83,6 +84,15 @@ struct TranslateOptions : DecodingCommand {
         ->needs(split);
     app.add_flag("--with-prefix", prefixes,
                  "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
+    CLI::Option* const terms = app.add_option("--glossary", glossary,
+                                              "file of terms, \"source<TAB>target\" a line: translations of "
+                                              "lines with the source have the target; a "
+                                              "source alone is not translated");
+    terms->group("Glossary")->excludes("--sample");
+    app.add_flag("--glossary-ignore-case", glossary_ignores_case,
+                 "sources of the glossary match whatever their case")
+        ->group("Glossary")
+        ->needs(terms);
     app.add_option("--mbr", utility,
                    "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
                    "the others, by chrf or bleu");
@@ -108,15 +118,21 @@ struct TranslateOptions : DecodingCommand {
   /// Throws ValueError for options of lines where the input is a document.
   void check_markup() const {
     if (markup() == ef::MarkupFormat::text) return;
-    static constexpr std::array<std::string_view, 10> of_lines = {
-        "alignment",     "attention", "continue", "n-best",         "num-samples",
-        "output-format", "scores",    "shard",    "soft-alignment", "with-prefix"};
+    static constexpr std::array<std::string_view, 11> of_lines = {
+        "explore",       "alignment", "attention", "continue",       "n-best",     "num-samples",
+        "output-format", "scores",    "shard",     "soft-alignment", "with-prefix"};
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
       if ((name == "n-best" || name == "num-samples") && !utility.empty()) continue;
       throw ef::ValueError("translate", "--" + name + " is for lines, and with --input-format " +
                                             input_format + " the input is one document");
     }
+  }
+
+  /// Whether an interrupted run could go on: one that writes but --output.
+  bool resumable() const {
+    return !output.empty() && attention.empty() && explore.empty() && alignment.empty() &&
+           soft_alignment.empty();
   }
 
   /// The part of the input that is to be translated, if not all of it. Throws ValueError.
@@ -212,6 +228,10 @@ struct TranslateOptions : DecodingCommand {
                            flag_of_field(given.begin().key()) +
                                " has no effect without --alignment, --soft-alignment, --protect or "
                                "--input-format html or xml");
+    }
+    if (!glossary.empty()) {
+      options.glossary =
+          std::make_shared<const ef::Glossary>(ef::Glossary::load(glossary, glossary_ignores_case));
     }
     if (utility.empty()) return options;
     if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {

@@ -26,15 +26,17 @@ struct InputPosition {
 /// "<file>.part", so that an interrupted run can go on.
 class TranslationOutput {
  public:
-  /// identity: of this run. go_on: whether to go on after what an interrupted run has done, if there is any.
-  /// Throws IoError, and ValueError where an interrupted run was another one, or there is one and it is not
-  /// to go on.
+  /// identity: of this run; empty: an interrupted one cannot go on. go_on: whether to go on after what an
+  /// interrupted run has done, if there is any. Throws IoError, and ValueError where an interrupted run was
+  /// another one, or there is one and it is not to go on.
   TranslationOutput(const std::string& path, RunIdentity identity, bool go_on)
-      : path_(path), identity_(std::move(identity)), compression_(ef::compression_of_name(path)) {
-    if (path.empty() || !is_regular_file_if_any(path)) {
-      if (go_on)
-        throw ef::ValueError("translate",
-                             "--continue needs a regular file as --output; '" + path + "' is none");
+      : to_file_(!path.empty() && is_regular_file_if_any(path)),
+        identity_(std::move(identity)),
+        compression_(ef::compression_of_name(path)) {
+    if (go_on && !to_file_)
+      throw ef::ValueError("translate",
+                           "--continue needs a regular file as --output; '" + path + "' is none");
+    if (!to_file_ || identity_.empty()) {
       stream_.emplace(path);
       return;
     }
@@ -53,8 +55,8 @@ class TranslationOutput {
     file_->resume();
   }
 
-  /// Whether an interrupted run could go on.
-  bool resumable() const { return file_.has_value(); }
+  /// Whether results are lost, or kept for another run, when finish() is not reached.
+  bool appears_at_the_end() const { return to_file_; }
 
   /// How far an earlier run came, where this one goes on.
   const std::optional<InputPosition>& begin() const { return begin_; }
@@ -75,21 +77,20 @@ class TranslationOutput {
     using clock = std::chrono::steady_clock;
     const auto now = clock::now();
     if (!file_ || (saved_at_ && now - *saved_at_ < 20 * save_takes_)) return;
-    keep();
+    save();
     saved_at_ = clock::now();
     save_takes_ = *saved_at_ - now;
   }
 
-  /// Notes how far the run came, for another one to go on. Returns whether there is anything to go on with.
-  bool keep() {
-    if (!file_ || !position_) return begin_.has_value();
-    file_->save(nlohmann::json{
-        {"lines", position_->lines},
-        {"offset", position_->offset},
-        {"hash", position_->hash},
-        {"run",
-         identity_}}.dump(1));
-    return true;
+  /// Notes how far the run came, for another one to go on, as well as it can. Returns whether there is
+  /// anything to go on with.
+  bool keep() noexcept {
+    if (!file_) return false;
+    try {
+      if (position_) save();
+    } catch (const ef::Error&) {  // such as on a full disk: what was noted before stays
+    }
+    return file_->saved().has_value();
   }
 
   /// The file that holds what was written so far.
@@ -106,6 +107,15 @@ class TranslationOutput {
   }
 
  private:
+  void save() {
+    file_->save(nlohmann::json{
+        {"lines", position_->lines},
+        {"offset", position_->offset},
+        {"hash", position_->hash},
+        {"run",
+         identity_}}.dump(1));
+  }
+
   void take_up(const std::string& text) {
     const std::string cannot = "cannot go on with '" + file_->part().string() + "': ";
     RunIdentity before;
@@ -124,7 +134,7 @@ class TranslationOutput {
     }
   }
 
-  std::string path_;
+  bool to_file_;
   RunIdentity identity_;
   ef::Compression compression_;
   std::optional<ResultOutput> stream_;

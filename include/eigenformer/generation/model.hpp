@@ -35,7 +35,8 @@
 ///     index_t sequences() const;
 ///
 /// Where GenerationOptions::attention is asked for, a function attention_maps(model, ctx, input, target,
-/// begin_id, prefix) in the model's namespace gives the weights.
+/// begin_id, prefix) in the model's namespace gives the weights; where TextTranslatorOptions::alignment is, a
+/// function cross_attention_weights(model, ctx, inputs, targets, begin_id, prefix, layer).
 namespace eigenformer {
 
 namespace models {

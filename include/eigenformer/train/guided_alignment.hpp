@@ -67,10 +67,11 @@ inline std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
 template <GuidedModel M>
 void require_guided(const M& model, const GuidedAlignmentOptions& guided) {
   const auto& layers = model.transformer.decoder.layers;
-  const index_t layer = alignment_layer(guided.layer, static_cast<index_t>(layers.size()));
+  const index_t layer =
+      alignment_layer(guided.layer, static_cast<index_t>(layers.size()), "guided_alignment_layer");
   if constexpr (requires { layers.front().multihead_attn.options.num_heads; }) {
     const auto& attention = layers[static_cast<std::size_t>(layer)].multihead_attn;
-    require_alignment_head(guided.head, attention.options.num_heads);
+    require_alignment_head(guided.head, attention.options.num_heads, "guided_alignment_head");
     if (attention.linear_kind()) {
       throw ValueError("guided_alignment",
                        "the decoder's attention to the source is linear and has no weights to teach");

@@ -144,6 +144,20 @@ TEST_CASE("an alignment's tokens include those of a prefix, and an ensemble alig
   CHECK(together[0].alignment->links == alone[0].alignment->links);
 }
 
+TEST_CASE("what a model's conventions put around a line stands for none of it") {
+  const WordTokenizer words = WordTokenizer::train(std::vector<std::string>{"translate this: a dog walks"});
+  TextConventions text;
+  text.source_text = "translate this: ";
+  text.source_prefix = {9};
+  text.source_suffix = {3, 3};
+  const std::string line = "  a  dog walks";
+  const Ids ids = source_ids(text, words, line, 5);
+  REQUIRE(ids.size() == 8);  // "walks" does not fit
+  std::string found;
+  for (const ByteSpan& span : source_spans(text, words, ids, line)) found += std::string(span.of(line)) + "|";
+  CHECK(found == "||||a|dog|||");
+}
+
 TEST_CASE("alignments that cannot be are refused") {
   const auto loaded = word_translator();
   const std::vector<std::string> lines = {"a dog"};

@@ -96,6 +96,20 @@ TEST_CASE("what arrives while a batch is translated is translated together, opti
   CHECK(then.taken_seconds >= then.waited_seconds);
 }
 
+TEST_CASE("requests with one glossary may be in one batch, those with others are not") {
+  Fixture f;
+  f.block_with({.lines = {"12"}});
+  TextTranslatorOptions one, other;
+  one.glossary = std::make_shared<const Glossary>();
+  other.glossary = std::make_shared<const Glossary>();
+  REQUIRE(f.submit(1, {.lines = {"1"}, .options = one}) == Status::accepted);
+  REQUIRE(f.submit(2, {.lines = {"2"}, .options = other}) == Status::accepted);
+  REQUIRE(f.submit(3, {.lines = {"3"}, .options = one}) == Status::accepted);
+  f.gate->open();
+  f.outcomes.await(4);
+  CHECK(f.batches() == std::vector<std::size_t>{1, 2, 1});
+}
+
 TEST_CASE("batches keep to their limits, and a long request lets short ones pass") {
   Fixture f;
   f.block_with({.lines = {"1"}});
@@ -362,6 +376,9 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
                        "[translator] a request's options have prefixes, expected them in the request",
                        ValueError);
+  options.search = {.constraints = {{}}};
+  CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
+                       "[translator] a request's options have constraints, expected a glossary", ValueError);
   options.search = {.observer = search_observer([](const SearchProgress&) { return true; })};
   CHECK_THROWS_WITH_AS(refuse({.lines = {"1"}, .options = options}),
                        "[translator] a request's options have an observer, expected on_progress", ValueError);

@@ -61,6 +61,11 @@ struct RightAlignment {
 
 namespace detail {
 
+// What an error says, without the component that says it.
+inline std::string message_of(const Error& error) {
+  return std::string(error.what()).substr(error.op().size() + 3);
+}
+
 // What `parse` makes of each line of a file. Throws IoError that names the line that it refuses.
 template <class F>
 auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
@@ -70,7 +75,7 @@ auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
       all.push_back(parse(line));
     } catch (const ValueError& error) {
       throw IoError("alignment", "'" + path.string() + "', line " + std::to_string(all.size() + 1) + ": " +
-                                     std::string(error.what()));
+                                     message_of(error));
     }
   }
   return all;

@@ -23,8 +23,8 @@ inline void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
   const bool read = !corpus.lines.empty();
   const index_t lines = read ? corpus.report.read : corpus.size();
   if (static_cast<index_t>(words.size()) != lines) {
-    throw ValueError("alignment", "there are alignments of " + std::to_string(words.size()) +
-                                      " lines, expected " + std::to_string(lines) +
+    throw ValueError("alignment", "the number of alignments is " + std::to_string(words.size()) +
+                                      ", must be " + std::to_string(lines) +
                                       ", one for each line of the corpus");
   }
   std::vector<std::vector<AlignmentLink>> alignment;
@@ -36,7 +36,7 @@ inline void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
       alignment.push_back(token_links(words[line], s, token_spans(source, encoded.source[i], s), t,
                                       token_spans(target, encoded.target[i], t)));
     } catch (const IndexError& error) {
-      throw IndexError("alignment", "line " + std::to_string(line + 1) + ": " + error.what());
+      throw IndexError("alignment", "line " + std::to_string(line + 1) + ": " + detail::message_of(error));
     }
   }
   encoded.alignment = std::move(alignment);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,62 +44,87 @@ struct AlignmentOptions {
 
 namespace detail {
 
-/// A layer's number from 0. Throws ValueError where there is none.
-inline index_t alignment_layer(index_t layer, index_t layers) {
+/// A layer's number from 0; name: of the field that has it. Throws ValueError where there is none.
+inline index_t alignment_layer(index_t layer, index_t layers, const char* name = "alignment_layer") {
   if (layer < layers && layer >= -layers) return layer < 0 ? layer + layers : layer;
-  throw ValueError("alignment", "alignment_layer is " + std::to_string(layer) + ", must be in [-" +
+  throw ValueError("alignment", std::string(name) + " is " + std::to_string(layer) + ", must be in [-" +
                                     std::to_string(layers) + ", " + std::to_string(layers) +
                                     "): the decoder has " + std::to_string(layers) +
                                     (layers == 1 ? " layer" : " layers"));
 }
 
 /// Throws ValueError unless a head is -1 or one of `heads`.
-inline void require_alignment_head(index_t head, index_t heads) {
+inline void require_alignment_head(index_t head, index_t heads, const char* name = "alignment_head") {
   if (head >= -1 && head < heads) return;
-  throw ValueError("alignment", "alignment_head is " + std::to_string(head) + ", must be below " +
+  throw ValueError("alignment", std::string(name) + " is " + std::to_string(head) + ", must be below " +
                                     std::to_string(heads) + ", the heads of the layer, or -1 for all");
 }
 
 }  // namespace detail
 
-/// A decoder layer's attention to the source when a model reads a source sentence and is made to write a
-/// target sentence: ids of both, the target without begin and end. prefix as in attention_maps(). Returns (H,
-/// T + 1, S); row t is what was looked at when target token t was chosen, the last one chose the end symbol.
-/// Costs a pass of the model over both sentences. Throws ValueError where there is no such layer and for a
-/// layer with linear attention, which has no weights.
+/// A decoder layer's attention to the source when a model reads source sentences and is made to write target
+/// sentences: ids of both, the targets without begin and end. prefix as in attention_maps(). Returns for each
+/// pair (H, T + 1, S); row t is what was looked at when target token t was chosen, the last one chose the end
+/// symbol. The pairs go through the model in one batch, and do not depend on one another. Throws ValueError
+/// where there is no such layer and for a layer with linear attention, which has no weights.
 template <class T, class E, class D>
-[[nodiscard]] Tensor<float> cross_attention_weights(const Seq2SeqTransformer<T, E, D>& model,
-                                                    const Context<T>& ctx,
-                                                    const std::vector<std::int32_t>& source,
-                                                    const std::vector<std::int32_t>& target,
-                                                    std::int32_t begin_id, index_t prefix, index_t layer) {
+[[nodiscard]] std::vector<Tensor<float>> cross_attention_weights(
+    const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
+    std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> targets,
+    std::int32_t begin_id, index_t prefix, index_t layer) {
   if (ctx.records()) throw ValueError("alignment", "the alignment of a sentence needs an inference context");
+  if (sources.size() != targets.size()) {
+    throw ValueError("alignment", std::to_string(sources.size()) + " sources and " +
+                                      std::to_string(targets.size()) + " targets must be equal numbers");
+  }
+  if (sources.empty()) return {};
   const auto layers = static_cast<index_t>(model.transformer.decoder.layers.size());
-  std::vector<std::int32_t> input{begin_id};
-  input.insert(input.end(), target.begin(), target.end());
-  const AttentionMask mask = prefix == 0 ? AttentionMask::none() : AttentionMask::prefix({prefix});
-  const auto length = static_cast<index_t>(input.size());
-  CrossAttentionPass<T> pass(
-      SequenceLayout::packed({length}), model.options.causal ? mask.within_causal() : mask,
-      model.encode_sentences(ctx, std::span(&source, 1)), detail::alignment_layer(layer, layers));
-  (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{length}, input), pass);
+  std::vector<std::int32_t> input;
+  std::vector<index_t> lengths;
+  for (const std::vector<std::int32_t>& target : targets) {
+    input.push_back(begin_id);
+    input.insert(input.end(), target.begin(), target.end());
+    lengths.push_back(static_cast<index_t>(target.size()) + 1);
+  }
+  const AttentionMask mask = prefix == 0
+                                 ? AttentionMask::none()
+                                 : AttentionMask::prefix(std::vector<index_t>(targets.size(), prefix));
+  CrossAttentionPass<T> pass(SequenceLayout::packed(lengths),
+                             model.options.causal ? mask.within_causal() : mask,
+                             model.encode_sentences(ctx, sources), detail::alignment_layer(layer, layers));
+  (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(input.size())}, input),
+                          pass);
   if (!pass.weights().defined()) {
     throw ValueError("alignment", "the decoder made no attention to the source in layer " +
                                       std::to_string(layer) + ", which the alignment is to be read from");
   }
-  const Tensor<T>& weights = pass.weights().value();
-  return weights.reshape(Shape{weights.dim(1), weights.dim(2), weights.dim(3)}).template to<float>();
+  // (B, H, T, S), of which each pair has a part.
+  const Tensor<T>& all = pass.weights().value();
+  const index_t heads = all.dim(1), rows = all.dim(2), columns = all.dim(3);
+  std::vector<Tensor<float>> weights;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto own = static_cast<index_t>(sources[i].size());
+    Tensor<float>& part = weights.emplace_back(Shape{heads, lengths[i], own});
+    for (index_t h = 0; h < heads; ++h) {
+      for (index_t t = 0; t < lengths[i]; ++t) {
+        const T* from = all.data() + ((static_cast<index_t>(i) * heads + h) * rows + t) * columns;
+        std::transform(from, from + own, part.data() + (h * lengths[i] + t) * own,
+                       [](T w) { return static_cast<float>(w); });
+      }
+    }
+  }
+  return weights;
 }
 
 namespace detail {
 
 template <class M>
 concept HasCrossAttention = requires(const M& model, const Context<typename M::value_type>& ctx,
-                                     const typename M::Input& input,
-                                     const std::vector<std::int32_t>& target) {
+                                     std::span<const typename M::Input> inputs,
+                                     std::span<const std::vector<std::int32_t>> targets) {
   {
-    cross_attention_weights(model, ctx, input, target, std::int32_t{}, index_t{}, index_t{})
-    } -> std::convertible_to<Tensor<float>>;
+    cross_attention_weights(model, ctx, inputs, targets, std::int32_t{}, index_t{}, index_t{})
+    } -> std::convertible_to<std::vector<Tensor<float>>>;
 };
 
 }  // namespace detail

@@ -256,13 +256,12 @@ requires detail::HasAttentionMaps<M>
 /// That of the first member.
 template <class M>
 requires detail::HasCrossAttention<M>
-[[nodiscard]] Tensor<float> cross_attention_weights(const Ensemble<M>& model,
-                                                    const Context<typename M::value_type>&,
-                                                    const typename M::Input& source,
-                                                    const std::vector<std::int32_t>& target,
-                                                    std::int32_t begin_id, index_t prefix, index_t layer) {
+[[nodiscard]] std::vector<Tensor<float>> cross_attention_weights(
+    const Ensemble<M>& model, const Context<typename M::value_type>&,
+    std::span<const typename M::Input> sources, std::span<const std::vector<std::int32_t>> targets,
+    std::int32_t begin_id, index_t prefix, index_t layer) {
   const auto& first = model.members().front();
-  return cross_attention_weights(first.model, first.ctx, source, target, begin_id, prefix, layer);
+  return cross_attention_weights(first.model, first.ctx, sources, targets, begin_id, prefix, layer);
 }
 
 }  // namespace eigenformer

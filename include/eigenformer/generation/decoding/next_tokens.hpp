@@ -55,16 +55,18 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
     }
   }
 
-  /// Makes logits of what the shortlist chooses for the inputs alone, and of the end symbol. Throws
+  /// Makes logits of what the shortlist chooses for the inputs alone, and of `more` ids. Throws
   /// ValueError for a model whose output layer or inputs it does not know.
-  void use(const Shortlist& shortlist, std::span<const typename M::Input> inputs, std::int32_t end_id) {
+  void use(const Shortlist& shortlist, std::span<const typename M::Input> inputs,
+           const std::vector<std::int32_t>& more) {
     if constexpr (HasModelOutputRows<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
       std::vector<std::int32_t> sources;
       for (const auto& input : inputs) sources.insert(sources.end(), input.begin(), input.end());
       std::vector<std::int32_t> ids =
           shortlist.choose(sources, static_cast<index_t>(model_.vocabulary_size()));
-      const auto at = std::lower_bound(ids.begin(), ids.end(), end_id);
-      if (at == ids.end() || *at != end_id) ids.insert(at, end_id);
+      ids.insert(ids.end(), more.begin(), more.end());
+      std::sort(ids.begin(), ids.end());
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
       outputs_.emplace(model_, ctx_, std::move(ids));
     } else {
       throw ValueError(

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/constraints/batch_constraints.hpp"
 #include "eigenformer/generation/decoding/attention_maps.hpp"
 #include "eigenformer/generation/decoding/length_limits.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
@@ -31,6 +32,7 @@ inline std::vector<GenerationOptions> search_options(const GenerationOptions& op
   group.beam_size /= options.num_beam_groups;
   group.num_hypotheses = std::min(options.num_hypotheses, group.beam_size);
   group.prefixes.clear();
+  group.constraints.clear();
   if (options.prefixes.empty() && limits.empty()) return {group};
   std::vector<GenerationOptions> all(inputs.size(), group);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -46,6 +48,7 @@ inline std::vector<GenerationOptions> search_options(const GenerationOptions& op
 inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions& options) {
   const bool cut_competes = beam_rule(options).cut_competes();
   std::stable_sort(found.begin(), found.end(), [&](const Hypothesis& a, const Hypothesis& b) {
+    if (a.unmet.size() != b.unmet.size()) return a.unmet.size() < b.unmet.size();
     if (a.finished != b.finished && !cut_competes) return a.finished;
     return a.score > b.score;
   });
@@ -70,14 +73,17 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
                                                   const EndScore& end_score) {
   std::vector<std::vector<Hypothesis>> results(prompts.size());
   const std::vector<GenerationOptions> searched = search_options(options, inputs, limits);
-  const ProcessorList processors("generation", options);
+  const BatchConstraints constraints(options, inputs);
+  const auto processing = constraints.processing();
+  const ProcessorList processors("generation", processing ? *processing : options);
   const ProcessorInput scale = beam_rule(options).processor_input(options);
   StepScores<T> scores(processors, scale);
   std::vector<std::optional<SentenceSearch>> searches;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (index_t group = 0; group < options.num_beam_groups; ++group) {
-      searches.emplace_back(std::in_place, i, group, searched.size() == 1 ? searched[0] : searched[i],
-                            end_score);
+      const GenerationOptions& own = searched.size() == 1 ? searched[0] : searched[i];
+      searches.emplace_back(std::in_place, i, group, own, end_score,
+                            constraints.beam(inputs[i], own.max_length));
     }
   }
   std::vector<LogitsStep> steps;
@@ -107,6 +113,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
       const bool last = t + 1 == search->max_length();
       for (std::size_t h = 0; h < search->growing().size(); ++h, ++row) {
         const double before = search->growing()[h].log_probability;
+        const std::size_t first = continuations.size();
         if (last && options.force_end) {
           continuations.push_back({before, h, 0, options.end_id});
           continue;
@@ -116,6 +123,10 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
           if (!(log_probability > -std::numeric_limits<double>::infinity())) break;
           continuations.push_back({before + log_probability, h, i, id});
         }
+        if (search->constrained() == nullptr) continue;
+        search->constrained()->add_wanted(continuations, first, h, [&](std::int32_t id) {
+          return before + scores.log_probability(logits, row, id);
+        });
       }
       const auto keep_result = [&, into = &results[input]](index_t length) {
         auto found = std::move(*search).result(length);
@@ -189,6 +200,12 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
                                        ", the begin_id and the prefix_ids");
   }
   if (inputs.empty()) return {};
+  if (!options.constraints.empty()) {
+    for (const std::size_t place : places) {
+      require_possible("generation", options.constraints[place],
+                       static_cast<index_t>(model.vocabulary_size()), options.end_id);
+    }
+  }
   EndScore coverage;
   if (options.coverage_penalty > 0) {
     require_attention_maps<M>("a coverage penalty is asked for");
@@ -201,7 +218,11 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   }
   const Prompts prompts = make_prompts("generation", model, inputs, options, places);
   ModelNextTokens<M> next("generation", model, ctx, inputs);
-  if (options.shortlist != nullptr) next.use(*options.shortlist, inputs, options.end_id);
+  if (options.shortlist != nullptr) {
+    std::vector<std::int32_t> more = constraint_ids(options, places);
+    more.push_back(options.end_id);
+    next.use(*options.shortlist, inputs, more);
+  }
   const std::vector<index_t> limits = length_limits(model, inputs, options);
   return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
 }
@@ -221,6 +242,7 @@ std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<d
                                                  const GenerationOptions& options = {}) {
   options.validate();
   detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
+  detail::require_one_constraint_list_each("generation", options.constraints.size(), inputs.size());
   std::vector<std::size_t> places(inputs.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
   return detail::search_batch(model, ctx, inputs, places, options);

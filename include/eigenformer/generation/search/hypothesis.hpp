@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -27,6 +28,9 @@ struct Hypothesis {
   /// Of each token, the end symbol of a finished text included, in nats; they sum to log_probability. Empty
   /// unless the options ask for them.
   std::vector<double> token_log_probabilities{};
+  /// The constraints that the text does not meet, by place in the input's list; such texts come after all
+  /// others.
+  std::vector<std::size_t> unmet{};
 };
 
 }  // namespace eigenformer

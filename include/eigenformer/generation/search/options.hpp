@@ -8,6 +8,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/generation/constraints/phrase_constraint.hpp"
 #include "eigenformer/generation/processors/logits_processor.hpp"
 #include "eigenformer/generation/search/hypothesis.hpp"
 #include "eigenformer/generation/search/observer.hpp"
@@ -59,6 +60,12 @@ struct GenerationOptions {
   std::vector<std::int32_t> prefix_ids{};
   /// Forced after prefix_ids as those are, one list for each input; empty: none for all.
   std::vector<std::vector<std::int32_t>> prefixes{};
+  /// What each text must contain, one list for each input; empty: nothing. An input's own prefix is part of
+  /// its text. No text ends before its constraints are met, and all are met where max_length has room for the
+  /// phrases one after another; else Hypothesis::unmet names those that are not. Constraints go before
+  /// no_repeat_ngram_size, and forbidden_ids and processors before constraints: what these forbid is not
+  /// produced.
+  std::vector<PhraseConstraints> constraints{};
   /// The first of begin_id and prefix_ids (or of the prompt) that see one another in both directions, for a
   /// decoder that was trained as a prefix language model.
   index_t prefix_length = 0;
@@ -77,7 +84,7 @@ struct GenerationOptions {
   /// Whether all fields are equal, pointers to the same objects included.
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 
-  /// All but prefixes, processors, own_rule, shortlist and observer, which files do not hold.
+  /// All but prefixes, constraints, processors, own_rule, shortlist and observer, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept for each sentence; 1: greedy", Allowed::positive},
           self.beam_size);

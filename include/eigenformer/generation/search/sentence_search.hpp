@@ -5,22 +5,15 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/constraints/constrained_beam.hpp"
+#include "eigenformer/generation/search/continuation.hpp"
 #include "eigenformer/generation/search/rules.hpp"
 
 namespace eigenformer::detail {
-
-/// One way to go on: hypothesis `parent` of a sentence with the token that is its rank-th best.
-struct Continuation {
-  double log_probability;
-  std::size_t parent, rank;
-  std::int32_t id;
-  double diversity = 0;  ///< what its tokens cost because earlier groups chose them
-
-  double value() const noexcept { return log_probability - diversity; }
-};
 
 /// What is added to the score of a hypothesis of an input when it ends; null: nothing.
 using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
@@ -29,14 +22,16 @@ using EndScore = std::function<double(std::size_t input, const Hypothesis& ended
 /// ended.
 class SentenceSearch {
  public:
-  /// options: with the beam_size and num_hypotheses of a group.
+  /// options: with the beam_size and num_hypotheses of a group. constrained: what makes its texts meet
+  /// constraints, where there are some.
   SentenceSearch(std::size_t input, index_t group, const GenerationOptions& options,
-                 const EndScore& end_score)
+                 const EndScore& end_score, std::optional<ConstrainedBeam> constrained = std::nullopt)
       : input_(input),
         group_(group),
         options_(&options),
         end_score_(&end_score),
         rule_(&beam_rule(options)),
+        constrained_(std::move(constrained)),
         growing_(1),
         diversity_(1) {}
 
@@ -45,6 +40,9 @@ class SentenceSearch {
   index_t max_length() const noexcept { return options_->max_length; }
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
   const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
+
+  /// What makes its texts meet constraints; null: there are none.
+  const ConstrainedBeam* constrained() const noexcept { return constrained_ ? &*constrained_ : nullptr; }
 
   /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. taken: the
   /// tokens that earlier groups of the sentence chose in this step; those chosen here are added.
@@ -63,14 +61,18 @@ class SentenceSearch {
     const bool shrinks = rule_->ended_keeps_place();
     const std::size_t beam = static_cast<std::size_t>(options_->beam_size) - (shrinks ? ended_ : 0);
     // Of 2 beams' worth of continuations at most half end.
-    const std::size_t kept = std::min(continuations.size(), 2 * beam);
-    std::partial_sort(continuations.begin(), continuations.begin() + static_cast<std::ptrdiff_t>(kept),
-                      continuations.end(), [](const Continuation& a, const Continuation& b) {
-                        if (a.value() != b.value()) return a.value() > b.value();
-                        return a.parent != b.parent ? a.parent < b.parent : a.rank < b.rank;
-                      });
+    const std::size_t most = 2 * beam;
+    if (constrained_) {
+      constrained_->order(continuations, beam, options_->force_end && is_last(step));
+    } else {
+      std::partial_sort(
+          continuations.begin(),
+          continuations.begin() + static_cast<std::ptrdiff_t>(std::min(continuations.size(), most)),
+          continuations.end(), comes_before);
+    }
+    const std::size_t kept = std::min(continuations.size(), most);
     const index_t length = step + 1;
-    const bool cut = length == options_->max_length && rule_->cut_competes();
+    const bool cut = is_last(step) && rule_->cut_competes();
     const std::size_t considered = cut || shrinks ? std::min(kept, beam) : kept;
     std::vector<Hypothesis> next;
     std::vector<double> diversity;
@@ -102,8 +104,10 @@ class SentenceSearch {
       }
       next.push_back(std::move(h));
       diversity.push_back(c.diversity);
+      if (constrained_) constrained_->keep(i);
       chosen(c.parent, c.id);
     }
+    if (constrained_) constrained_->finish_step();
     growing_ = std::move(next);
     diversity_ = std::move(diversity);
   }
@@ -113,7 +117,7 @@ class SentenceSearch {
     if (growing_.empty()) return true;
     const bool full = static_cast<index_t>(finished_.size()) >= options_->beam_size;
     if (full && (options_->early_stopping || options_->beam_size == 1)) return true;
-    if (options_->num_beam_groups == 1)
+    if (options_->num_beam_groups == 1 && !constrained_)
       return rule_->done({length, growing_, finished_, best_ended_}, *options_);
     std::vector<Hypothesis> likeliest_first = growing_;
     std::stable_sort(
@@ -137,11 +141,16 @@ class SentenceSearch {
   }
 
  private:
+  bool is_last(index_t step) const { return step + 1 == options_->max_length; }
+
   void finish(Hypothesis h, index_t length, bool ended) {
     h.finished = ended;
     h.score = hypothesis_score(h.log_probability, length, *options_);
     if (*end_score_) h.score += (*end_score_)(input_, h);
-    const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; };
+    if (constrained_) h.unmet = constrained_->unmet(h.ids);
+    const auto better = [](const Hypothesis& a, const Hypothesis& b) {
+      return a.unmet.size() != b.unmet.size() ? a.unmet.size() < b.unmet.size() : a.score > b.score;
+    };
     finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), h, better), std::move(h));
     if (static_cast<index_t>(finished_.size()) > rule_->max_finished(*options_)) finished_.pop_back();
   }
@@ -151,6 +160,7 @@ class SentenceSearch {
   const GenerationOptions* options_;
   const EndScore* end_score_;
   const BeamRule* rule_;
+  std::optional<ConstrainedBeam> constrained_;
   std::vector<Hypothesis> growing_;   // the likeliest first, less what diversity costs them
   std::vector<double> diversity_;     // what that is, of each
   std::vector<Hypothesis> finished_;  // the best first

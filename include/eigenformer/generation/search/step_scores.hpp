@@ -79,6 +79,19 @@ class StepScores {
     return {static_cast<double>(values_[row * k_ + i]), ids_[row * k_ + i]};
   }
 
+  /// What candidate() would say of any id, from the logits that find() was given; -infinity where the id has
+  /// no column.
+  double log_probability(const Tensor<T>& logits, std::size_t row, std::int32_t id) const {
+    auto column = static_cast<std::size_t>(id);
+    if (!columns_.empty()) {
+      const auto at = std::lower_bound(columns_.begin(), columns_.end(), id);
+      if (at == columns_.end() || *at != id) return -std::numeric_limits<double>::infinity();
+      column = static_cast<std::size_t>(at - columns_.begin());
+    }
+    const T* const scores = logits.data() + static_cast<index_t>(row) * logits.dim(1);
+    return static_cast<double>(scores[column] - sums_[row]);
+  }
+
  private:
   // The best of `rows` rows, which are rows `first` and on of the results, with the sums where they are
   // wanted.

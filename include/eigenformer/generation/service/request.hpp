@@ -76,7 +76,7 @@ struct TranslationProgress {
 struct TranslationRequest {
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::string> lines;
+  std::vector<std::string> lines{};
   /// What the translation of each line begins with, as text; empty: nothing for all.
   std::vector<std::string> prefixes{};
   /// How; none: as the translator's own. `batching` is not used: batches are the translator's.

@@ -21,15 +21,6 @@
 
 namespace eigenformer::detail {
 
-/// Whether lines may be in one batch: whether one search does for both.
-inline bool same_search(const LineTranslator& a, const LineTranslator& b) {
-  if (&a == &b) return true;
-  const TextTranslatorOptions &x = a.options(), &y = b.options();
-  // Functions cannot be compared.
-  return x.search == y.search && x.sampling == y.sampling && x.confidence == y.confidence &&
-         x.alignment == y.alignment && !x.utility && !y.utility;
-}
-
 /// A request on its way through a Translator.
 class TranslationJob {
  public:

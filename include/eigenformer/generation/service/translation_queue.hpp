@@ -55,7 +55,8 @@ class TranslationQueue {
     std::vector<std::size_t> sharing, taken;  // jobs; of each job the lines that have gone to batches
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       taken.push_back(jobs_[j]->taken);
-      if (same_search(jobs_.front()->translator(), jobs_[j]->translator())) sharing.push_back(j);
+      const LineTranslator &first = jobs_.front()->translator(), &other = jobs_[j]->translator();
+      if (&first == &other || translate_alike(first.options(), other.options())) sharing.push_back(j);
     }
     const auto most =
         static_cast<std::size_t>(std::max<index_t>(1, std::min(most_lines, batching.batch_size)));

@@ -82,7 +82,7 @@ class Translator {
   /// became of it; else it is queue_full, too_large or shut_down, and `done` is never called. The lines are
   /// read (tokenized) on the calling thread. Throws ValueError for a request without lines, numbers of
   /// prefixes and lines that differ, a prefix that the model has no room for, impossible options, options
-  /// with prefixes, numbers or an observer of their own, and where a tokenizer does.
+  /// with prefixes, constraints, numbers or an observer of their own, and where a tokenizer does.
   [[nodiscard]] RequestStatus submit(TranslationRequest request, OutcomeHandler done) {
     if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
     if (request.lines.empty())
@@ -210,6 +210,8 @@ class Translator {
     if (!options) return lines_;
     if (!options->search.prefixes.empty() || (options->sampling && !options->sampling->prefixes.empty()))
       throw ValueError("translator", "a request's options have prefixes, expected them in the request");
+    if (!options->search.constraints.empty())
+      throw ValueError("translator", "a request's options have constraints, expected a glossary");
     if (options->sampling && !options->sampling->numbers.empty())
       throw ValueError("translator", "a request's options have numbers, expected the request's `first`");
     if (options->search.observer != nullptr || (options->sampling && options->sampling->observer != nullptr))

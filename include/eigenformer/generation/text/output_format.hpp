@@ -92,6 +92,16 @@ inline nlohmann::ordered_json words_json(const Translation& t) {
   return words;
 }
 
+inline nlohmann::ordered_json terms_json(const Translation& t) {
+  nlohmann::ordered_json terms = nlohmann::ordered_json::array();
+  for (const TermOutcome& term : t.terms) {
+    nlohmann::ordered_json targets = nlohmann::ordered_json::array();
+    for (const std::string& target : term.targets) targets.push_back(valid_utf8(target));
+    terms.push_back({{"source", valid_utf8(term.source)}, {"targets", targets}, {"honoured", term.honoured}});
+  }
+  return terms;
+}
+
 template <class Items, class F>
 std::string join_with_spaces(const Items& items, F&& text) {
   std::string joined;
@@ -186,6 +196,7 @@ inline std::string format_translations(const OutputOptions& options, std::size_t
       entry["tokens"] = detail::tokens_json(t);
       entry["words"] = detail::words_json(t);
     }
+    if (!t.terms.empty()) entry["terms"] = detail::terms_json(t);
     list.push_back(std::move(entry));
   }
   object["translations"] = std::move(list);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/generation/alignment/token_spans.hpp"
+#include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/decoding/target_scores.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
@@ -38,7 +40,8 @@ struct Translation {
   /// text ended, and the words of all the text.
   std::vector<TokenScore> tokens{};
   std::vector<WordConfidence> words{};
-  double confidence = 0;  ///< sentence_confidence() of the words
+  double confidence = 0;             ///< sentence_confidence() of the words
+  std::vector<TermOutcome> terms{};  ///< of the glossary, where the options have one
 };
 
 /// A line as a model reads it, with what is particular to it: what TextTranslator::prepare makes.
@@ -62,7 +65,17 @@ struct TextTranslatorOptions {
   /// Translations come with alignments, which take another pass of the model; of an ensemble those of its
   /// first model.
   std::optional<AlignmentOptions> alignment{};
+  /// Terms that a translation must have where its line has them. The search makes them constraints; those
+  /// that the vocabulary cannot write, or that do not fit into max_length, are not honoured.
+  std::shared_ptr<const Glossary> glossary{};
 };
+
+/// Whether lines are translated alike by both, so that they may share a batch: all fields are equal, but
+/// for the batching. Options with utilities never are, as functions cannot be compared.
+inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
+  return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
+         a.alignment == b.alignment && a.glossary == b.glossary && !a.utility && !b.utility;
+}
 
 /// What a model's conventions say: the options to start from.
 template <class Options>
@@ -92,7 +105,8 @@ class TextTranslator {
       : model_(model),
         tokenizers_(std::move(tokenizers)),
         description_(std::make_shared<const Description>(std::move(description))),
-        ctx_(ctx) {
+        ctx_(ctx),
+        term_forms_(tokenizers_.target) {
     if (tokenizers_.source == nullptr || tokenizers_.target == nullptr)
       throw ValueError("text_translator", "the model has no tokenizers, must have one for either side");
     set(std::move(options));
@@ -141,10 +155,10 @@ class TextTranslator {
       if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
         // What the prefix leaves of the model's room decides for this line alone.
         Work one;
-        one.add(lines[i], i);
+        one.add(lines[i], terms_of(lines[i]), i);
         run(one, *room, observer, translations);
       } else {
-        all.add(lines[i], i);
+        all.add(lines[i], terms_of(lines[i]), i);
       }
     }
     run(all, std::nullopt, observer, translations);
@@ -242,11 +256,14 @@ class TextTranslator {
     std::vector<const PreparedLine*> lines;
     std::vector<Ids> sources, prefixes;
     std::vector<std::uint64_t> numbers;
+    std::vector<std::vector<GlossaryTerm>> terms;
     std::vector<std::size_t> places;  // among the caller's lines
-    bool prefixed = false;
+    bool prefixed = false, constrained = false;
 
-    void add(const PreparedLine& line, std::size_t place) {
+    void add(const PreparedLine& line, std::vector<GlossaryTerm> found, std::size_t place) {
       prefixed = prefixed || !line.prefix.empty();
+      constrained = constrained || !found.empty();
+      terms.push_back(std::move(found));
       lines.push_back(&line);
       sources.push_back(line.ids);
       prefixes.push_back(line.prefix);
@@ -271,7 +288,17 @@ class TextTranslator {
           "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
           "source");
     }
+    if (options.glossary != nullptr && options.sampling) {
+      throw ValueError(
+          "text_translator",
+          "a glossary is given together with sampling, must be with a search: texts that are drawn "
+          "have no constraints");
+    }
     options_ = std::move(options);
+  }
+
+  std::vector<GlossaryTerm> terms_of(const PreparedLine& line) const {
+    return options_.glossary != nullptr ? options_.glossary->find(line.text) : std::vector<GlossaryTerm>();
   }
 
   // prefix_name: what messages call the prefix.
@@ -323,24 +350,36 @@ class TextTranslator {
   void align(const std::vector<Alignable>& parts, const Options& options) const {
     if constexpr (detail::HasCrossAttention<M>) {
       if (!options_.alignment) return;
-      std::vector<std::pair<std::size_t, std::size_t>> single;
-      for (std::size_t i = 0; i < parts.size(); ++i) single.emplace_back(i, i + 1);
-      detail::each_batch(single, [&](const std::pair<std::size_t, std::size_t>& one) {
-        const Alignable& part = parts[one.first];
-        part.translation->alignment = std::make_shared<const TextAlignment>(alignment_of(part, options));
+      std::vector<index_t> lengths;
+      for (const Alignable& part : parts)
+        lengths.push_back(static_cast<index_t>(part.source->size() + part.target.size()));
+      std::vector<std::size_t> order;
+      const auto batches = detail::length_batches(lengths, options_.batching, order);
+      detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
+        std::vector<Ids> sources, targets;
+        for (std::size_t k = range.first; k < range.second; ++k) {
+          const Alignable& part = parts[order[k]];
+          sources.push_back(*part.source);
+          Ids& target = targets.emplace_back(options.prefix_ids);
+          target.insert(target.end(), part.target.begin(), part.target.end());
+        }
+        const auto weights = cross_attention_weights(model_, ctx_, std::span<const Ids>(sources),
+                                                     std::span<const Ids>(targets), options.begin_id,
+                                                     options.prefix_length, options_.alignment->layer);
+        for (std::size_t k = range.first; k < range.second; ++k) {
+          const Alignable& part = parts[order[k]];
+          part.translation->alignment = std::make_shared<const TextAlignment>(
+              alignment_of(part, weights[k - range.first], options.prefix_ids.size()));
+        }
       });
     }
   }
 
-  template <class Options>
-  TextAlignment alignment_of(const Alignable& part, const Options& o) const {
-    Ids target = o.prefix_ids;
-    target.insert(target.end(), part.target.begin(), part.target.end());
-    const Tensor<float> weights = cross_attention_weights(model_, ctx_, *part.source, target, o.begin_id,
-                                                          o.prefix_length, options_.alignment->layer);
-    const Tensor<float> rows = attention_of_head(weights, options_.alignment->head);
+  // weights: of a layer, with rows for the `forced` tokens before the text's own.
+  TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights, std::size_t forced) const {
     TextAlignment alignment;
-    alignment.attention = rows.rows(static_cast<index_t>(o.prefix_ids.size()),
+    alignment.attention = attention_of_head(weights, options_.alignment->head)
+                              .rows(static_cast<index_t>(forced),
                                     static_cast<index_t>(part.target.size()) + (part.ended ? 1 : 0))
                               .clone();
     alignment.links = attention_links(alignment.attention, options_.alignment->threshold);
@@ -375,6 +414,7 @@ class TextTranslator {
       for (const Hypothesis& h : found[k]) {
         of_line.push_back(translation_of(h, work.prefixes[k]));
         of_line.back().cut = cut;
+        of_line.back().terms = term_outcomes(work.terms[k], of_line.back().text);
       }
       for (std::size_t i = 0; options_.alignment && i < found[k].size(); ++i) {
         parts.push_back({&of_line[i], &work.lines[k]->text, &of_line[i].text, &work.sources[k],
@@ -395,6 +435,9 @@ class TextTranslator {
     GenerationOptions options = limited(options_.search, room);
     options.observer = at_places(observer, options.observer, work, 0);
     if (work.prefixed) options.prefixes = work.prefixes;
+    if (work.constrained) {
+      for (const auto& terms : work.terms) options.constraints.push_back(term_forms_.constraints(terms));
+    }
     return generate(model_, ctx_, std::span<const Ids>(work.sources), options, options_.batching);
   }
 
@@ -473,6 +516,7 @@ class TextTranslator {
   std::shared_ptr<const Description> description_;
   TextTranslatorOptions options_;
   Context<T> ctx_;
+  TermForms term_forms_;
 };
 
 }  // namespace eigenformer

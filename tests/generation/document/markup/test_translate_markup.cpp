@@ -192,6 +192,15 @@ TEST_CASE("a word without a link belongs to what the word before it belongs to")
     return std::vector{text};
   };
   CHECK(translate_markup("one <b>two</b> three", html, some) == "eins <b>zwei drei</b> vier");
+  // But a mark stands for the same mark.
+  const auto marks = [](const std::vector<std::string>&) {
+    AlignedText text{"eins zwei, drei.", {}};
+    text.alignment.source = {{0, 3}, {4, 7}, {7, 8}, {9, 14}, {14, 15}};
+    text.alignment.target = {{0, 4}, {5, 9}, {9, 10}, {11, 15}, {15, 16}};
+    text.alignment.links = {{0, 0}, {1, 1}, {3, 2}, {3, 3}};
+    return std::vector{text};
+  };
+  CHECK(translate_markup("one <b>two</b>, <i>three</i>.", html, marks) == "eins <b>zwei</b>, <i>drei</i>.");
   const auto none = [](const std::vector<std::string>&) {
     return std::vector<AlignedText>{{"eins zwei", {}}};
   };

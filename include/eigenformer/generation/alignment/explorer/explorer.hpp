@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "eigenformer/generation/alignment/explorer/explorer_script.hpp"
 #include "eigenformer/generation/alignment/explorer/explorer_style.hpp"
 #include "eigenformer/generation/search/hypothesis.hpp"
+#include "eigenformer/io/safetensors/checkpoint.hpp"
 
 namespace eigenformer {
 

@@ -105,9 +105,9 @@ class PiecePlacer {
     for (const bool placeholder : {true, false}) {
       for (const auto& [what, pieces] : wanted) {
         if (what.second != placeholder) continue;
-        std::vector<ByteSpan> places = placeholder ? found[what.first] : occurrences(target_, what.first);
+        Places places{placeholder ? found[what.first] : whole(occurrences(target_, what.first))};
         for (const std::size_t k : pieces) claim_best(k, places);
-        if (placeholder) drop_surplus(what.first, places, found[what.first].size());
+        if (placeholder) drop_surplus(what.first, places.all);
       }
     }
   }
@@ -120,22 +120,32 @@ class PiecePlacer {
     return places;
   }
 
+  std::vector<ByteSpan> whole(std::vector<ByteSpan> places) const {
+    places.erase(std::remove_if(places.begin(), places.end(), [&](ByteSpan p) { return !is_whole(p); }),
+                 places.end());
+    return places;
+  }
+
+  // Where a piece may be; those before first are taken.
+  struct Places {
+    std::vector<ByteSpan> all{};
+    std::size_t first = 0;
+  };
+
   // Takes the place with the most links, the first of equals.
-  void claim_best(std::size_t k, std::vector<ByteSpan>& places) {
+  void claim_best(std::size_t k, Places& places) {
     constexpr std::size_t most = 64;  // that are compared
-    auto best = places.end();
-    std::size_t best_links = 0, seen = 0;
-    for (auto it = places.begin(); it != places.end() && seen < most; ++it) {
-      if (!is_free(*it) || (!segment_.pieces[k].placeholder && !is_whole(*it))) continue;
+    while (places.first < places.all.size() && !is_free(places.all[places.first])) ++places.first;
+    std::size_t best = places.all.size(), best_links = 0, seen = 0;
+    for (std::size_t i = places.first; i < places.all.size() && seen < most; ++i) {
+      if (!is_free(places.all[i])) continue;
       ++seen;
-      const std::size_t count = links(k, *it);
-      if (best != places.end() && count <= best_links) continue;
-      best = it;
+      const std::size_t count = links(k, places.all[i]);
+      if (best != places.all.size() && count <= best_links) continue;
+      best = i;
       best_links = count;
     }
-    if (best == places.end()) return;
-    claim(k, *best);
-    places.erase(best);
+    if (best != places.all.size()) claim(k, places.all[best]);
   }
 
   void claim(std::size_t k, ByteSpan span) {
@@ -144,11 +154,14 @@ class PiecePlacer {
     piece_at_[span.begin] = k;
   }
 
-  void drop_surplus(std::string_view what, const std::vector<ByteSpan>& unclaimed, std::size_t total) {
+  void drop_surplus(std::string_view what, const std::vector<ByteSpan>& places) {
     const std::size_t allowed = in_source_[what];
-    for (std::size_t i = unclaimed.size(); i-- > 0 && total > allowed; --total) {
-      taken_[unclaimed[i].begin] = unclaimed[i].end;
-      piece_at_[unclaimed[i].begin] = surplus;
+    std::size_t total = places.size();
+    for (std::size_t i = places.size(); i-- > 0 && total > allowed;) {
+      if (!is_free(places[i])) continue;
+      taken_[places[i].begin] = places[i].end;
+      piece_at_[places[i].begin] = surplus;
+      --total;
     }
   }
 
@@ -161,16 +174,20 @@ class PiecePlacer {
       folded += ascii_lower(target_[i]);
       place.push_back(i);
     }
+    constexpr std::size_t most = 1000;  // different ones that are looked for
+    std::map<std::string, Places> places;
     for (std::size_t k = 0; k < spans_.size(); ++k) {
       if (spans_[k]) continue;
       std::string what = ascii_lower(text_of(k));
       what.erase(std::remove_if(what.begin(), what.end(), is_markup_space), what.end());
-      std::vector<ByteSpan> places;
-      for (const ByteSpan& span : occurrences(folded, what)) {
-        const ByteSpan in_target{place[span.begin], place[span.end - 1] + 1};
-        if (is_whole(in_target)) places.push_back(in_target);
+      if (places.count(what) == 0 && places.size() == most) continue;
+      const auto [of_text, added] = places.try_emplace(what);
+      if (added) {
+        for (const ByteSpan& span : occurrences(folded, what))
+          of_text->second.all.push_back({place[span.begin], place[span.end - 1] + 1});
+        of_text->second.all = whole(std::move(of_text->second.all));
       }
-      claim_best(k, places);
+      claim_best(k, of_text->second);
     }
   }
 
@@ -178,9 +195,8 @@ class PiecePlacer {
     std::vector<ByteSpan> spans;
     for (const auto& [begin, end] : taken_) spans.push_back({begin, end});
     const std::vector<MarkupUnit> units = text_units(target_, spans);
-    std::vector<std::size_t> sources = linked_units(segment_.text, source_units_, target_, units, alignment_);
-    if (std::all_of(sources.begin(), sources.end(), [](std::size_t s) { return s == no_unit; }))
-      sources = proportional_units(source_units_, units);
+    const std::vector<std::size_t> sources =
+        linked_units(segment_.text, source_units_, target_, units, alignment_);
     targets_.resize(source_units_.size());
     for (std::size_t j = 0; j < units.size(); ++j) {
       TargetPart part{std::string(units[j].span.of(target_)), units[j].kind, sources[j], TargetPart::none};

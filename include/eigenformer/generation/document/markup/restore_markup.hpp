@@ -19,9 +19,10 @@ namespace eigenformer::detail {
 
 /// Puts the tags of a segment around its translation. Each word belongs to the elements of the word that it
 /// is aligned to (of the innermost ones, where tags cut that word), a word without a link to those of the
-/// word before it. Each element stays one: it spans the run of words, not interrupted by those of an element
-/// beside it, with the most of its own words less the foreign ones it takes in; of equals the longest, then
-/// the first. What has no words left stands empty where its source's neighbours are. Nesting stays as it is.
+/// word before it, and a punctuation mark to those of the same mark. Each element stays one: it spans the run
+/// of words, not interrupted by those of an element beside it, with the most of its own words less the
+/// foreign ones it takes in; of equals the longest, then the first. What has no words left stands empty where
+/// its source's neighbours are. Nesting stays as it is.
 class MarkupRestorer {
  public:
   MarkupRestorer(const MarkupSegment& segment, MarkupFormat format,

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/data/text/byte_span.hpp"
@@ -60,7 +61,7 @@ inline std::vector<MarkupUnit> text_units(std::string_view text, std::span<const
 
 constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 
-/// The units, white space left out, that each token has a byte of: from first up to last.
+/// The units that a token has a byte of: from first up to last.
 struct UnitRange {
   std::size_t first = 0, last = 0;
 };
@@ -73,9 +74,48 @@ inline UnitRange units_of(const std::vector<MarkupUnit>& units, ByteSpan token) 
   return {static_cast<std::size_t>(first - units.begin()), static_cast<std::size_t>(last - units.begin())};
 }
 
+/// For each target unit the source unit at the same place, in proportion to their numbers.
+inline std::vector<std::size_t> proportional_units(const std::vector<MarkupUnit>& source_units,
+                                                   const std::vector<MarkupUnit>& target_units) {
+  std::vector<std::size_t> from, to, best(target_units.size(), no_unit);
+  for (std::size_t i = 0; i < source_units.size(); ++i)
+    if (source_units[i].kind != UnitKind::space) from.push_back(i);
+  for (std::size_t j = 0; j < target_units.size(); ++j)
+    if (target_units[j].kind != UnitKind::space) to.push_back(j);
+  for (std::size_t k = 0; k < to.size() && !from.empty(); ++k)
+    best[to[k]] = from[k * from.size() / to.size()];
+  return best;
+}
+
+/// Pairs punctuation marks in order that are the same, and that no link pairs with the same mark, where
+/// either side has equally many of them: attention is rarely right about punctuation.
+inline void pair_marks(std::string_view source, const std::vector<MarkupUnit>& source_units,
+                       std::string_view target, const std::vector<MarkupUnit>& target_units,
+                       std::vector<std::size_t>& best) {
+  std::vector<bool> paired(source_units.size(), false);
+  std::map<std::string_view, std::pair<std::vector<std::size_t>, std::vector<std::size_t>>> marks;
+  for (std::size_t j = 0; j < target_units.size(); ++j) {
+    if (target_units[j].kind != UnitKind::mark) continue;
+    const std::string_view mark = target_units[j].span.of(target);
+    if (best[j] != no_unit && source_units[best[j]].span.of(source) == mark) {
+      paired[best[j]] = true;
+    } else {
+      marks[mark].second.push_back(j);
+    }
+  }
+  for (std::size_t i = 0; i < source_units.size(); ++i) {
+    if (source_units[i].kind == UnitKind::mark && !paired[i])
+      marks[source_units[i].span.of(source)].first.push_back(i);
+  }
+  for (const auto& [mark, units] : marks) {
+    if (units.first.size() != units.second.size()) continue;
+    for (std::size_t k = 0; k < units.first.size(); ++k) best[units.second[k]] = units.first[k];
+  }
+}
+
 /// For each target unit the source unit that the alignment says, or no_unit. Of several, one with the same
 /// text is preferred, then one with more links, of the same kind, at the same place in its token, and the
-/// first.
+/// first. Without any link units are paired in proportion. Then pair_marks().
 inline std::vector<std::size_t> linked_units(std::string_view source,
                                              const std::vector<MarkupUnit>& source_units,
                                              std::string_view target,
@@ -91,7 +131,12 @@ inline std::vector<std::size_t> linked_units(std::string_view source,
     const UnitRange from = units_of(source_units, alignment.source[s]),
                     to = units_of(target_units, alignment.target[t]);
     for (std::size_t j = to.first; j < to.last; ++j) {
-      for (std::size_t i = from.first; i < from.last; ++i) {
+      // Of a token with many units those at about the same place, so that the time stays linear.
+      constexpr std::size_t around = 8;
+      const std::size_t middle =
+          from.first + (j - to.first) * (from.last - from.first) / (to.last - to.first);
+      const std::size_t last = std::min(from.last, middle + around + 1);
+      for (std::size_t i = std::max(from.first + around, middle) - around; i < last; ++i) {
         const std::size_t a = i - from.first, b = j - to.first;
         const auto found = links[j].emplace(i, Link{0, std::numeric_limits<std::size_t>::max()}).first;
         found->second.count += 1;
@@ -113,19 +158,9 @@ inline std::vector<std::size_t> linked_units(std::string_view source,
       rank = of_link;
     }
   }
-  return best;
-}
-
-/// The same for a translation without any link: units in proportion to their numbers.
-inline std::vector<std::size_t> proportional_units(const std::vector<MarkupUnit>& source_units,
-                                                   const std::vector<MarkupUnit>& target_units) {
-  std::vector<std::size_t> from, to, best(target_units.size(), no_unit);
-  for (std::size_t i = 0; i < source_units.size(); ++i)
-    if (source_units[i].kind != UnitKind::space) from.push_back(i);
-  for (std::size_t j = 0; j < target_units.size(); ++j)
-    if (target_units[j].kind != UnitKind::space) to.push_back(j);
-  for (std::size_t k = 0; k < to.size() && !from.empty(); ++k)
-    best[to[k]] = from[k * from.size() / to.size()];
+  if (std::all_of(best.begin(), best.end(), [](std::size_t i) { return i == no_unit; }))
+    best = proportional_units(source_units, target_units);
+  pair_marks(source, source_units, target, target_units, best);
   return best;
 }
 

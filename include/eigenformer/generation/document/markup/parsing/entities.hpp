@@ -7,6 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "eigenformer/data/text/utf8.hpp"
+
 namespace eigenformer {
 
 /// A character reference at the front of a text, such as `&amp;` or `&#228;`.
@@ -26,15 +28,6 @@ inline std::string ascii_lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = ascii_lower(c);
   return lower;
-}
-
-inline std::string utf8_of(char32_t c) {
-  const auto byte = [](char32_t bits) { return static_cast<char>(static_cast<std::uint8_t>(bits)); };
-  if (c < 0x80) return {byte(c)};
-  if (c < 0x800) return {byte(0xC0 | c >> 6), byte(0x80 | (c & 0x3F))};
-  if (c < 0x10000) return {byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F)), byte(0x80 | (c & 0x3F))};
-  return {byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F)),
-          byte(0x80 | (c & 0x3F))};
 }
 
 inline const std::unordered_map<std::string_view, char32_t>& named_characters() {

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/generation/constraints/constrained_beam.hpp"
+#include "eigenformer/generation/constraints/phrase_automaton.hpp"
+#include "eigenformer/generation/processors/forbidding.hpp"
+#include "eigenformer/generation/search/options.hpp"
+
+namespace eigenformer::detail {
+
+/// The automata of the inputs that have constraints, by the inputs' places in the caller's list, each with
+/// the state after the input's own prefix.
+struct InputPhrases {
+  PhraseAutomaton automaton;
+  PhraseState begun;
+};
+using PhrasesByPlace = std::map<std::size_t, InputPhrases>;
+
+/// NoRepeatNgrams, but for the tokens that go on with a phrase which a text must contain, or begin it.
+class NoRepeatOutsidePhrases final : public BasicProcessor<NoRepeatOutsidePhrases> {
+ public:
+  NoRepeatOutsidePhrases(index_t n, std::shared_ptr<const PhrasesByPlace> phrases)
+      : ngrams_(n), phrases_(std::move(phrases)) {}
+
+  template <class T>
+  void process(const LogitsStep& step, std::span<T> scores) const {
+    const auto found = phrases_->find(step.input);
+    std::vector<std::pair<std::size_t, T>> kept;
+    if (found != phrases_->end()) {
+      PhraseState state = found->second.begun;
+      for (const std::int32_t id : step.generated) found->second.automaton.advance(state, id);
+      for (const std::int32_t id : found->second.automaton.next_ids(state))
+        kept.emplace_back(static_cast<std::size_t>(id), scores[static_cast<std::size_t>(id)]);
+    }
+    ngrams_.process(step, scores);
+    for (const auto& [id, score] : kept) scores[id] = score;
+  }
+
+ private:
+  NoRepeatNgrams ngrams_;
+  std::shared_ptr<const PhrasesByPlace> phrases_;
+};
+
+/// The constraints of the inputs of a batch.
+class BatchConstraints {
+ public:
+  /// options: with the lists of all inputs, and must outlive it. places: the batch's inputs in these lists.
+  BatchConstraints(const GenerationOptions& options, std::span<const std::size_t> places)
+      : options_(&options) {
+    if (options.constraints.empty()) return;
+    auto phrases = std::make_shared<PhrasesByPlace>();
+    for (const std::size_t place : places) {
+      const PhraseConstraints& constraints = options.constraints[place];
+      if (constraints.empty()) continue;
+      PhraseAutomaton automaton(constraints, options.forbidden_ids);
+      PhraseState begun =
+          options.prefixes.empty() ? automaton.begin() : automaton.begin(options.prefixes[place]);
+      phrases->emplace(place, InputPhrases{std::move(automaton), std::move(begun)});
+    }
+    if (!phrases->empty()) phrases_ = std::move(phrases);
+  }
+
+  /// The beam of one search of an input; nothing where it has no constraints. max_length: of this input.
+  std::optional<ConstrainedBeam> beam(std::size_t place, index_t max_length) const {
+    if (phrases_ == nullptr) return std::nullopt;
+    const auto found = phrases_->find(place);
+    if (found == phrases_->end()) return std::nullopt;
+    const index_t most = options_->force_end ? max_length - 1 : max_length;
+    return ConstrainedBeam(found->second.automaton, found->second.begun, most, options_->end_id);
+  }
+
+  /// The options whose processors leave phrases be; null: the given ones.
+  std::optional<GenerationOptions> processing() const {
+    if (phrases_ == nullptr || options_->no_repeat_ngram_size == 0) return std::nullopt;
+    GenerationOptions changed = *options_;
+    changed.processors.push_back(
+        std::make_shared<NoRepeatOutsidePhrases>(changed.no_repeat_ngram_size, phrases_));
+    changed.no_repeat_ngram_size = 0;
+    return changed;
+  }
+
+ private:
+  const GenerationOptions* options_;
+  std::shared_ptr<const PhrasesByPlace> phrases_;  // null: there are none
+};
+
+/// The ids of the constraints of some inputs.
+inline std::vector<std::int32_t> constraint_ids(const GenerationOptions& options,
+                                                std::span<const std::size_t> places) {
+  std::vector<std::int32_t> ids;
+  if (options.constraints.empty()) return ids;
+  for (const std::size_t place : places) {
+    for (const PhraseConstraint& constraint : options.constraints[place]) {
+      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
+        for (const auto& form : *forms) ids.insert(ids.end(), form.begin(), form.end());
+      }
+    }
+  }
+  return ids;
+}
+
+}  // namespace eigenformer::detail

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// Which tokens continue a word, by id: tells whether a phrase stands between the edges of words. See
+/// token_edges() in term_forms.hpp.
+struct TokenEdges {
+  std::vector<bool> begins_inside{};  ///< whether a token goes on with a word, without a space before it
+  std::vector<bool> ends_inside{};    ///< whether its last character is one of a word
+
+  /// Whether `id` continues the word that `before` is part of.
+  bool joined(std::int32_t before, std::int32_t id) const {
+    return ends_inside[static_cast<std::size_t>(before)] && begins_inside[static_cast<std::size_t>(id)];
+  }
+};
+
+/// A phrase that a text must contain, in one of its forms (a disjunctive constraint).
+struct PhraseConstraint {
+  std::vector<std::vector<std::int32_t>> forms{};          ///< ids that stand side by side, anywhere
+  std::vector<std::vector<std::int32_t>> initial_forms{};  ///< the same as the first ids of the text
+  /// Where it is there, the phrase must be whole words: no token before or after it continues its words.
+  std::shared_ptr<const TokenEdges> edges{};
+
+  friend bool operator==(const PhraseConstraint&, const PhraseConstraint&) = default;
+};
+
+/// What the text of one input must contain: all of them, in any order. They may share tokens.
+using PhraseConstraints = std::vector<PhraseConstraint>;
+
+namespace detail {
+
+/// The longest form: a search keeps 64 bits on what the last tokens were joined to.
+inline constexpr std::size_t max_form_length = 64;
+
+/// Throws ValueError for constraints that are neither none nor one list for each input.
+inline void require_one_constraint_list_each(const char* op, std::size_t lists, std::size_t inputs) {
+  if (lists == 0 || lists == inputs) return;
+  throw ValueError(op, std::to_string(lists) + " lists of constraints must be " + std::to_string(inputs) +
+                           ", one for each input, or none");
+}
+
+/// Throws ValueError for a constraint without forms, and for forms that no text can contain.
+inline void require_possible(const char* op, const PhraseConstraints& constraints, index_t vocabulary,
+                             std::int32_t end_id) {
+  for (std::size_t c = 0; c < constraints.size(); ++c) {
+    const auto refuse = [&](const std::string& what) {
+      return ValueError(op, "constraint " + std::to_string(c) + " " + what);
+    };
+    const PhraseConstraint& constraint = constraints[c];
+    if (constraint.forms.empty()) throw refuse("has no forms, must have at least one");
+    for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
+      for (const auto& form : *forms) {
+        if (form.empty() || form.size() > max_form_length) {
+          throw refuse("has a form of " + std::to_string(form.size()) + " ids, must have 1 to " +
+                       std::to_string(max_form_length));
+        }
+        for (const std::int32_t id : form) {
+          if (id < 0 || id >= vocabulary) {
+            throw refuse("has the id " + std::to_string(id) +
+                         ", must be at least 0 and below the vocabulary's size " +
+                         std::to_string(vocabulary));
+          }
+          if (id == end_id) throw refuse("has the end symbol " + std::to_string(id) + " in a form");
+        }
+      }
+    }
+    if (constraint.edges == nullptr) continue;
+    const auto size = static_cast<std::size_t>(vocabulary);
+    if (constraint.edges->begins_inside.size() != size || constraint.edges->ends_inside.size() != size) {
+      throw refuse("has edges of " + std::to_string(constraint.edges->begins_inside.size()) + " and " +
+                   std::to_string(constraint.edges->ends_inside.size()) + " ids, must be of " +
+                   std::to_string(size) + ", the vocabulary's size");
+    }
+  }
+}
+
+}  // namespace detail
+
+}  // namespace eigenformer
