@@ -116,7 +116,7 @@ TEST_CASE(
   };
   refused({"shortlist", "--model", model, "--source", source, "--target", target, "--output", lex,
            "--alignments", folder.write("bad", "0-0\n1:2\n").string()},
-          "line 2 has '1:2', expected links");
+          "line 2: '1:2' is no link, expected links");
   refused({"translate", "--model", model, "--shortlist", source}, "header of a binary shortlist");
   refused({"translate", "--model", model, "--shortlist", lex, "--sample"}, "--shortlist");
   refused({"quantize", "--model", model, "--to", "int8"}, "has int8 weights already");

@@ -128,7 +128,8 @@ TrainSettings TrainFlags::settings() const {
 TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
-  for (const auto& [name, value] : corpus_.given().items()) {
+  const nlohmann::json given_corpus = corpus_.given();
+  for (const auto& [name, value] : given_corpus.items()) {
     if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
       throw ef::ValueError("train", flag_of_field(name) +
                                         " is of a new vocabulary: leave it out, the model to "

@@ -153,8 +153,12 @@ TEST_CASE("settings beside a model of Marian are read") {
       import_marian(copy.path(), {.warn = [&](const auto& text) { warnings.push_back(text); }});
   CHECK(loaded.description.text.beam_size == 6);
   CHECK(loaded.description.text.length_penalty == 0.6);
-  REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].find("word-penalty") != std::string::npos);
+  CHECK(loaded.description.text.word_penalty == 0.5);
+  CHECK(loaded.description.text.max_length_factor == 3);
+  CHECK(warnings.empty());
+  copy.write("decoder.yml", "max-length-factor: 0\n");
+  check_refused([&] { (void)import_marian(copy.path()); },
+                {"decoder.yml", "max-length-factor", "a number above 0"});
   copy.write("decoder.yml", "beam-size: many\n");
   check_refused([&] { (void)import_marian(copy.path()); }, {"decoder.yml", "beam-size", "many", "number"});
   copy.write("decoder.yml", "just words\n");
