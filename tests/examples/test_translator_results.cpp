@@ -224,6 +224,13 @@ TEST_CASE("a glossary's terms are in the translations, or a message and the reco
   CHECK(text.err ==
         "translator: line 2 has the term 'see', and its translation does not have 'see'\n");  // not a word of
                                                                                               // it
+  const std::string missed = "the term 'see', and its translation does not have 'see'\n";
+  const Ended split = translate({"--glossary", glossary, "--split-sentences", "--language", "en"},
+                                "We paint the cat. I see the dog. We paint the cat.\n");
+  CHECK(split.err == "translator: line 1 has " + missed);
+  const Ended html =
+      translate({"--glossary", glossary, "--input-format", "html"}, "<p>I see the <b>dog</b>.</p>\n");
+  CHECK(html.err == "translator: the document has " + missed);
   const Ended json = translate({"--glossary", glossary, "--glossary-ignore-case", "--output-format", "jsonl"},
                                "We paint the cat.\nThe DOG sees.\n");
   const auto terms = [&](std::size_t line) {

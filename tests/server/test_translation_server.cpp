@@ -56,6 +56,8 @@ TEST_CASE("translate: the language of the text") {
   TestServer one({}, {{"xx", "de"}});
   CHECK(one.json(post("/detect", R"({"q": "The man"})")) ==
         json::array({{{"confidence", 100}, {"language", "xx"}}}));
+  CHECK(one.json(translate("Der Mann", {{"source", "de"}, {"target", "de"}})).at("translatedText") ==
+        "Der Mann");
   TestServer unknown({}, {{"xx", "de"}, {"en", "de"}});
   CHECK(unknown.json(post("/detect", R"({"q": "The man"})"), 400).at("error").get<std::string>().find("xx") !=
         std::string::npos);
@@ -69,6 +71,7 @@ TEST_CASE("languages, settings, health, metrics, the page") {
              {{"code", "fr"}, {"name", "French"}, {"targets", json::array()}}});
   const json settings = server.json(get("/frontend/settings"));
   CHECK(settings.at("charLimit") == 100'000);
+  CHECK(settings.at("maxAlternatives") == 8);
   CHECK(settings.at("keyRequired") == false);
   CHECK(settings.at("language").at("target") == json{{"code", "de"}, {"name", "German"}});
   CHECK(server.json(get("/health")) == json{{"status", "ok"}});
@@ -162,6 +165,7 @@ TEST_CASE("malformed HTTP is refused or cut off, and harms nobody else") {
        {"HELLO\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
         "GET / HTTP/1.1\r\n\r\n", "POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         "POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         "POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     CAPTURE(bad);
     CHECK(answer_to(bad).find("HTTP/1.1 400 Bad Request\r\n") == 0);
@@ -173,6 +177,16 @@ TEST_CASE("malformed HTTP is refused or cut off, and harms nobody else") {
   CHECK(answer_to(chunked + "800\r\n" + std::string(2048, 'a') + "\r\n0\r\n\r\n").find("HTTP/1.1 413") == 0);
   CHECK(answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999\r\n\r\n")
             .find("HTTP/1.1 413") == 0);
+  // What could be read as another request behind a proxy.
+  for (const std::string coding : {"gzip", "identity", "chunked, gzip", "gzip, chunked", "xchunked"}) {
+    CAPTURE(coding);
+    const std::string all = answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: " + coding +
+                                      "\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    CHECK(all.find("HTTP/1.1 501 Not Implemented\r\n") == 0);
+    CHECK(all.find("HTTP/1.1", 8) == std::string::npos);
+  }
+  CHECK(answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n\r\n")
+            .find("HTTP/1.1 415") == 0);
   // One that waits to be told.
   CHECK(
       answer_to("POST /translate HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
@@ -270,7 +284,10 @@ TEST_CASE("an answer that takes too long is an error, streamed or not") {
   TestServer server(options);
   Client stream = server.connect();
   stream.send(translate("wait", {{"stream", true}}));
-  CHECK(server.json(translate("wait"), 503).at("error") == "the answer took longer than 1 seconds");
+  const auto late = server.ask(translate("wait"));
+  CHECK(late.result_int() == 503);
+  CHECK(json::parse(late.body()).at("error") == "the answer took longer than 1 seconds");
+  CHECK(late["Retry-After"] == "1");
   CHECK(stream.answer().body() ==
         "event: error\ndata: {\"error\":\"the answer took longer than 1 seconds\"}\n\n\n");
   CHECK(server.shared->wait_for([](auto& s) { return s.cancelled == 2; }));
@@ -317,7 +334,7 @@ TEST_CASE("API keys") {
   CHECK(server.json(translate("a", {{"api_key", "another key"}})).at("translatedText") == "[a]");
   CHECK(server
             .json(post("/translate", R"({"q": "a", "source": "en", "target": "de"})",
-                       "Authorization: Bearer a key of mine\r\nContent-Type: application/json\r\n"))
+                       "Authorization: bearer a key of mine\r\nContent-Type: application/json\r\n"))
             .at("translatedText") == "[a]");
   CHECK(server.ask(post("/detect", R"({"q": "a"})")).result_int() == 401);
   CHECK(server.ask(get("/metrics")).result_int() == 401);
@@ -430,6 +447,9 @@ TEST_CASE("records say what was asked for without the texts") {
   TestServer server;
   server.ask(translate(json{"secret", "text"}));
   server.ask(get("/secret?q=secret"));
+  // A record follows its answer.
+  for (int i = 0; i < 200 && server.records().size() < 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const auto records = server.records();
   REQUIRE(records.size() == 2);
   CHECK(records[0].client == "127.0.0.1");

@@ -173,6 +173,8 @@ void apply_config(CLI::App& command, const std::string& path) {
       fail("there is no command '" + entry.section + "', expected the name of one as a section");
     if (!entry.section.empty() && entry.section != command.get_name()) continue;
     CLI::Option* const option = find_option(command, entry.key);
+    if (entry.key == "config" || entry.key == "print-config")
+      fail("'" + entry.key + "' is for the command line, not for a file of options");
     if (option == nullptr || !is_of_use(*option)) {
       const std::string nearest = nearest_option(command, "--" + entry.key);
       fail("there is no option '" + entry.key + "' of translator " + command.get_name() +
@@ -186,6 +188,10 @@ void apply_config(CLI::App& command, const std::string& path) {
     const bool several = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
     if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");
     if (option->count() > 0) continue;
+    // A flag that is off, as it is by itself, counts as not given: others may exclude it.
+    const bool off = option->get_expected_max() == 0 && option->get_fnames().empty() &&
+                     entry.values == std::vector<std::string>{"false"};
+    if (off) continue;
     try {
       for (const std::string& value : entry.values) {
         option->add_result(option->get_expected_max() == 0 ? option->get_flag_value(entry.key, value)

@@ -82,7 +82,10 @@ ef::DocumentOptions document_options(const std::string& language) {
 
 ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
   // What is wrong with it is said now, not to the first client.
-  (void)text_options(command, ef::read_model_description(place.folder));
+  const ef::ModelDescription description = ef::read_model_description(place.folder);
+  (void)text_options(command, description);
+  (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
+  (void)ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   const ef::DocumentOptions documents = document_options(place.source);
   return {place.source, place.target, [&command, place, documents] {
             const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()});
@@ -141,6 +144,8 @@ int serve(const ServeCommand& command) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A reader of the log that goes away is no reason to end.
+  std::signal(SIGPIPE, SIG_IGN);
   set_threads(command.threads);
   command.sharing->applied("translator").validate();
   ef::ServerOptions options = server_options(command);

@@ -118,6 +118,9 @@ class DecodingCommand {
 
   void set_threads() const { translator::set_threads(threads_); }
 
+ protected:
+  const std::string& shortlist_file() const { return shortlist_; }
+
  private:
   std::shared_ptr<const ef::Shortlist> load_shortlist(const ef::TokenizerPair& tokenizers) const {
     const ef::Shortlist read = ef::Shortlist::load(shortlist_);

@@ -38,6 +38,36 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
   if (made) fs::remove(missing, error);
 }
 
+/// Whether two paths name one place, however they are spelled. Where they are no files yet, their folders
+/// count.
+inline bool is_same_path(const std::filesystem::path& a, const std::filesystem::path& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(a, error) && fs::exists(b, error)) {
+    // What is no file, such as a terminal or /dev/null, is none to be replaced.
+    if (!fs::is_regular_file(a, error) && !fs::is_directory(a, error)) return false;
+    return fs::equivalent(a, b, error);
+  }
+  const auto place = [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  };
+  return place(a) == place(b);
+}
+
+/// Throws ValueError for the name of an open stream, such as /dev/stdout, that leads to a file: a result
+/// appears under its name by renaming, and would take the place of what others write to the stream.
+inline void require_no_stream_file(const char* flag, const std::filesystem::path& path) {
+  std::error_code error;
+  const std::string name = path.lexically_normal().string();
+  if (!name.starts_with("/dev/") && !name.starts_with("/proc/")) return;
+  if (!std::filesystem::is_regular_file(path, error)) return;
+  throw eigenformer::ValueError("translate",
+                                std::string(flag) + " is '" + path.string() +
+                                    "', which leads to a file; expected the file's own name, or no " + flag +
+                                    " for standard output");
+}
+
 /// Throws IoError unless a file can be written; one that is there stays as it is.
 inline void check_writable_file(const std::filesystem::path& path) {
   const eigenformer::AtomicFile probe(path);

@@ -113,14 +113,8 @@ class LineTranslation {
   // Which terms of the glossary a translation does not have.
   static void add_term_warnings(std::vector<std::string>& warnings, std::size_t line,
                                 const ef::Translation& translation) {
-    for (const ef::TermOutcome& term : translation.terms) {
-      if (term.honoured) continue;
-      std::string wanted;
-      for (const std::string& target : term.targets)
-        wanted += (wanted.empty() ? "'" : " or '") + target + "'";
-      warnings.push_back("line " + std::to_string(line) + " has the term '" + term.source +
-                         "', and its translation does not have " + wanted);
-    }
+    for (const std::string& missed : missed_terms(translation))
+      warnings.push_back("line " + std::to_string(line) + " has " + missed);
   }
 
   bool with_prefixes_, protect_;

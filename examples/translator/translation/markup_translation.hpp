@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,19 @@ inline void protect_placeholders(const std::string& line, std::vector<ef::Transl
   }
 }
 
+/// The terms of a glossary that a translation does not have: "the term 'dog', and its translation does not
+/// have 'Hund'".
+inline std::vector<std::string> missed_terms(const ef::Translation& translation) {
+  std::vector<std::string> missed;
+  for (const ef::TermOutcome& term : translation.terms) {
+    if (term.honoured) continue;
+    std::string wanted;
+    for (const std::string& target : term.targets) wanted += (wanted.empty() ? "'" : " or '") + target + "'";
+    missed.push_back("the term '" + term.source + "', and its translation does not have " + wanted);
+  }
+  return missed;
+}
+
 /// Translates the whole input as one document of HTML or XML.
 inline void translate_markup_document(const TranslateOptions& options) {
   options.set_threads();
@@ -35,7 +50,16 @@ inline void translate_markup_document(const TranslateOptions& options) {
       sentence_translator(models, options.for_results(models, options.output_format()));
   ef::DocumentOptions reading = options.document_options(models);
   reading.layout = ef::DocumentLayout::flow;
-  const ef::DocumentTranslator documents(translator, reading);
+  const ef::DocumentTranslator documents(
+      [&translator](std::span<const std::string> sentences) {
+        auto translations = translator.alternatives(sentences);
+        for (const auto& of_sentence : translations) {
+          for (const std::string& missed : missed_terms(of_sentence.front()))
+            std::fprintf(stderr, "translator: the document has %s\n", missed.c_str());
+        }
+        return translations;
+      },
+      reading, [&translator](const std::string& line) { return translator.fits(line); });
   ResultOutput output(options.output);
   LineReader reader(options.input);
   const std::string document = reader.rest();

@@ -22,6 +22,7 @@
 #include "options/decoding_options.hpp"
 #include "run_identity.hpp"
 #include "shard.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 
@@ -194,11 +195,27 @@ struct TranslateOptions : DecodingCommand {
                                                                 {"--alignment", &alignment},
                                                                 {"--soft-alignment", &soft_alignment},
                                                                 {"--explore", &explore}};
-    for (const auto& one : files) {
+    const std::pair<const char*, const std::string*> read[] = {
+        {"--input", &input}, {"--glossary", &glossary}, {"--shortlist", &shortlist_file()}};
+    for (const auto& [flag, path] : files) {
+      if (path->empty()) continue;
+      require_no_stream_file(flag, *path);
       for (const auto& other : files) {
-        if (one.first == other.first || other.second->empty() || *one.second != *other.second) continue;
-        throw ef::ValueError("translate", std::string(other.first) + " and " + one.first + " are both '" +
-                                              *one.second + "', expected two files");
+        if (flag != other.first && !other.second->empty() && is_same_path(*path, *other.second))
+          throw ef::ValueError("translate", std::string(other.first) + " and " + flag + " are both '" +
+                                                *path + "', expected two files");
+      }
+      for (const auto& other : read) {
+        if (!other.second->empty() && is_same_path(*path, *other.second))
+          throw ef::ValueError("translate", std::string(flag) + " is '" + *path + "', which " + other.first +
+                                                " reads; expected another file");
+      }
+      for (const std::string& folder : folders) {
+        std::error_code ignored;
+        const std::filesystem::path place = std::filesystem::absolute(*path, ignored).parent_path();
+        if (std::filesystem::is_regular_file(*path, ignored) && is_same_path(place, folder))
+          throw ef::ValueError("translate", std::string(flag) + " is '" + *path +
+                                                "', a file of the model; expected another place");
       }
     }
     const auto applied = format->applied("translate");

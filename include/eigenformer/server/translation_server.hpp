@@ -192,7 +192,9 @@ class TranslationServer {
     }
     const bool known = std::find(sources_.begin(), sources_.end(), wanted.source) != sources_.end();
     if (!known && wanted.source != wanted.target) throw HttpError(400, wanted.source + " is not supported");
-    if (!has_target(wanted.source) || (!known && wanted.source == wanted.target))
+    const std::vector<std::string> languages = all_languages();
+    const bool unknown = std::find(languages.begin(), languages.end(), wanted.source) == languages.end();
+    if (!has_target(wanted.source) || (unknown && wanted.source == wanted.target))
       throw HttpError(400, wanted.target + " is not supported as a target of " + wanted.source);
     // What is known of the texts without them.
     std::size_t bytes = 0;
@@ -256,12 +258,17 @@ class TranslationServer {
     return {{"code", code}, {"name", language_name(code)}};
   }
 
-  std::optional<HttpAnswer> languages(const HttpRequest&, const HttpReply&, const Headers&) {
-    auto json = nlohmann::ordered_json::array();
+  // Those that texts are translated from, and then those that they are translated to alone.
+  std::vector<std::string> all_languages() const {
     std::vector<std::string> codes = sources_;
     for (const auto& [source, targets] : targets_)
       for (const std::string& target : targets) add_language(target, codes);
-    for (const std::string& code : codes) {
+    return codes;
+  }
+
+  std::optional<HttpAnswer> languages(const HttpRequest&, const HttpReply&, const Headers&) {
+    auto json = nlohmann::ordered_json::array();
+    for (const std::string& code : all_languages()) {
       auto language = language_json(code);
       const auto found = targets_.find(code);
       language["targets"] = found == targets_.end() ? std::vector<std::string>() : found->second;
@@ -275,6 +282,7 @@ class TranslationServer {
     return json_answer(
         {{"apiKeys", access_.needs_key()},
          {"charLimit", options_.max_characters},
+         {"maxAlternatives", options_.max_alternatives},
          {"frontendTimeout", 500},
          {"keyRequired", access_.needs_key()},
          {"language", {{"source", language_json(first.source)}, {"target", language_json(first.target)}}},

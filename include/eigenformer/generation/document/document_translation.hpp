@@ -173,6 +173,7 @@ inline Translation joined_translation(DocumentTranslation document) {
     all.cut = all.cut || one.cut;
     all.expected_utility += one.expected_utility / static_cast<double>(document.sentences.size());
     std::move(one.tokens.begin(), one.tokens.end(), std::back_inserter(all.tokens));
+    std::move(one.terms.begin(), one.terms.end(), std::back_inserter(all.terms));
     auto word = one.words.begin();
     // Parts of one word, between which there is no white space.
     if (before != nullptr && before->target.end == sentence.target.begin && !all.words.empty() &&

@@ -32,7 +32,11 @@ class ApiAccess {
   std::string require_key(const HttpRequest& request, std::string given) const {
     if (keys_.empty()) return request.client;
     constexpr std::string_view bearer = "Bearer ";
-    if (given.empty() && request.authorization.starts_with(bearer))
+    // The name of a scheme has no case (RFC 9110, section 11.1).
+    const std::string_view scheme = std::string_view(request.authorization).substr(0, bearer.size());
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+    if (given.empty() && std::equal(scheme.begin(), scheme.end(), bearer.begin(), bearer.end(),
+                                    [&](char a, char b) { return lower(a) == lower(b); }))
       given = request.authorization.substr(bearer.size());
     if (given.empty()) throw HttpError(401, "an API key is needed", {{"WWW-Authenticate", "Bearer"}});
     bool found = false;

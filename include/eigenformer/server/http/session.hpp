@@ -112,11 +112,22 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     namespace http = boost::beast::http;
     if (error) return reading_failed(error);
     const auto& header = parser_->get();
-    if (header.version() >= 11 && header.find(http::field::host) == header.end()) {
+    const auto refuse = [this](int status, const std::string& why) {
       begin_request();
       keep_alive_ = false;
-      return send_error(HttpError(400, "the request has no Host"));
-    }
+      send_error(HttpError(status, why));
+    };
+    const std::size_t hosts = header.count(http::field::host);
+    if (hosts > 1 || (header.version() >= 11 && hosts == 0))
+      return refuse(400, hosts == 0 ? "the request has no Host" : "the request has more than one Host");
+    // A proxy in front may see another end of the body than we do: it is read as one form alone.
+    if (header.count(http::field::transfer_encoding) > 0 &&
+        (header.count(http::field::transfer_encoding) > 1 ||
+         !boost::beast::iequals(header[http::field::transfer_encoding], "chunked")))
+      return refuse(501, "the Transfer-Encoding is not supported, expected chunked");
+    if (header.count(http::field::content_encoding) > 0 &&
+        !boost::beast::iequals(header[http::field::content_encoding], "identity"))
+      return refuse(415, "the Content-Encoding is not supported, expected none");
     const bool asks = boost::beast::iequals(header[http::field::expect], "100-continue");
     if (!asks || parser_->is_done() || buffer_.size() > 0) return read_body({}, 0);
     out_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -211,7 +222,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
       if (error || number != self->number_ || !self->is_answering()) return;
       if (self->half_closed_) return self->lose();
       const HttpError late(
-          503, "the answer took longer than " + std::to_string(self->options_.answer_seconds) + " seconds");
+          503, "the answer took longer than " + std::to_string(self->options_.answer_seconds) + " seconds",
+          {{"Retry-After", "1"}});
       self->tell_gone();
       if (self->state_ == State::answering) return self->send_error(late);
       self->events_.add("error", self->handler_.error_answer(late).body);

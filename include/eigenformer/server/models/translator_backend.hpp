@@ -182,7 +182,8 @@ class ServedTask {
       result.text = translations.front().text;
       for (const Translation& other : translations) {
         const auto& known = result.alternatives;
-        if (other.text != result.text && std::find(known.begin(), known.end(), other.text) == known.end())
+        if (!other.text.empty() && other.text != result.text &&
+            std::find(known.begin(), known.end(), other.text) == known.end())
           result.alternatives.push_back(other.text);
       }
       if (task_.details && !task_.html) add_details(result, document.text(), translations.front());

@@ -6,7 +6,7 @@ namespace eigenformer {
 /// text has changed.
 inline constexpr const char* page_script = R"page('use strict';
 const $ = id => document.getElementById(id);
-const state = {languages: [], limit: 0, request: null, timer: 0, source: [], words: [], chosen: -1};
+const state = {languages: [], limit: 0, alternatives: 0, request: null, timer: 0, source: [], words: [], chosen: -1};
 
 function option(code, name) {
   const element = document.createElement('option');
@@ -127,7 +127,7 @@ async function* events(body) {
 
 async function ask(text, signal) {
   const body = {q: text, source: $('source').value, target: $('target').value, format: $('format').value,
-    alternatives: 3, details: true, stream: true};
+    alternatives: state.alternatives, details: true, stream: true};
   if ($('key').value) body.api_key = $('key').value;
   const response = await fetch('translate', {method: 'POST', signal, body: JSON.stringify(body),
     headers: {'Content-Type': 'application/json'}});
@@ -182,6 +182,7 @@ async function start() {
   const [languages, settings] = await Promise.all([get('languages'), get('frontend/settings')]);
   state.languages = languages;
   state.limit = settings.charLimit;
+  state.alternatives = Math.min(3, settings.maxAlternatives);
   $('key-label').hidden = !settings.keyRequired;
   $('source').replaceChildren(...sources().map(language => option(language.code, language.name)));
   if (sources().length > 1) $('source').prepend(option('auto', 'detect'));

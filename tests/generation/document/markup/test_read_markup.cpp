@@ -137,6 +137,8 @@ TEST_CASE("XML is cut into text and tags, and errors name their places") {
   says("<? ?>", "line 1, column 1: '<?' is not followed by a name");
   says(" <?xml version='1.0'?>",
        "line 1, column 2: the XML declaration stands behind other text, expected it at the beginning");
+  says("<?xml version='1.0' encoding='iso-8859-1'?><a/>",
+       "line 1, column 30: the document declares the encoding 'iso-8859-1', expected UTF-8");
   says("<a/><!DOCTYPE a>",
        "line 1, column 5: the doctype stands behind an element, expected it before all elements");
   says("<!DOCTYPE a [>", "line 1, column 1: the doctype does not end, expected >");

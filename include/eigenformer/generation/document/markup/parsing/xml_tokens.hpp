@@ -25,7 +25,11 @@ class XmlScanner {
   std::vector<MarkupToken> run() {
     if (starts("\xEF\xBB\xBF")) add(MarkupKind::verbatim, 3);  // a byte order mark
     const bool declared = starts("<?xml") && at_ + 5 < all_.size() && is_markup_space(all_[at_ + 5]);
-    if (declared) through("?>", at_, "the XML declaration", MarkupKind::verbatim);
+    if (declared) {
+      const std::size_t begin = at_;
+      through("?>", at_, "the XML declaration", MarkupKind::verbatim);
+      require_utf8(begin, all_.substr(begin, at_ - begin));
+    }
     while (at_ < all_.size()) {
       if (all_[at_] == '<') {
         markup();
@@ -56,6 +60,19 @@ class XmlScanner {
 
   [[noreturn]] void fail(std::size_t at, const std::string& message) const {
     throw IoError("xml", place(at) + ": " + message);
+  }
+
+  // Texts are UTF-8, and so is what comes of them, whatever a declaration says.
+  void require_utf8(std::size_t at, std::string_view declaration) const {
+    const std::size_t name = declaration.find("encoding");
+    if (name == std::string_view::npos) return;
+    const std::size_t open = declaration.find_first_of("\"'", name);
+    if (open == std::string_view::npos) return;
+    const std::size_t close = declaration.find(declaration[open], open + 1);
+    if (close == std::string_view::npos) return;
+    const std::string encoding(declaration.substr(open + 1, close - open - 1));
+    if (const std::string lower = ascii_lower(encoding); lower == "utf-8" || lower == "utf8") return;
+    fail(at + open, "the document declares the encoding '" + encoding + "', expected UTF-8");
   }
 
   bool starts(std::string_view what) const { return all_.substr(at_, what.size()) == what; }
