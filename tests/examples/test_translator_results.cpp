@@ -460,7 +460,7 @@ TEST_CASE("what stands before a bad line is kept, and the mended file goes on") 
   CHECK(contains(refusal({"--continue", "--output", "/dev/null"}), "needs a regular file"));
 }
 
-TEST_CASE("a terminal is told how far a translation has come, and nothing else is") {
+TEST_CASE("progress is shown on a terminal and nowhere else") {
   const translator::LineProgress progress(400, 100, false);
   CHECK(progress.text(200, 50) == "line 200/400  0 tokens/s  ETA 1:40");
   CHECK(progress.text(100, 50) == "line 100/400  0 tokens/s");

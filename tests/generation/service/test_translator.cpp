@@ -200,7 +200,7 @@ TEST_CASE("a deadline ends a request while it waits and while it is translated")
                        "[translator] the request's deadline passed before it was translated", RequestError);
 }
 
-TEST_CASE("a queue that is full refuses, and what it can never hold is told apart") {
+TEST_CASE("a full queue refuses requests; one that it can never hold has a status of its own") {
   Fixture f({.queue_requests = 2, .queue_tokens = 10});
   f.block_with({.lines = {"1"}});
   CHECK(f.submit(1, {.lines = {"12345"}}) == Status::accepted);

@@ -79,7 +79,7 @@ struct GenerationOptions {
   /// Only the ids that it chooses for the sources of a batch can be produced, and probabilities are among
   /// them: a result then depends on what it is searched with.
   std::shared_ptr<const Shortlist> shortlist{};
-  std::shared_ptr<const SearchObserver> observer{};  ///< told of each step, and may end a search
+  std::shared_ptr<const SearchObserver> observer{};  ///< sees each step, and may end a search
 
   /// Whether all fields are equal, pointers to the same objects included.
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;

@@ -12,13 +12,13 @@
 
 namespace eigenformer {
 
-/// What a Translator asks of what translates its lines: a TextTranslator without its model's type. Its
+/// The interface by which a Translator translates lines: a TextTranslator without its model's type. Its
 /// functions are called from several threads at once.
 class LineTranslator {
  public:
   virtual ~LineTranslator() = default;
   virtual const TextTranslatorOptions& options() const = 0;
-  /// The same, working otherwise. Throws ValueError for impossible options.
+  /// A translator of the same model with other options. Throws ValueError for impossible options.
   virtual std::shared_ptr<const LineTranslator> with_options(TextTranslatorOptions options) const = 0;
   /// As TextTranslator::prepare.
   virtual PreparedLine prepare(const std::string& line, std::uint64_t number,

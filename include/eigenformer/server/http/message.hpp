@@ -29,8 +29,7 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers{};
 };
 
-/// What a client is told in place of an answer: a status of HTTP, a message for people, and what an error of
-/// this kind has in its header.
+/// An error answer: the HTTP status, a message for people, and further header fields.
 class HttpError : public Error {
  public:
   HttpError(unsigned status, std::string message,

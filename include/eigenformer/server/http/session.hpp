@@ -81,10 +81,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using ErrorCode = boost::beast::error_code;
   enum class State { reading, answering, streaming, writing, closed };
 
-  // How long a client that will send no more is waited for: it may have closed one direction, or all.
+  // How long a request goes on after its client has closed its sending direction: it may be gone.
   static constexpr std::chrono::seconds half_closed_time{2};
-  // What is still read, and thrown away, of a client that is told why before the connection is closed:
-  // closing earlier would reset it, and the client might lose the answer.
+  // Bytes that are read and discarded after an error answer, before the connection is closed: closing
+  // earlier would reset it, and the client might lose the answer.
   static constexpr std::size_t most_discarded = 1 << 22;
   static constexpr std::chrono::seconds discarding_time{2};
 
