@@ -182,6 +182,7 @@ TEST_CASE("a training starts from an imported model, keeps its vocabulary and co
   refused(with({"--d-model", "32"}), "--d-model 32 does not fit the model to start from, which has 16");
   refused(with({"--tokenizer", "char"}), "--tokenizer is of a new vocabulary: leave it out");
   refused(with({"--freeze", "encodr.*"}), "'encodr.*' matches no parameter; the nearest names are");
+  refused(with({"--guided-alignment-weight", "0.5"}), "has no effect without --guided-alignment: give both");
   refused(with({"--resume"}), "give --resume or --overwrite, not both");
   folder.write("source", lines + "a dog\n");
   folder.write("target", "der Hund\nein Baum\nein Hund\n");

@@ -296,6 +296,11 @@ int train(const TrainCommand& command) {
   };
   ef::EncodedCorpus train_set = encode(corpora.train, "training on");
   if (!s.corpus.guided_alignment.empty()) {
+    // The words of an alignment are counted in the line alone.
+    if (!description.text.source_text.empty()) {
+      throw ef::ValueError("train", "--guided-alignment does not work with this model, which has '" +
+                                        description.text.source_text + "' put before each source line");
+    }
     progress.say(align(train_set, corpora.train, tokenizers, s.corpus.guided_alignment));
   }
   const bool validates = corpora.validation.size() > 0;

@@ -109,6 +109,16 @@ nlohmann::json TrainFlags::given_training() const {
   return given;
 }
 
+void TrainFlags::require_alignment(const TrainSettings& settings) const {
+  if (!settings.corpus.guided_alignment.empty()) return;
+  const nlohmann::json given = given_training();
+  for (const auto& [name, value] : given.items()) {
+    if (!name.starts_with("guided_alignment_")) continue;
+    throw ef::ValueError("train",
+                         flag_of_field(name) + " has no effect without --guided-alignment: give both");
+  }
+}
+
 TrainSettings TrainFlags::settings() const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
@@ -122,6 +132,7 @@ TrainSettings TrainFlags::settings() const {
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.added_positions())
                            ? ef::num_positions(s.corpus.max_length)
                            : s.corpus.max_length;
+  require_alignment(s);
   return s;
 }
 
@@ -151,6 +162,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   s.model = model_.applied("train", start.model, given);
   if (!std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
     s.model.max_length = std::max(s.model.max_length, s.corpus.max_length);
+  require_alignment(s);
   return s;
 }
 

@@ -45,6 +45,7 @@ class TrainFlags {
   TrainSettings resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const;
 
  private:
+  void require_alignment(const TrainSettings& settings) const;
   nlohmann::json given_model() const;
   nlohmann::json given_training() const;
 

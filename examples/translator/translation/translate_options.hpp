@@ -119,9 +119,9 @@ struct TranslateOptions : DecodingCommand {
   /// Throws ValueError for options of lines where the input is a document.
   void check_markup() const {
     if (markup() == ef::MarkupFormat::text) return;
-    static constexpr std::array<std::string_view, 11> of_lines = {
-        "explore",       "alignment", "attention", "continue",       "n-best",     "num-samples",
-        "output-format", "scores",    "shard",     "soft-alignment", "with-prefix"};
+    static constexpr std::array<std::string_view, 12> of_lines = {
+        "explore",       "alignment", "attention", "continue",       "n-best",      "num-samples",
+        "output-format", "scores",    "shard",     "soft-alignment", "with-prefix", "protect"};
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
       if ((name == "n-best" || name == "num-samples") && !utility.empty()) continue;
