@@ -7,7 +7,7 @@
 
 #include "../arguments.hpp"
 #include "eigenformer/eigenformer.hpp"
-#include "eigenformer/train/loop.hpp"
+#include "eigenformer/train/loop/loop.hpp"
 
 namespace ef = eigenformer;
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/train/loop.hpp"
+#include "eigenformer/train/loop/loop.hpp"
 
 namespace eigenformer::testing {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "eigenformer/train/progress.hpp"
+#include "eigenformer/train/loop/progress.hpp"
 #include "status_line.hpp"
 
 namespace translator {

@@ -13,8 +13,8 @@
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
-#include "eigenformer/train/early_stopping.hpp"
-#include "eigenformer/train/guided_alignment_options.hpp"
+#include "eigenformer/train/loop/early_stopping.hpp"
+#include "eigenformer/train/objectives/guided_alignment_options.hpp"
 
 namespace eigenformer {
 

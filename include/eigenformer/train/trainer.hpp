@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "eigenformer/optim/adam.hpp"
-#include "eigenformer/train/loop.hpp"
-#include "eigenformer/train/loss.hpp"
+#include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/objectives/loss.hpp"
 
 namespace eigenformer {
 

@@ -19,9 +19,9 @@
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/train/options.hpp"
-#include "eigenformer/train/progress.hpp"
-#include "eigenformer/train/state.hpp"
-#include "eigenformer/train/updates.hpp"
+#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/loop/state.hpp"
+#include "eigenformer/train/loop/updates.hpp"
 
 namespace eigenformer {
 
@@ -181,4 +181,4 @@ TrainingResult train(const std::vector<ParameterHandle<T>>& parameters, Loss&& l
 
 }  // namespace eigenformer
 
-#include "eigenformer/train/loop_run.hpp"
+#include "eigenformer/train/loop/loop_run.hpp"

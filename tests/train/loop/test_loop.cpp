@@ -11,7 +11,7 @@
 #include "eigenformer/optim/sgd.hpp"
 #include "isa.hpp"
 #include "line_model.hpp"
-#include "recorder.hpp"
+#include "train/recorder.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

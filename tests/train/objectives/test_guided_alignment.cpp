@@ -1,4 +1,4 @@
-#include "eigenformer/train/guided_alignment.hpp"
+#include "eigenformer/train/objectives/guided_alignment.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include "eigenformer/generation/alignment/aligned_corpus.hpp"
 #include "eigenformer/metrics/alignment_error.hpp"
 #include "test_tools.hpp"
-#include "train_test_tools.hpp"
+#include "train/train_test_tools.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "eigenformer/train/loop.hpp"
+#include "eigenformer/train/loop/loop.hpp"
 
 namespace eigenformer {
 

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "test_tools.hpp"
-#include "train_test_tools.hpp"
+#include "train/train_test_tools.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

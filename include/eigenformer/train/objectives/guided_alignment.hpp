@@ -11,7 +11,7 @@
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/nn/stacks/cross_attention_pass.hpp"
-#include "eigenformer/train/guided_alignment_options.hpp"
+#include "eigenformer/train/objectives/guided_alignment_options.hpp"
 
 namespace eigenformer {
 

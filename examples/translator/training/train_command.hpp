@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "eigenformer/train/trainer.hpp"
+#include "model/model_folder.hpp"
+#include "options/train_settings.hpp"
+
+namespace translator {
+
+using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
+
+/// What the command line of `translator train` says.
+struct TrainCommand {
+  std::unique_ptr<TrainFlags> flags;
+  std::string folder, init_from;
+  ef::index_t threads = 0;
+  bool resume = false;
+  bool overwrite = false;
+};
+
+}  // namespace translator

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "terminal/terminal_progress.hpp"
+#include "training/train_command.hpp"
+
+namespace translator {
+
+/// Says why a training ended and what to do next.
+inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std::string& folder,
+                         TerminalProgress& progress) {
+  const char* why = "";
+  switch (end) {
+    case ef::TrainingEnd::epochs:
+      why = "all epochs done";
+      break;
+    case ef::TrainingEnd::max_steps:
+      why = "all steps done";
+      break;
+    case ef::TrainingEnd::max_minutes:
+      why = "time is up";
+      break;
+    case ef::TrainingEnd::early_stopping:
+      why = "no better validation any more";
+      break;
+    case ef::TrainingEnd::interrupted:
+      why = "interrupted";
+      break;
+  }
+  std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
+  if (std::isfinite(trainer.best()))
+    text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
+  progress.say(text);
+  if (end == ef::TrainingEnd::interrupted) {
+    progress.say("go on with: translator train --resume --model " + folder);
+  } else {
+    progress.say("translate with: translator translate --model " + folder);
+  }
+}
+
+/// Throws when the end of a training consists of updates that were skipped: half of all, or several in a row.
+inline void refuse_diverged(const Trainer& trainer, ef::index_t updates) {
+  const ef::index_t last = trainer.skipped_in_a_row();
+  if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;
+  throw ef::ValueError("train", "training diverged: it skipped " + std::to_string(trainer.skipped()) +
+                                    " of " + counted(updates, "update") + "; lower --learning-rate");
+}
+
+}  // namespace translator

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "model/model_folder.hpp"
+#include "terminal/output_checks.hpp"
+#include "training/train_command.hpp"
+
+namespace translator {
+
+namespace fs = std::filesystem;
+
+/// Where a folder keeps the state that a training goes on from.
+inline fs::path state_file(const fs::path& folder) { return folder / "training" / "last.safetensors"; }
+
+/// Throws unless training may write to the folder as it was asked to.
+inline void check_folder(const TrainCommand& command) {
+  require_folder_if_any("train", command.folder);
+  if (command.resume && command.overwrite)
+    throw ef::ValueError("train", "give --resume or --overwrite, not both");
+  if (command.resume && !command.init_from.empty()) {
+    throw ef::ValueError("train",
+                         "give --resume to go on with a training, or --init-from to begin one, not both");
+  }
+  if (command.resume) {
+    if (!ef::is_model_folder(command.folder)) {
+      throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
+    }
+    const ef::WeightFormat weights = ef::read_model_description(command.folder).weights;
+    if (weights != ef::WeightFormat::float32) {
+      throw ef::IoError("train",
+                        "'" + command.folder + "' has " + ef::weight_format_name(weights) +
+                            " weights, which cannot be trained; go on with the model it was made of");
+    }
+    if (!fs::exists(state_file(command.folder))) {
+      throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" +
+                                     state_file(command.folder).string() + "' does not exist");
+    }
+  } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
+    throw ef::IoError("train", "'" + command.folder +
+                                   "' already holds a model; give --resume to go on with its training, " +
+                                   "or --overwrite to start again");
+  }
+  check_writable_folder("train", command.folder);
+}
+
+/// Removes the temporary files that a run left in a model's folder when it was killed.
+inline void remove_leftovers(const fs::path& folder) {
+  for (const fs::path& place : {folder, state_file(folder).parent_path()}) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(place, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const std::size_t mark = name.rfind(".tmp-");
+      if (mark == std::string::npos || !entry.is_regular_file(ignored)) continue;
+      // "<name>.tmp-<process>-<number>"; that of a process that lives is in use.
+      const std::size_t dash = name.find('-', mark + 5);
+      if (dash == std::string::npos || dash + 1 == name.size()) continue;
+      if (name.find_first_not_of("0123456789", dash + 1) != std::string::npos) continue;
+      const std::string process = name.substr(mark + 5, dash - (mark + 5));
+      if (process.empty() || process.size() > 9) continue;
+      if (process.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (::kill(std::stoi(process), 0) != 0 && errno == ESRCH) fs::remove(entry.path(), ignored);
+    }
+  }
+}
+
+}  // namespace translator
