@@ -11,9 +11,9 @@
 #include "eigenformer/optim/sgd.hpp"
 #include "isa.hpp"
 #include "line_model.hpp"
-#include "train/recorder.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
+#include "train/recorder.hpp"
 
 using namespace eigenformer;
 using namespace eigenformer::testing;

@@ -18,10 +18,10 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
-#include "eigenformer/train/options.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/state.hpp"
 #include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/options.hpp"
 
 namespace eigenformer {
 

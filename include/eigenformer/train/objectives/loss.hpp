@@ -9,8 +9,8 @@
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
-#include "eigenformer/train/objectives/guided_alignment.hpp"
 #include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/objectives/guided_alignment.hpp"
 
 namespace eigenformer {
 
