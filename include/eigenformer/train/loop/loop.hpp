@@ -124,12 +124,13 @@ class TrainingLoop {
   std::vector<StateEntry<T>> weights() const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  index_t step_limit();
   index_t total_steps();
   void update();
   void skip(double loss, double norm);
   void report();
   void validate();
-  void tell(double value, bool best);
+  void tell(double value, bool best, index_t averaged = 0);
   TrainingEnd finish(TrainingEnd end);
   void try_average();
 

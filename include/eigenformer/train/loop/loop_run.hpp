@@ -165,16 +165,22 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   early_stopping_.restore(best, without);
 }
 
-// Updates in all, as far as the limits tell; what time allows is judged by the speed so far.
+// Updates in all that epochs and max_steps allow.
 template <class T>
-index_t TrainingLoop<T>::total_steps() {
+index_t TrainingLoop<T>::step_limit() {
   index_t total = detail::endless;
   if (options_.epochs > 0) {
     const index_t batches = updates_->num_batches(std::min(progress_.epoch, options_.epochs - 1));
     if (batches != detail::endless)
       total = (batches + options_.accumulate - 1) / options_.accumulate * options_.epochs;
   }
-  if (options_.max_steps > 0) total = std::min(total, options_.max_steps);
+  return options_.max_steps > 0 ? std::min(total, options_.max_steps) : total;
+}
+
+// Updates in all, as far as the limits tell; what time allows is judged by the speed so far.
+template <class T>
+index_t TrainingLoop<T>::total_steps() {
+  index_t total = step_limit();
   const index_t done = progress_.step - first_step_;
   if (options_.max_minutes > 0 && done > 0) {
     const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
@@ -235,6 +241,8 @@ void TrainingLoop<T>::report() {
   r.epoch = options_.epochs > 0 ? std::min(progress_.epoch + 1, options_.epochs) : progress_.epoch + 1;
   r.step = progress_.step;
   r.total_steps = total_steps();
+  if (const index_t limit = step_limit(); limit != detail::endless) r.step_limit = limit;
+  r.time_limit = options_.max_minutes * 60;
   r.loss = window_.weight > 0 ? window_.loss / window_.weight : std::numeric_limits<double>::quiet_NaN();
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
@@ -264,9 +272,17 @@ void TrainingLoop<T>::validate() {
 }
 
 template <class T>
-void TrainingLoop<T>::tell(double value, bool best) {
-  const index_t epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
-  sink_.on_validation({epoch, progress_.step, options_.validation.name, value, best});
+void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
+  ValidationReport r;
+  r.epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
+  r.step = progress_.step;
+  r.name = options_.validation.name;
+  r.value = value;
+  r.best = best;
+  r.averaged = averaged;
+  if (options_.validation.details) options_.validation.details(r);
+  r.seconds = seconds();
+  sink_.on_validation(r);
 }
 
 template <class T>
@@ -297,7 +313,7 @@ void TrainingLoop<T>::try_average() {
     const double value = validates() ? options_.validation.measure() : 0;
     const bool best = !validates() || early_stopping_.improves(value);
     if (validates()) {
-      tell(value, best);
+      tell(value, best, static_cast<index_t>(snapshots_.size()));
       if (best) early_stopping_.update(value);
     }
     if (best) sink_.on_best();

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "eigenformer/core/base/config.hpp"
 
@@ -15,6 +16,8 @@ struct StepReport {
   index_t epoch = 0;        ///< from 1
   index_t step = 0;         ///< updates so far
   index_t total_steps = 0;  ///< expected in all, as far as the limits tell
+  index_t step_limit = 0;   ///< updates that epochs and max_steps allow, whatever the speed; 0: no such limit
+  double time_limit = 0;    ///< seconds that this run may take; 0: no such limit
   double loss = 0;  ///< mean training loss since the last report, each batch by its weight; NaN when all
                     ///< updates were skipped. Trainer: nats a target token, smoothing included
   double weight_per_second =
@@ -28,6 +31,17 @@ struct StepReport {
   std::optional<double> alignment_loss{};
 };
 
+/// A number that a validation measured.
+struct Measured {
+  std::string name;
+  double value = 0;
+};
+
+/// A sentence, its reference, and what the model makes of it.
+struct SampleTranslation {
+  std::string source, reference, output;
+};
+
 /// A validation.
 struct ValidationReport {
   index_t epoch = 0;
@@ -35,6 +49,10 @@ struct ValidationReport {
   std::string name;   ///< what was measured: Validation::name. Trainer: "loss", unless a metric was given
   double value = 0;   ///< Trainer's loss: nats a target token, without dropout and smoothing
   bool best = false;  ///< the best so far
+  std::vector<Measured> others{};            ///< what was measured besides, and decides nothing
+  std::vector<SampleTranslation> samples{};  ///< of the same sentences at each validation
+  index_t averaged = 0;  ///< of the mean of so many validations' weights; 0: of the weights as they are
+  double seconds = 0;    ///< of this run so far
 };
 
 /// Receives what training has to say; the library itself prints nothing. The default ignores it all.
