@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -63,13 +61,11 @@ class Trainer {
                                  .eps = options.adam_eps,
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
-        sink_(sink, options.guided_alignment.weight),
         loop_(
-            parameters_,
-            SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
+            parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
             batcher_, optimizer_,
             [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
-            options_.loop, sink_) {
+            options_.loop, sink) {
     if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
@@ -130,28 +126,6 @@ class Trainer {
   }
 
  private:
-  // Puts the alignment loss into the reports, apart from that of the words.
-  class ReportingSink final : public TrainingSink {
-   public:
-    ReportingSink(TrainingSink& sink, double weight) : sink_(sink), weight_(weight) {}
-    std::shared_ptr<MeanAlignmentLoss> alignment = std::make_shared<MeanAlignmentLoss>();
-
-    void on_step(const StepReport& report) override {
-      StepReport with = report;
-      with.alignment_loss = alignment->take();
-      if (with.alignment_loss) with.loss -= weight_ * *with.alignment_loss;
-      sink_.on_step(with);
-    }
-    void on_validation(const ValidationReport& report) override { sink_.on_validation(report); }
-    void on_notice(const std::string& text) override { sink_.on_notice(text); }
-    void on_best() override { sink_.on_best(); }
-    void on_checkpoint() override { sink_.on_checkpoint(); }
-
-   private:
-    TrainingSink& sink_;
-    double weight_;
-  };
-
   static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
     options.validate();
     if (validation == nullptr) return options;
@@ -176,7 +150,6 @@ class Trainer {
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   AdamW<T> optimizer_;  // without weight decay it is Adam
-  ReportingSink sink_;
   TrainingLoop<T> loop_;
   bool decays_all_ = false;
 };

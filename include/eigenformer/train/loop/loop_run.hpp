@@ -206,8 +206,10 @@ void TrainingLoop<T>::update() {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
     weights_->clear();  // whether or not the optimizer counts its changes
     progress_.bad_updates = 0;
-    window_.loss += mean.loss * mean.weight;
+    window_.loss += mean.parts.shown(mean.loss * mean.weight);
+    window_.objective += mean.loss * mean.weight;
     window_.weight += mean.weight;
+    window_.parts.add(mean.parts);
   } else {
     skip(mean.loss, clipped.norm);
   }
@@ -235,7 +237,10 @@ void TrainingLoop<T>::report() {
   r.epoch = options_.epochs > 0 ? std::min(progress_.epoch + 1, options_.epochs) : progress_.epoch + 1;
   r.step = progress_.step;
   r.total_steps = total_steps();
-  r.loss = window_.weight > 0 ? window_.loss / window_.weight : std::numeric_limits<double>::quiet_NaN();
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  r.loss = window_.weight > 0 ? window_.loss / window_.weight : none;
+  r.objective = window_.weight > 0 ? window_.objective / window_.weight : none;
+  if (window_.weight > 0) r.parts = window_.parts.means(window_.weight);
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
   r.gradient_norm = gradient_norm_;
