@@ -109,8 +109,10 @@ class TrainingLoop {
   // What has happened since the last report.
   struct Window {
     Clock::time_point start{};
-    double loss = 0;
+    double loss = 0;  // what is shown; of it and of the next two the sums
+    double objective = 0;
     double weight = 0;
+    LossParts parts{};
   };
   struct OptimizerCalls {
     std::function<void(const Gradients<T>&, double, double)> step;

@@ -212,8 +212,10 @@ void TrainingLoop<T>::update() {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
     weights_->clear();  // whether or not the optimizer counts its changes
     progress_.bad_updates = 0;
-    window_.loss += mean.loss * mean.weight;
+    window_.loss += mean.parts.shown(mean.loss * mean.weight);
+    window_.objective += mean.loss * mean.weight;
     window_.weight += mean.weight;
+    window_.parts.add(mean.parts);
   } else {
     skip(mean.loss, clipped.norm);
   }
@@ -243,7 +245,10 @@ void TrainingLoop<T>::report() {
   r.total_steps = total_steps();
   if (const index_t limit = step_limit(); limit != detail::endless) r.step_limit = limit;
   r.time_limit = options_.max_minutes * 60;
-  r.loss = window_.weight > 0 ? window_.loss / window_.weight : std::numeric_limits<double>::quiet_NaN();
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  r.loss = window_.weight > 0 ? window_.loss / window_.weight : none;
+  r.objective = window_.weight > 0 ? window_.objective / window_.weight : none;
+  if (window_.weight > 0) r.parts = window_.parts.means(window_.weight);
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
   r.gradient_norm = gradient_norm_;
