@@ -64,12 +64,9 @@ class Trainer {
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
         sink_(sink, options.guided_alignment.weight),
-        loop_(
-            parameters_,
-            SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
-            batcher_, optimizer_,
-            [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
-            options_.loop, sink_) {
+        loop_(parameters_,
+              SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
+              batcher_, optimizer_, Rates{options}, options_.loop, sink_) {
     if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
@@ -96,6 +93,9 @@ class Trainer {
   /// The best validation so far, nats a target token unless the options have a metric; infinity before the
   /// first, -infinity where higher is better.
   double best() const noexcept { return loop_.best(); }
+
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
 
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
@@ -130,6 +130,12 @@ class Trainer {
   }
 
  private:
+  struct Rates {
+    TrainingOptions options;
+    bool uses_total() const { return options.uses_total(); }
+    double operator()(index_t step, ExpectedSteps total) const { return options.rate(step, total.count); }
+  };
+
   // Puts the alignment loss into the reports, apart from that of the words.
   class ReportingSink final : public TrainingSink {
    public:
