@@ -98,7 +98,7 @@ struct LoopOptions {
 enum class ScheduleKind {
   constant,
   inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
-  cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
+  cosine,  ///< to zero at the last update that the limits allow; of a limit on time see ExpectedSteps
 };
 template <>
 struct EnumNames<ScheduleKind> {
@@ -163,6 +163,8 @@ struct TrainingOptions {
     validation.validate();
   }
 
+  /// Whether rates depend on the number of updates in all.
+  bool uses_total() const { return schedule == ScheduleKind::cosine; }
   /// The learning rate of update `step`, from 1, of `total` in all.
   double rate(index_t step, index_t total) const {
     return rate(step, total, warmup.value_or(fitted_warmup(total)));

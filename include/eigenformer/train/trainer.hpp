@@ -61,15 +61,9 @@ class Trainer {
                                  .eps = options.adam_eps,
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
-        warmup_(options.warmup, options.loop.max_minutes > 0,
-                [&sink](const std::string& text) { sink.on_notice(text); }),
-        loop_(
-            parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
-            batcher_, optimizer_,
-            [options, this](index_t step, ExpectedSteps total) {
-              return options.rate(step, total.count, warmup_.at(total.count));
-            },
-            options_.loop, sink) {
+        warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
+        loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
+              batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
     if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
@@ -97,13 +91,17 @@ class Trainer {
   /// first, -infinity where higher is better.
   double best() const noexcept { return loop_.best(); }
 
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
+
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
   TrainingState<T> state() const {
     TrainingState<T> state = loop_.state();
     state.values["batch_tokens"] = options_.batch_tokens;
     state.values["corpus"] = corpus_;
-    if (warmup_.decided()) state.values["warmup"] = *warmup_.decided();
+    const std::optional<index_t> warmup = warmup_.decided();
+    state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
     return state;
   }
@@ -133,13 +131,23 @@ class Trainer {
   }
 
  private:
+  struct Rates {
+    TrainingOptions options;
+    detail::Warmup& warmup;
+
+    // The warm-up is fitted to the total, or compared with it.
+    bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
+    bool ends_with_total() const { return options.uses_total(); }
+    double operator()(index_t step, ExpectedSteps total) const {
+      return options.rate(step, total.count, warmup.at(total.count, total.settled));
+    }
+  };
+
   // Updates of warm-up that a saved training has decided on. Version 0.1.0 knew no other than 400, unless one
   // was given.
   static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader) {
-    if (!reader.has("warmup")) {
-      const bool judged = reader.template value<index_t>("step") > detail::Warmup::judged_after;
-      return judged ? std::optional<index_t>(400) : std::nullopt;
-    }
+    if (!reader.has("warmup")) return 400;
+    if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
     const auto updates = reader.template value<index_t>("warmup");
     if (updates >= 0) return updates;
     throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");

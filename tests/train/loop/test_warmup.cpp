@@ -1,4 +1,8 @@
+#include <chrono>
+#include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -22,60 +26,49 @@ namespace {
 
 struct Said {
   std::vector<std::string> notices;
-  detail::Warmup warmup(std::optional<index_t> given, bool timed) {
-    return {given, timed, [this](const std::string& text) { notices.push_back(text); }};
+  detail::Warmup warmup(std::optional<index_t> given) {
+    return {given, [this](const std::string& text) { notices.push_back(text); }};
   }
 };
 
 }  // namespace
 
-TEST_CASE("Warmup: limits on updates decide at once, and it is said") {
+TEST_CASE("Warmup: it is fitted once, when the updates that are expected are settled, and that is said") {
   Said said;
-  auto warmup = said.warmup({}, false);
+  auto warmup = said.warmup({});
+  CHECK(warmup.at(100'000, false) == 400);
+  CHECK(warmup.at(100'000, false) == 400);
   CHECK(!warmup.decided());
-  CHECK(warmup.at(200) == 50);
+  CHECK(said.notices.empty());
+  CHECK(warmup.at(200, true) == 50);
   CHECK(warmup.decided() == 50);
-  CHECK(warmup.at(100) == 50);  // once
+  CHECK(warmup.at(100, true) == 50);  // once
   REQUIRE(said.notices.size() == 1);
   CHECK(contains(said.notices[0], "warm-up: 50 updates, a quarter of the 200 updates"));
-  auto longer = said.warmup({}, false);
-  CHECK(longer.at(5000) == 400);
+  auto longer = said.warmup({});
+  CHECK(longer.at(5000, true) == 400);
   CHECK(said.notices.size() == 1);
-}
-
-TEST_CASE("Warmup: limits on time decide once, by the speed of the first updates") {
-  Said said;
-  auto warmup = said.warmup({}, true);
-  CHECK(warmup.at(100'000) == 400);
-  for (index_t k = 1; k < detail::Warmup::judged_after; ++k) CHECK(warmup.at(10 * k) == 400);
-  CHECK(!warmup.decided());
-  CHECK(warmup.at(300) == 75);
-  CHECK(warmup.at(4000) == 75);
-  CHECK(warmup.decided() == 75);
-  CHECK(contains(said.notices.at(0), "a quarter of the about 300 updates"));
-  auto resumed = said.warmup({}, true);
+  auto resumed = said.warmup({});
   resumed.restore(75);
-  CHECK(resumed.at(100'000) == 75);
-  // Limits on updates hold, whatever the speed.
-  auto both = said.warmup({}, true);
-  for (index_t k = 0; k < detail::Warmup::judged_after; ++k) (void)both.at(120);
-  CHECK(both.at(9000) == 30);
+  CHECK(resumed.at(100'000, true) == 75);
+  CHECK(said.notices.size() == 1);
 }
 
 TEST_CASE("Warmup: what was given stays, with a notice where it leaves little of the training") {
   Said said;
-  auto warmup = said.warmup(400, false);
-  CHECK(warmup.at(500) == 400);
+  auto warmup = said.warmup(400);
+  CHECK(warmup.at(1'000'000, false) == 400);
+  CHECK(warmup.at(500, true) == 400);
   REQUIRE(said.notices.size() == 1);
   CHECK(contains(said.notices[0], "the warm-up of 400 updates takes most of the 500 updates"));
-  auto shorter = said.warmup(100, false);
-  CHECK(shorter.at(500) == 100);
-  auto none = said.warmup(0, false);
-  CHECK(none.at(500) == 0);
+  auto shorter = said.warmup(100);
+  CHECK(shorter.at(500, true) == 100);
+  auto none = said.warmup(0);
+  CHECK(none.at(500, true) == 0);
   CHECK(said.notices.size() == 1);
-  auto resumed = said.warmup(30, false);
+  auto resumed = said.warmup(30);
   resumed.restore(75);
-  CHECK(resumed.at(1000) == 30);
+  CHECK(resumed.at(1000, true) == 30);
 }
 
 namespace {
@@ -120,24 +113,40 @@ TEST_CASE("Trainer: the warm-up of a short training fits, and a resumed training
   CHECK(rest.notices.empty());
 }
 
-TEST_CASE("Trainer: a training that time limits goes on with the warm-up that was judged once") {
+TEST_CASE("Trainer: the warm-up of a training that time limits is fitted to its speed, once") {
   const EncodedCorpus corpus = reversal_corpus(200, 1);
-  const TrainingOptions options{.loop = {.max_steps = 3000, .max_minutes = 1e-6, .report_every = 1},
+  const TrainingOptions options{.loop = {.max_steps = 1'000'000, .max_minutes = 0.005, .report_every = 1},
                                 .batch_tokens = 60};
   auto model = small_model(0.1);
-  Trainer trainer(model, corpus, nullptr, options);
-  trainer.run();
-  auto state = trainer.state();
-  CHECK(!state.values.contains("warmup"));  // too early to judge
-  state.values["warmup"] = 16;
-  state.values["step"] = 3;
   Recorder sink;
-  Trainer resumed(model, corpus, nullptr, options, sink);
-  resumed.load(state);
-  resumed.run();
-  REQUIRE(sink.steps.size() == 1);
-  CHECK(sink.steps[0].learning_rate == 1e-3 * 4 / 16);
-  CHECK(sink.steps[0].time_limit == doctest::Approx(6e-5));
-  CHECK(sink.steps[0].step_limit == 3000);
-  CHECK(resumed.state().values.at("warmup") == 16);
+  std::vector<nlohmann::json> saved;
+  Trainer trainer(model, corpus, nullptr, options, sink);
+  // 5 ms an update: no more than 60 of them.
+  sink.at_step = [](index_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  sink.at_checkpoint = [&] { saved.push_back(trainer.state().values); };
+  CHECK(trainer.run() == TrainingEnd::max_minutes);
+  REQUIRE(!saved.empty());
+  CHECK(saved[0].at("warmup").is_null());
+  const auto expected = saved[0].at("expected_steps").get<index_t>();
+  CHECK(expected <= 70);
+  const auto state = trainer.state();
+  CHECK(state.values.at("warmup") == fitted_warmup(expected));
+  CHECK(contains(sink.notices.at(0), "a quarter of the " + std::to_string(expected)));
+  CHECK(sink.steps.at(0).learning_rate == 1e-3 / 400);
+  CHECK(sink.steps.at(0).time_limit == doctest::Approx(0.3));
+  CHECK(sink.steps.at(0).step_limit == 1'000'000);
+
+  // From the state that was saved right after the judgement, a training has the same warm-up.
+  Recorder rest;
+  Trainer resumed(model, corpus, nullptr, options, rest);
+  auto early = state;
+  early.values = saved[0];
+  resumed.load(early);
+  std::stop_source stop;
+  rest.at_step = [&](index_t) { stop.request_stop(); };
+  resumed.run(stop.get_token());
+  CHECK(resumed.state().values.at("warmup") == fitted_warmup(expected));
+  REQUIRE(rest.steps.size() == 1);
+  CHECK(rest.steps[0].learning_rate ==
+        sink.steps.at(static_cast<std::size_t>(rest.steps[0].step) - 1).learning_rate);
 }
