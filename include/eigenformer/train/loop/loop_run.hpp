@@ -310,6 +310,7 @@ void TrainingLoop<T>::report() {
   r.loss = window_.weight > 0 ? window_.loss / window_.weight : none;
   r.objective = window_.weight > 0 ? window_.objective / window_.weight : none;
   if (window_.weight > 0) r.parts = window_.parts.means(window_.weight);
+  r.weight = window_.weight;
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
   r.gradient_norm = gradient_norm_;

@@ -1,14 +1,20 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
 
 /// Why a training ended.
 enum class TrainingEnd { epochs, max_steps, max_minutes, early_stopping, interrupted };
+template <>
+struct EnumNames<TrainingEnd> {
+  static constexpr std::array names = {"epochs", "max_steps", "max_minutes", "early_stopping", "interrupted"};
+};
 
 /// A part of a training's objective: its mean, without the weight that it has in the objective.
 struct LossPart {
@@ -32,6 +38,7 @@ struct StepReport {
   /// Trainer: what the objective has beside the words, in nats a target token: "alignment", "r-drop",
   /// "distillation".
   std::vector<LossPart> parts{};
+  double weight = 0;  ///< of the batches since the last report, those of skipped updates aside
   double weight_per_second =
       0;  ///< of the batches since the last report. Trainer: target tokens; without weights: batches
   double learning_rate = 0;
