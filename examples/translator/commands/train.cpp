@@ -1,11 +1,11 @@
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
@@ -27,7 +27,9 @@ int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
-  if (command.resume) remove_leftovers(command.folder);
+  const ef::TrainingLock lock(command.folder);
+  check_folder(command);  // another training may have ended meanwhile
+  remove_leftovers(command.folder);
   TerminalProgress progress;
   auto start = starting_model(command);
   TrainSettings s = command.resume ? resumed_settings(command)
@@ -88,21 +90,34 @@ int train(const TrainCommand& command) {
 
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
-  sink.watch(trainer);
   if (command.resume) {
-    trainer.load(ef::load_training_state<float>(state_file(command.folder)));
+    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     progress.say("going on after step " + std::to_string(trainer.step()));
-  } else {
-    // A folder that cannot be written or a disk without room shows now and not at the first validation.
-    fs::remove(state_file(command.folder));
+  }
+  sink.watch(trainer, command.resume);
+  sink.require_room();
+  if (!ef::is_model_folder(command.folder)) {
+    // So that --resume works from now on. Another model stays until there is something better than chance.
     sink.on_best();
     sink.on_checkpoint();
   }
   const ef::index_t first = trainer.step();
   const ef::TrainingEnd end = trainer.run(interrupts.token());
-  // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
+  // Before the first validation the folder has the weights training began with, or another model: rather have
+  // the latest.
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+    sink.on_best();
+    sink.on_checkpoint();
+  }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
+  if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
+    progress.say("interrupted before the first update: '" + command.folder + "' is as it was");
+    return interrupted_exit_code;
+  }
+  if (!sink.saved()) {
+    throw ef::ValueError("train", "no validation gave a finite number, so '" + command.folder +
+                                      "' keeps the model it had; lower --learning-rate");
+  }
   describe_end(end, trainer, command.folder, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
@@ -123,7 +138,8 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->add_flag("--overwrite", command->overwrite,
+                "replace a model that is in the folder, at the first validation of the new one");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "
