@@ -42,10 +42,12 @@ concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value
 /// What max_minutes allows is judged once, by the speed of the first updates of a run (a 50th of the time and
 /// 20 of them, or a tenth of the time). It is then saved with the state and stays what it is, so that rates
 /// do not follow the clock; and a training whose schedule uses it ends there, on a limit of time, if that
-/// comes first. Before it is judged the time counts as without limit. A schedule with a member `bool
-/// uses_total() const` that returns false is spared all this.
+/// comes first, unless it has a member `bool ends_with_total() const` that returns false. Before it is judged
+/// the time counts as without limit. A schedule with a member `bool uses_total() const` that returns false is
+/// spared all this.
 struct ExpectedSteps {
   index_t count = 0;
+  bool settled = true;  ///< whether it stays: false before what a time limit allows is judged
 };
 
 /// A function of the update, from 1, that returns its learning rate.
@@ -125,8 +127,10 @@ class TrainingLoop {
   // What has happened since the last report.
   struct Window {
     Clock::time_point start{};
-    double loss = 0;
+    double loss = 0;  // what is shown; of it and of the next two the sums
+    double objective = 0;
     double weight = 0;
+    LossParts parts{};
   };
   struct OptimizerCalls {
     std::function<void(const Gradients<T>&, double, double)> step;
@@ -141,7 +145,7 @@ class TrainingLoop {
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   index_t steps_of_limits();
-  index_t expected_steps();
+  ExpectedSteps expected_steps();
   index_t reported_steps();
   void judge_time();
   void update();
@@ -149,7 +153,7 @@ class TrainingLoop {
   void report();
   void validate();
   void validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots);
-  void tell(double value, bool best);
+  void tell(double value, bool best, index_t averaged = 0);
   TrainingEnd finish(TrainingEnd end);
   void try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots);
 
@@ -158,8 +162,9 @@ class TrainingLoop {
   std::vector<ParameterHandle<T>> parameters_;
   std::unique_ptr<detail::Updates<T>> updates_;
   OptimizerCalls optimizer_;
-  std::function<double(index_t, index_t)> schedule_;
+  std::function<double(index_t, ExpectedSteps)> schedule_;
   bool uses_total_ = false;
+  bool ends_with_total_ = false;
   Gradients<T> gradients_;
   std::shared_ptr<kernels::WeightCache> weights_ = std::make_shared<kernels::WeightCache>();
   Tape<T> tape_;

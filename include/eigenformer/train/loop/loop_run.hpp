@@ -80,10 +80,12 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
     uses_total_ = true;
     if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
+    ends_with_total_ = uses_total_;
+    if constexpr (requires { schedule.ends_with_total(); }) ends_with_total_ = schedule.ends_with_total();
   }
-  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, index_t total) mutable {
+  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, ExpectedSteps total) mutable {
     if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
-      return static_cast<double>(rates(step, ExpectedSteps{total}));
+      return static_cast<double>(rates(step, total));
     } else {
       (void)total;
       return static_cast<double>(rates(step));
@@ -110,7 +112,7 @@ TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
     }
     if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60)
       return finish(TrainingEnd::max_minutes);
-    if (progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
+    if (ends_with_total_ && progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
       return finish(TrainingEnd::max_minutes);
     update();
     judge_time();
@@ -215,17 +217,18 @@ index_t TrainingLoop<T>::steps_of_limits() {
 
 // What schedules go by.
 template <class T>
-index_t TrainingLoop<T>::expected_steps() {
-  const index_t total = steps_of_limits();
-  return progress_.expected_steps > 0 ? std::min(total, progress_.expected_steps) : total;
+ExpectedSteps TrainingLoop<T>::expected_steps() {
+  const index_t total = steps_of_limits(), judged = progress_.expected_steps;
+  return {judged > 0 ? std::min(total, judged) : total, judged > 0 || !(options_.max_minutes > 0)};
 }
 
-// What reports tell: where no schedule needs one number, what time allows is judged anew by the speed so far.
+// What reports tell: where no schedule ends with it, what time allows is judged anew by the speed so far.
 template <class T>
 index_t TrainingLoop<T>::reported_steps() {
-  const index_t total = expected_steps();
   const index_t done = progress_.step - first_step_;
-  if (!(options_.max_minutes > 0) || done == 0 || progress_.expected_steps > 0) return total;
+  if (ends_with_total_ && progress_.expected_steps > 0) return expected_steps().count;
+  const index_t total = steps_of_limits();
+  if (!(options_.max_minutes > 0) || done == 0) return total;
   const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
   return left < static_cast<double>(total) ? std::min(total, progress_.step + static_cast<index_t>(left) + 1)
                                            : total;
@@ -270,8 +273,10 @@ void TrainingLoop<T>::update() {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
     weights_->clear();  // whether or not the optimizer counts its changes
     progress_.bad_updates = 0;
-    window_.loss += mean.loss * mean.weight;
+    window_.loss += mean.parts.shown(mean.loss * mean.weight);
+    window_.objective += mean.loss * mean.weight;
     window_.weight += mean.weight;
+    window_.parts.add(mean.parts);
   } else {
     skip(mean.loss, clipped.norm);
   }
@@ -299,7 +304,13 @@ void TrainingLoop<T>::report() {
   r.epoch = options_.epochs > 0 ? std::min(progress_.epoch + 1, options_.epochs) : progress_.epoch + 1;
   r.step = progress_.step;
   r.total_steps = reported_steps();
-  r.loss = window_.weight > 0 ? window_.loss / window_.weight : std::numeric_limits<double>::quiet_NaN();
+  if (const index_t limit = steps_of_limits(); limit != detail::endless) r.step_limit = limit;
+  r.time_limit = options_.max_minutes * 60;
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  r.loss = window_.weight > 0 ? window_.loss / window_.weight : none;
+  r.objective = window_.weight > 0 ? window_.objective / window_.weight : none;
+  if (window_.weight > 0) r.parts = window_.parts.means(window_.weight);
+  r.weight = window_.weight;
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
   r.gradient_norm = gradient_norm_;
@@ -336,9 +347,17 @@ void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<
 }
 
 template <class T>
-void TrainingLoop<T>::tell(double value, bool best) {
-  const index_t epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
-  sink_.on_validation({epoch, progress_.step, options_.validation.name, value, best});
+void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
+  ValidationReport r;
+  r.epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
+  r.step = progress_.step;
+  r.name = options_.validation.name;
+  r.value = value;
+  r.best = best;
+  r.averaged = averaged;
+  if (options_.validation.details) options_.validation.details(r);
+  r.seconds = seconds();
+  sink_.on_validation(r);
 }
 
 // On copies of what training goes on from: see run().
@@ -373,7 +392,7 @@ void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAver
     const double value = validates() ? options_.validation.measure() : 0;
     const bool best = !validates() || early_stopping.improves(value);
     if (validates()) {
-      tell(value, best);
+      tell(value, best, static_cast<index_t>(snapshots.size()));
       if (best) early_stopping.update(value);
     }
     if (best) sink_.on_best();
