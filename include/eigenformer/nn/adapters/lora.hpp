@@ -63,15 +63,15 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
   return rows;
 }
 
+// A part for these rows, with names for its factors.
 template <class T>
-void add_part(const AdaptableRows<T>& rows, LowRankPart<T> part) {
+LowRankPart<T> make_part(const AdaptableRows<T>& rows, LowRankPart<T> part) {
   part.a.set_name(rows.module + ".lora_A.weight");
   part.b.set_name(rows.module + ".lora_B.weight");
   part.module = rows.module;
   part.first_row = rows.first_row;
   part.rows = rows.rows;
-  if (rows.weight->adapter() == nullptr) rows.weight->set_adapter(std::make_shared<WeightAdapter<T>>());
-  rows.weight->adapter()->parts.push_back(std::move(part));
+  return part;
 }
 
 }  // namespace detail
@@ -124,12 +124,13 @@ void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   for (const AdaptableRows<T>& rows : chosen) {
     const index_t in = rows.weight->shape()[1];
     const double bound = 1 / std::sqrt(static_cast<double>(in));
-    detail::add_part(
+    if (rows.weight->adapter() == nullptr) rows.weight->set_adapter(std::make_shared<WeightAdapter<T>>());
+    rows.weight->adapter()->parts.push_back(detail::make_part(
         rows, LowRankPart<T>{.a = Parameter<T>(init::uniform<T>({options.rank, in}, rng, -bound, bound)),
                              .b = Parameter<T>(Tensor<T>::zeros({rows.rows, options.rank})),
                              .alpha = options.alpha,
                              .rank_stabilized = options.rank_stabilized,
-                             .dropout = options.dropout});
+                             .dropout = options.dropout}));
   }
   for (const auto& p : parameters(model)) p->frozen = true;
 }
