@@ -10,6 +10,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
@@ -117,6 +118,7 @@ struct TrainingOptions {
   std::string frozen{};
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
+  LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -139,6 +141,7 @@ struct TrainingOptions {
                       "commas"},
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
+    LoraOptions::fields(self.lora, visit);
   }
 
   /// Throws ValueError that names an impossible field.
