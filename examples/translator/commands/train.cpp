@@ -12,6 +12,7 @@
 #include "terminal/interrupt.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
+#include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
@@ -34,6 +35,7 @@ int train(const TrainCommand& command) {
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
   s.validate();
+  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
 
   const Corpora corpora = read_corpora(s.corpus, progress);
   const ef::TokenizerPair tokenizers =
@@ -73,9 +75,10 @@ int train(const TrainCommand& command) {
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
-  if (!command.init_from.empty()) {
+  const auto adapter = adapter_description(command, s);
+  if (start && (!command.resume || adapter)) {
     ef::load_state_dict(model, ef::state_dict(start->model));
-    progress.say("starting from the model in '" + command.init_from + "'");
+    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
   }
   start.reset();
   progress.say(format("model: %.2f million parameters, %s",
@@ -86,9 +89,16 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
-  FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
+  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
+  FolderSink sink(progress, trained);
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
+  if (adapter) {
+    ef::index_t factors = 0;
+    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
+    progress.say(format("adapter: %.3f million parameters are trained, those of the model stay as they are",
+                        static_cast<double>(factors) / 1e6));
+  }
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));
     progress.say("going on after step " + std::to_string(trainer.step()));
@@ -103,7 +113,7 @@ int train(const TrainCommand& command) {
   // Before the first validation the folder has the weights training began with: rather have the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
-  describe_end(end, trainer, command.folder, progress);
+  describe_end(end, trainer, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
 
@@ -123,6 +133,11 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
+  sub->add_option(
+         "--adapter-names", command->adapter_names,
+         "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "
+         "bart (BART, mBART, Marian, M2M100, NLLB) or t5; own: those of translator inspect")
+      ->check(CLI::IsMember({"own", "bart", "t5"}));
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(

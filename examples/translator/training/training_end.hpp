@@ -4,12 +4,13 @@
 #include <string>
 
 #include "terminal/terminal_progress.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
 
 /// Says why a training ended and what to do next.
-inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std::string& folder,
+inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const TrainedModel& trained,
                          TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
@@ -34,9 +35,9 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std:
     text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
-    progress.say("go on with: translator train --resume --model " + folder);
+    progress.say("go on with: translator train --resume --model " + trained.folder().string());
   } else {
-    progress.say("translate with: translator translate --model " + folder);
+    progress.say("translate with: translator translate " + trained.options());
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
@@ -26,7 +27,12 @@ inline void check_folder(const TrainCommand& command) {
     throw ef::ValueError("train",
                          "give --resume to go on with a training, or --init-from to begin one, not both");
   }
-  if (command.resume) {
+  if (resumes_adapter(command)) {
+    if (!fs::exists(state_file(command.folder))) {
+      throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" +
+                                     state_file(command.folder).string() + "' does not exist");
+    }
+  } else if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
       throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
     }
@@ -43,6 +49,10 @@ inline void check_folder(const TrainCommand& command) {
   } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
     throw ef::IoError("train", "'" + command.folder +
                                    "' already holds a model; give --resume to go on with its training, " +
+                                   "or --overwrite to start again");
+  } else if (!command.overwrite && ef::is_adapter_folder(command.folder)) {
+    throw ef::IoError("train", "'" + command.folder +
+                                   "' already holds an adapter; give --resume to go on with its training, " +
                                    "or --overwrite to start again");
   }
   check_writable_folder("train", command.folder);
