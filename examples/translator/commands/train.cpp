@@ -16,6 +16,7 @@
 #include "terminal/interrupt.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
+#include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
@@ -61,6 +62,7 @@ int train(const TrainCommand& command) {
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
   s.validate();
+  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
 
   const Corpora corpora = read_corpora(s.corpus, progress);
   const ef::TokenizerPair tokenizers =
@@ -100,9 +102,10 @@ int train(const TrainCommand& command) {
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
-  if (!command.init_from.empty()) {
+  const auto adapter = adapter_description(command, s);
+  if (start && (!command.resume || adapter)) {
     ef::load_state_dict(model, ef::state_dict(start->model));
-    progress.say("starting from the model in '" + command.init_from + "'");
+    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
   }
   start.reset();
   progress.say(format("model: %.2f million parameters, %s",
@@ -118,16 +121,23 @@ int train(const TrainCommand& command) {
     s.training.loop.validation =
         ef::validation_of(model, validation_set, corpora.validation, tokenizers, s.training);
   }
-  FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
+  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
+  FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
   Trainer trainer(model, train_set, nullptr, s.training, log);
+  if (adapter) {
+    ef::index_t factors = 0;
+    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
+    progress.say(format("adapter: %.3f million parameters are trained, those of the model stay as they are",
+                        static_cast<double>(factors) / 1e6));
+  }
   if (command.resume) {
     ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     progress.say("going on after step " + std::to_string(trainer.step()));
   }
   sink.watch(trainer, command.resume);
   sink.require_room();
-  if (!ef::is_model_folder(command.folder)) {
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
     // So that --resume works from now on. Another model stays until there is something better than chance.
     sink.on_best();
     sink.on_checkpoint();
@@ -157,7 +167,7 @@ int train(const TrainCommand& command) {
     throw ef::ValueError("train", "no validation gave a finite number, so '" + command.folder +
                                       "' keeps the model it had; lower --learning-rate");
   }
-  describe_end(end, trainer, s.training.validation.by, command.folder, progress);
+  describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
 
@@ -177,6 +187,11 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
+  sub->add_option(
+         "--adapter-names", command->adapter_names,
+         "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "
+         "bart (BART, mBART, Marian, M2M100, NLLB) or t5; own: those of translator inspect")
+      ->check(CLI::IsMember({"own", "bart", "t5"}));
   sub->add_flag("--overwrite", command->overwrite,
                 "replace a model that is in the folder, at the first validation of the new one");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");

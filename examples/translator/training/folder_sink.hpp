@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "eigenformer/train/checkpoint/room.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "terminal/terminal_progress.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 #include "training/training_folder.hpp"
 
@@ -23,15 +22,8 @@ namespace translator {
 /// keeps the model that it had.
 class FolderSink final : public ef::TrainingSink {
  public:
-  FolderSink(TerminalProgress& progress, fs::path folder, const ef::Seq2SeqTransformer<float>& model,
-             const ef::TokenizerPair& tokenizers, const ef::TextConventions& text, nlohmann::json settings)
-      : progress_(progress),
-        path_(std::move(folder)),
-        folder_(path_),
-        model_(model),
-        tokenizers_(tokenizers),
-        text_(text),
-        settings_(std::move(settings)) {}
+  FolderSink(TerminalProgress& progress, const TrainedModel& trained)
+      : progress_(progress), trained_(trained), folder_(trained.folder()) {}
 
   /// The training that is saved; `is_in_folder` when the folder's model and state are its own.
   void watch(const Trainer& trainer, bool is_in_folder) {
@@ -43,19 +35,18 @@ class FolderSink final : public ef::TrainingSink {
   /// Throws IoError unless the disk has room for all saves to come: a new model and state beside the old
   /// ones.
   void require_room() const {
-    std::error_code ignored;
     std::uint64_t there = 0;
-    for (const char* name : {"model.safetensors", "training/last.safetensors"}) {
-      const std::uintmax_t size = fs::file_size(ef::folder_file(path_, name), ignored);
-      if (!ignored) there += size;
+    for (const char* name : {"model.safetensors", "adapter_model.safetensors", "training/last.safetensors"}) {
+      std::error_code none;
+      const std::uintmax_t size = fs::file_size(ef::folder_file(trained_.folder(), name), none);
+      if (!none) there += size;
     }
     // What is not parameters is small: a vocabulary, options, headers.
     constexpr std::uint64_t rest = 1 << 18;
-    const std::uint64_t model =
-        static_cast<std::uint64_t>(ef::count_parameters(model_)) * sizeof(float) + rest;
-    const std::uint64_t state = trainer_->expected_state_bytes() + rest;
+    const std::uint64_t model = trained_.bytes() + rest, state = trainer_->expected_state_bytes() + rest;
     const std::uint64_t second = model + state - std::min(model + state, there);
-    ef::require_room(path_, {model, state, std::min(second, model), second - std::min(second, model)});
+    ef::require_room(trained_.folder(),
+                     {model, state, std::min(second, model), second - std::min(second, model)});
   }
 
   /// Whether the folder's model and state are of this training.
@@ -65,7 +56,7 @@ class FolderSink final : public ef::TrainingSink {
   void on_validation(const ef::ValidationReport& report) override { progress_.validation(report); }
   void on_notice(const std::string& text) override { progress_.say(text); }
   void on_best() override {
-    attempt([&] { folder_.stage([&](const ef::FolderTransaction& save) { stage_trained(save); }); });
+    attempt([&] { folder_.stage([&](const ef::FolderTransaction& save) { trained_.stage(save); }); });
     staged_ = true;
   }
   void on_checkpoint() override {
@@ -78,11 +69,6 @@ class FolderSink final : public ef::TrainingSink {
   }
 
  private:
-  /// Writes what is trained, for use: all files but the state.
-  void stage_trained(const ef::FolderTransaction& save) const {
-    ef::stage_model(save, model_, tokenizers_, settings_, ef::WeightFormat::float32, text_);
-  }
-
   template <class F>
   void attempt(F&& write) const {
     try {
@@ -98,12 +84,8 @@ class FolderSink final : public ef::TrainingSink {
   }
 
   TerminalProgress& progress_;
-  fs::path path_;
+  const TrainedModel& trained_;
   ef::TrainingFolder folder_;
-  const ef::Seq2SeqTransformer<float>& model_;
-  const ef::TokenizerPair& tokenizers_;
-  const ef::TextConventions& text_;
-  nlohmann::json settings_;
   const Trainer* trainer_ = nullptr;
   bool staged_ = false;
   bool saved_ = false;

@@ -9,6 +9,7 @@
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
@@ -24,7 +25,15 @@ inline void check_folder(const TrainCommand& command) {
     throw ef::ValueError("train",
                          "give --resume to go on with a training, or --init-from to begin one, not both");
   }
-  if (command.resume) {
+  const auto require_state = [&] {
+    const fs::path state = ef::TrainingFolder::state_file(command.folder);
+    if (fs::exists(state)) return;
+    throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" + state.string() +
+                                   "' does not exist; --init-from begins a new training with its model");
+  };
+  if (resumes_adapter(command)) {
+    require_state();
+  } else if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
       throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
     }
@@ -34,14 +43,14 @@ inline void check_folder(const TrainCommand& command) {
                         "'" + command.folder + "' has " + ef::weight_format_name(weights) +
                             " weights, which cannot be trained; go on with the model it was made of");
     }
-    const fs::path state = ef::TrainingFolder::state_file(command.folder);
-    if (!fs::exists(state)) {
-      throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" + state.string() +
-                                     "' does not exist; --init-from begins a new training with its model");
-    }
+    require_state();
   } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
     throw ef::IoError("train", "'" + command.folder +
                                    "' already holds a model; give --resume to go on with its training, " +
+                                   "or --overwrite to start again");
+  } else if (!command.overwrite && ef::is_adapter_folder(command.folder)) {
+    throw ef::IoError("train", "'" + command.folder +
+                                   "' already holds an adapter; give --resume to go on with its training, " +
                                    "or --overwrite to start again");
   }
   check_writable_folder("train", command.folder);
