@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -49,7 +50,8 @@ class Trainer {
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
   Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
+          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent(),
+          std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
@@ -62,7 +64,7 @@ class Trainer {
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
         loop_(
-            parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
+            parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
             batcher_, optimizer_,
             [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
             options_.loop, sink) {
@@ -92,6 +94,10 @@ class Trainer {
   /// The best validation so far, nats a target token unless the options have a metric; infinity before the
   /// first, -infinity where higher is better.
   double best() const noexcept { return loop_.best(); }
+
+  /// Puts the weights that count for validations and use into the model for as long as the result lives, as
+  /// TrainingLoop::evaluation_weights.
+  [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
 
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
@@ -138,6 +144,11 @@ class Trainer {
           return corpus_loss(model, *validation, tokens, Context<T>::inference(), text);
         }};
     return options;
+  }
+  static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
+                                    const Teacher<T>* teacher) {
+    detail::require_objective(model, options.r_drop, teacher);
+    return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
     auto all = parameters(model);
