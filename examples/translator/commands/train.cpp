@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
@@ -13,6 +15,7 @@
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
 #include "training/folder_sink.hpp"
+#include "training/teachers.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
@@ -33,20 +36,30 @@ int train(const TrainCommand& command) {
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
+  const auto teacher_names =
+      s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+  if (!start && !teacher_names.empty())
+    s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
   s.validate();
+  const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
+  if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
   const Corpora corpora = read_corpora(s.corpus, progress);
-  const ef::TokenizerPair tokenizers =
-      start ? start->tokenizers : make_tokenizers(s.corpus, corpora.train, progress);
+  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
+                                       : teachers ? teachers->models->tokenizers()
+                                                  : make_tokenizers(s.corpus, corpora.train, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
     s.training.text = description.text = start->description.text;
+  } else if (teachers) {
+    s.training.text = description.text = teachers->models->first().loaded.description.text;
   } else {
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
-  const ef::index_t most = most_tokens(s.corpus, description);
+  ef::index_t most = most_tokens(s.corpus, description);
+  if (teachers) most = std::min(most, most_tokens(s.corpus, teachers->models->description()));
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
     ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
@@ -87,7 +100,8 @@ int train(const TrainCommand& command) {
   }
 
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
-  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
+  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink,
+                  teachers ? teachers->teacher : nullptr);
   sink.watch(trainer);
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));
@@ -101,7 +115,10 @@ int train(const TrainCommand& command) {
   const ef::index_t first = trainer.step();
   const ef::TrainingEnd end = trainer.run(interrupts.token());
   // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) {
+    const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+    sink.on_best();
+  }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   describe_end(end, trainer, command.folder, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
