@@ -76,6 +76,9 @@ TrainFlags::TrainFlags(CLI::App& command)
       tying_(command.get_option("--tie")) {
   layers_->group("Model");
   bf16_->group("Training");
+  for (const char* name : {"--validate-with", "--validate-by", "--validate-sample", "--validate-beam",
+                           "--validate-every", "--patience", "--average-last"})
+    command.get_option(name)->group("Validation");
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
   // The curve of Vaswani et al. 2017 is the same, whatever its peak.
   CLI::Option* const schedule = command.get_option("--schedule");
