@@ -37,6 +37,17 @@ void require_validation_data(const ef::ValidationOptions& validation, bool given
       "any out: give --valid-source and --valid-target");
 }
 
+/// Begins the log, or goes on with it. saved: whether the folder holds this training already; what it holds
+/// of another one keeps its log until then.
+void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
+               const nlohmann::json& about) {
+  if (saved) {
+    log.start(about, resumed);
+  } else {
+    log.start_when_saved(about);
+  }
+}
+
 /// Trains; the log gets the reason of the end, which may be an error.
 ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
   try {
@@ -143,20 +154,20 @@ int train(const TrainCommand& command) {
     sink.on_checkpoint();
   }
   const ef::index_t first = trainer.step();
-  log.start({{"settings", s.to_json()},
+  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
+            {{"settings", s.to_json()},
              {"model", ef::options_to_json(s.model)},
              {"parameters", ef::count_parameters(model)},
              {"pairs", train_set.size()},
              {"validation_pairs", validation_set.size()},
              {"threads", ef::Runtime::instance().threads()},
-             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}},
-            command.resume ? std::optional(first) : std::nullopt);
+             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
   const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);
   // Before the first validation the folder has the weights training began with, or another model: rather have
   // the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
-    sink.on_best();
-    sink.on_checkpoint();
+    log.on_best();
+    log.on_checkpoint();
   }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
