@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/sampling/sentencepiece_sampler.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -111,6 +112,15 @@ class SubwordTokenizer final : public Tokenizer {
     return {ids.begin(), ids.end()};
   }
 
+  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
+                                           RandomGenerator& rng) const override {
+    std::vector<std::int32_t> ids;
+    for (const auto& piece : detail::sample_sentencepiece(*processor_, sampler_.get(*model_),
+                                                          normalize_text(text), sampling, rng))
+      ids.push_back(piece.id);
+    return ids;
+  }
+
   std::string decode(std::span<const std::int32_t> ids) const override {
     std::vector<int> pieces;
     for (const std::int32_t id : ids) {
@@ -197,6 +207,7 @@ class SubwordTokenizer final : public Tokenizer {
   }
 
   std::shared_ptr<const std::string> model_;  // serialised
+  detail::LazySampler sampler_;
   std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
 };
 
