@@ -13,7 +13,7 @@
 
 namespace eigenformer {
 
-/// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
+/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
@@ -50,13 +50,13 @@ class Trainer {
   /// nothing to teach, and a validation corpus beside
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
-  Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
+  Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
+          TrainingSink& sink = TrainingSink::silent())
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        corpus_(detail::corpus_fingerprint(corpus)),
+        corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         optimizer_(parameters_, {.beta1 = options.beta1,
                                  .beta2 = options.beta2,
@@ -70,7 +70,7 @@ class Trainer {
             batcher_, optimizer_,
             [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
             options_.loop, sink_) {
-    if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
+    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
     } else {
@@ -152,7 +152,7 @@ class Trainer {
     double weight_;
   };
 
-  static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
     options.validate();
     if (validation == nullptr) return options;
     if (options.loop.validation.measure) {
