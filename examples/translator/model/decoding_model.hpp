@@ -20,9 +20,11 @@ struct DecodingModel {
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
-  /// Throws as load_packed_folder does.
-  explicit DecodingModel(const std::string& folder)
-      : packed(eigenformer::load_packed_folder(folder)), loaded(packed.loaded), ctx(packed.context()) {}
+  /// target_language: of a model with several. Throws as load_packed_folder and with_target_language do.
+  explicit DecodingModel(const std::string& folder, const std::string& target_language = {})
+      : packed(eigenformer::load_packed_folder(folder)), loaded(packed.loaded), ctx(packed.context()) {
+    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
+  }
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
 };
@@ -30,10 +32,10 @@ struct DecodingModel {
 /// The models of one or more folders, which translate together.
 class DecodingModels {
  public:
-  /// Throws as load_packed_folder does, and ValueError where the models' vocabularies, or what stands around
+  /// Throws as DecodingModel does, and ValueError where the models' vocabularies, or what stands around
   /// their sentences, differ.
-  explicit DecodingModels(const std::vector<std::string>& folders)
-      : models_(load(folders)), ensemble_(members()) {
+  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& target_language = {})
+      : models_(load(folders, target_language)), ensemble_(members()) {
     // Of one model alone: that of an ensemble is another.
     if (folders.size() == 1) confidence_ = load_confidence(folders[0]);
     for (std::size_t i = 1; i < models_.size(); ++i) {
@@ -58,9 +60,10 @@ class DecodingModels {
   const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
 
  private:
-  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders) {
+  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
+                                                          const std::string& target_language) {
     std::vector<std::unique_ptr<DecodingModel>> models;
-    for (const std::string& folder : folders) models.push_back(std::make_unique<DecodingModel>(folder));
+    for (const std::string& folder : folders) models.push_back(std::make_unique<DecodingModel>(folder, target_language));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {

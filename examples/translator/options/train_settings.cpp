@@ -8,15 +8,16 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
+#include "training/corpus_list.hpp"
 
 namespace translator {
 
 namespace {
 
 /// What cannot change when a training goes on, besides the model.
-constexpr std::array<std::string_view, 8> fixed_names = {"tokenizer",  "vocab_size",   "separate_vocab",
-                                                         "max_length", "batch_tokens", "accumulate",
-                                                         "seed",       "frozen"};
+constexpr std::array<std::string_view, 13> fixed_names = {
+    "tokenizer", "vocab_size", "separate_vocab", "max_length",     "batch_tokens",       "accumulate",   "seed",
+    "frozen",    "bpe_dropout", "unigram_alpha",  "sampled_sides", "corpus_weights", "corpus_temperature"};
 
 /// Of a model's options those that may change when it begins a new training: they are not in its weights.
 constexpr std::array<std::string_view, 6> training_only_names = {
@@ -74,6 +75,8 @@ TrainFlags::TrainFlags(CLI::App& command)
           "--layers", [](const std::int64_t&) {}, "layers of the encoder, and of the decoder (above 0)")),
       bf16_(command.add_flag("--bf16")->description("short for --precision bf16")),
       tying_(command.get_option("--tie")) {
+  for (const char* name : {"--source", "--target", "--tsv"})
+    command.get_option(name)->multi_option_policy(CLI::MultiOptionPolicy::Join);
   layers_->group("Model");
   bf16_->group("Training");
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
@@ -186,10 +189,19 @@ TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohman
 
 void TrainSettings::validate() const {
   const CorpusOptions& c = corpus;
-  if (c.tsv.empty() == (c.source.empty() || c.target.empty()) ||
-      (!c.tsv.empty() && !(c.source.empty() && c.target.empty()))) {
-    throw ef::ValueError("train", "give --source and --target, or --tsv in place of both");
+  const std::vector<CorpusEntry> entries = corpus_entries(c);
+  if (!c.guided_alignment.empty() && (entries.size() > 1 || c.sampling.on())) {
+    throw ef::ValueError("train",
+                         "--guided-alignment is of one corpus whose segmentation is not drawn: leave out "
+                         "further corpora, --bpe-dropout and --unigram-alpha");
   }
+  c.sampling.validate();
+  if (c.sampling.on() && (c.tokenizer == "char" || c.tokenizer == "word")) {
+    throw ef::ValueError("train", "--bpe-dropout and --unigram-alpha need subwords, and the tokenizer is '" +
+                                      c.tokenizer + "'");
+  }
+  if (c.sampling.sides != ef::SampledSides::both && !c.sampling.on())
+    throw ef::ValueError("train", "--sampled-sides has no effect without --bpe-dropout or --unigram-alpha: give both");
   if (c.valid_source.empty() != c.valid_target.empty()) {
     throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
   }

@@ -116,8 +116,9 @@ TEST_CASE("kinds of tokenizers refuse what they cannot draw") {
   RandomGenerator rng(1);
   const Strings text = {"a dog"};
   const auto word = WordTokenizer::train(text);
-  CHECK(contains(message_of<ValueError>([&] { (void)word.encode_sampled("a dog", {.bpe_dropout = 0.1}, rng); }),
-                 "kind 'word' has one segmentation"));
+  CHECK(
+      contains(message_of<ValueError>([&] { (void)word.encode_sampled("a dog", {.bpe_dropout = 0.1}, rng); }),
+               "kind 'word' has one segmentation"));
   CHECK_THROWS_AS(SubwordSampling({.bpe_dropout = 1.0}).validate(), ValueError);
   CHECK_THROWS_AS(SubwordSampling({.bpe_dropout = 0.1, .unigram_alpha = 0.1}).validate(), ValueError);
 }

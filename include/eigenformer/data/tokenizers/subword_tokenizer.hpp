@@ -28,7 +28,10 @@ struct SubwordOptions {
   index_t vocabulary_size = 8000;  ///< the four special ids included; less where the text has no more pieces
   bool unigram =
       false;  ///< true: unigram language model (Kudo 2018); false: byte pair encoding (Sennrich et al. 2016)
-  bool byte_fallback = false;         ///< spell unknown characters as bytes, at the price of 256 ids
+  bool byte_fallback = false;  ///< spell unknown characters as bytes, at the price of 256 ids
+  /// Pieces that no text is cut into and that decoding passes over, such as "<2de>": SentencePiece's control
+  /// symbols. Their ids follow the special ones. They have no comma.
+  std::vector<std::string> reserved{};
   index_t max_sentences = 1'000'000;  ///< more are thinned out evenly, to bound time and memory
 };
 
@@ -41,7 +44,8 @@ class SubwordTokenizer final : public Tokenizer {
   /// give an equal model. Throws ValueError when SentencePiece refuses, as for a vocabulary smaller than the
   /// number of different characters. Sets SentencePiece's process-wide log level so that it prints nothing.
   static SubwordTokenizer train(std::span<const std::string> sentences, const SubwordOptions& options = {}) {
-    const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) + 1;
+    const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) +
+                          static_cast<index_t>(options.reserved.size()) + 1;
     if (options.vocabulary_size < least) {
       throw ValueError("subword_tokenizer", "vocabulary_size is " + std::to_string(options.vocabulary_size) +
                                                 ", must be at least " + std::to_string(least));
@@ -53,6 +57,12 @@ class SubwordTokenizer final : public Tokenizer {
     Sentences iterator(sentences, static_cast<std::size_t>(options.max_sentences));
     if (iterator.done())
       throw ValueError("subword_tokenizer", "no text to train on, expected at least one sentence");
+    std::string reserved;
+    for (const std::string& piece : options.reserved) {
+      if (piece.empty() || piece.find(',') != std::string::npos)
+        throw ValueError("subword_tokenizer", "the reserved piece '" + piece + "' is empty or has a comma");
+      reserved += (reserved.empty() ? "" : ",") + piece;
+    }
     const std::unordered_map<std::string, std::string> arguments = {
         {"model_type", options.unigram ? "unigram" : "bpe"},
         {"vocab_size", std::to_string(options.vocabulary_size)},
@@ -61,6 +71,7 @@ class SubwordTokenizer final : public Tokenizer {
         {"byte_fallback", options.byte_fallback ? "true" : "false"},
         {"normalization_rule_name", "identity"},
         {"unk_surface", unknown_text},
+        {"control_symbols", reserved},
         {"pad_id", std::to_string(Vocabulary::pad_id)},
         {"unk_id", std::to_string(Vocabulary::unknown_id)},
         {"bos_id", std::to_string(Vocabulary::begin_id)},

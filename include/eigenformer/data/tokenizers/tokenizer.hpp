@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,6 +71,15 @@ class Tokenizer {
     return id == Vocabulary::pad_id || id == Vocabulary::begin_id || id == Vocabulary::end_id;
   }
 };
+
+/// The id of a token that is spelled so, such as a language's tag; nothing where there is none. Looks at all
+/// of the vocabulary.
+inline std::optional<std::int32_t> find_token(const Tokenizer& tokenizer, std::string_view spelling) {
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    if (tokenizer.token(id) == spelling) return id;
+  }
+  return std::nullopt;
+}
 
 /// A tokenizer whose ids are a Vocabulary: what the character and the word tokenizer share.
 class VocabularyTokenizer : public Tokenizer {
