@@ -91,7 +91,8 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
   (void)ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   const ef::DocumentOptions documents = document_options(place.source);
   return {place.source, place.target, [&command, place, documents, language] {
-            const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()}, language);
+            const auto models =
+                std::make_shared<const DecodingModels>(std::vector{place.folder.string()}, language);
             ef::TextTranslatorOptions options = text_options(command, models->description());
             options.confidence = models->confidence();
             options.alignment = guided_alignment_options(*models);

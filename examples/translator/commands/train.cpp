@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
@@ -17,6 +18,7 @@
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
 #include "training/training_folder.hpp"
+#include "training/training_pairs.hpp"
 #include "training/training_start.hpp"
 
 namespace translator {
@@ -35,41 +37,32 @@ int train(const TrainCommand& command) {
                                    : command.flags->settings();
   s.validate();
 
-  const Corpora corpora = read_corpora(s.corpus, progress);
+  std::vector<TextCorpus> corpora = read_corpora(s.corpus, progress);
   const ef::TokenizerPair tokenizers =
-      start ? start->tokenizers : make_tokenizers(s.corpus, corpora.train, progress);
+      start ? start->tokenizers : make_tokenizers(s.corpus, corpora, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
-    s.training.text = description.text = start->description.text;
+    description.text = start->description.text;
   } else {
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
-  const ef::index_t most = most_tokens(s.corpus, description);
-  const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
-    progress.say(format("%s: %s, %lld source and %lld target tokens", name,
-                        counted(encoded.size(), "pair").c_str(),
-                        static_cast<long long>(encoded.source.tokens()),
-                        static_cast<long long>(encoded.target.tokens())) +
-                 (encoded.report.over_long > 0
-                      ? ", " + std::to_string(encoded.report.over_long) + " over-long left out"
-                      : ""));
-    return encoded;
-  };
-  ef::EncodedCorpus train_set = encode(corpora.train, "training on");
+  s.training.text = description.text = conventions_of(corpora, tokenizers, description.text);
+  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description.text, description,
+                                progress);
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted in the line alone.
     if (!description.text.source_text.empty()) {
       throw ef::ValueError("train", "--guided-alignment does not work with this model, which has '" +
                                         description.text.source_text + "' put before each source line");
     }
-    progress.say(align(train_set, corpora.train, tokenizers, s.corpus.guided_alignment));
+    if (train_set.single() == nullptr)
+      throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
+    progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
   }
-  const bool validates = corpora.validation.size() > 0;
-  const ef::EncodedCorpus validation_set =
-      validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
+  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description.text,
+                                     description, progress);
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
@@ -87,7 +80,7 @@ int train(const TrainCommand& command) {
   }
 
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
-  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
+  Trainer trainer(model, *train_set.pairs(), validation_set.pairs(), s.training, sink);
   sink.watch(trainer);
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));

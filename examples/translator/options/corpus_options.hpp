@@ -27,7 +27,8 @@ struct CorpusOptions {
   static void fields(auto& self, auto&& visit) {
     using ef::Allowed;
     using ef::OptionField;
-    visit(OptionField{"source", "sentences to translate from, one a line; given again: one more corpus"}, self.source);
+    visit(OptionField{"source", "sentences to translate from, one a line; given again: one more corpus"},
+          self.source);
     visit(OptionField{"target", "their translations, line by line"}, self.target);
     visit(
         OptionField{"tsv", "in place of both: one file of source, tab, target; further columns are ignored"},

@@ -16,8 +16,10 @@ namespace {
 
 /// What cannot change when a training goes on, besides the model.
 constexpr std::array<std::string_view, 13> fixed_names = {
-    "tokenizer", "vocab_size", "separate_vocab", "max_length",     "batch_tokens",       "accumulate",   "seed",
-    "frozen",    "bpe_dropout", "unigram_alpha",  "sampled_sides", "corpus_weights", "corpus_temperature"};
+    "tokenizer",         "vocab_size",    "separate_vocab", "max_length",
+    "batch_tokens",      "accumulate",    "seed",           "frozen",
+    "bpe_dropout",       "unigram_alpha", "sampled_sides",  "corpus_weights",
+    "corpus_temperature"};
 
 /// Of a model's options those that may change when it begins a new training: they are not in its weights.
 constexpr std::array<std::string_view, 6> training_only_names = {
@@ -201,7 +203,8 @@ void TrainSettings::validate() const {
                                       c.tokenizer + "'");
   }
   if (c.sampling.sides != ef::SampledSides::both && !c.sampling.on())
-    throw ef::ValueError("train", "--sampled-sides has no effect without --bpe-dropout or --unigram-alpha: give both");
+    throw ef::ValueError("train",
+                         "--sampled-sides has no effect without --bpe-dropout or --unigram-alpha: give both");
   if (c.valid_source.empty() != c.valid_target.empty()) {
     throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
   }

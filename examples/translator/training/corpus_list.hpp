@@ -76,7 +76,8 @@ inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string
   for (const auto& [name, value] : json.items()) {
     if (name == "weight") {
       if (!value.is_number() || !(value.get<double>() > 0))
-        throw ef::ValueError("train", where + " has the weight " + value.dump() + ", expected a number above 0");
+        throw ef::ValueError("train",
+                             where + " has the weight " + value.dump() + ", expected a number above 0");
       entry.weight = value.get<double>();
       continue;
     }
@@ -110,7 +111,8 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
     throw ef::IoError("train", name + " is no JSON: " + error.what());
   }
   if (!json.is_array() || json.empty())
-    throw ef::ValueError("train", name + " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]");
+    throw ef::ValueError(
+        "train", name + " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]");
   std::vector<CorpusEntry> entries;
   for (std::size_t k = 0; k < json.size(); ++k) {
     entries.push_back(entry_from_json(json[k], "corpus " + std::to_string(k + 1) + " of " + name,
@@ -158,7 +160,8 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
       throw ef::ValueError("train", where + " needs both of valid_source and valid_target, or none");
     for (const std::string& tag : e.tags()) detail::require_tag(tag, where);
     if (e.target_language.empty() != entries[0].target_language.empty())
-      throw ef::ValueError("train", "some corpora have a target_language, and some have none: expected all or none");
+      throw ef::ValueError("train",
+                           "some corpora have a target_language, and some have none: expected all or none");
     if ((e.weight > 0) != (entries[0].weight > 0))
       throw ef::ValueError("train", "some corpora have a weight, and some have none: expected all or none");
     if (!e.valid_source.empty() && !s.valid_source.empty())
