@@ -9,9 +9,32 @@
 
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 
 namespace eigenformer {
+
+namespace detail {
+
+// The batches of a training, made ahead or when they are needed.
+class TrainerBatches {
+ public:
+  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
+    if (ahead > 0) prefetched_.emplace(batcher, ahead);
+  }
+  index_t num_batches(index_t epoch) {
+    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
+  }
+  Batch batch(index_t epoch, index_t k) {
+    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
+  }
+
+ private:
+  Batcher& batcher_;
+  std::optional<PrefetchedBatches<Batcher>> prefetched_;
+};
+
+}  // namespace detail
 
 /// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam, and validation by the loss of a corpus or by any metric.
@@ -56,6 +79,7 @@ class Trainer {
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
+        batches_(batcher_, options.prefetch),
         corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         optimizer_(parameters_, {.beta1 = options.beta1,
@@ -67,7 +91,7 @@ class Trainer {
         loop_(
             parameters_,
             SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
-            batcher_, optimizer_,
+            batches_, optimizer_,
             [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
             options_.loop, sink_) {
     if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
@@ -173,6 +197,7 @@ class Trainer {
 
   TrainingOptions options_;
   Batcher batcher_;
+  detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   AdamW<T> optimizer_;  // without weight decay it is Adam
