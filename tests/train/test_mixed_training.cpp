@@ -50,7 +50,7 @@ TEST_CASE("training on a mixture with BPE-dropout goes on in the middle of an ep
       if (step == stop_at) stop.request_stop();
     };
     Trainer trainer(model, mixture, nullptr,
-                    {.loop = {.epochs = 3, .report_every = 1, .seed = 9}, .batch_tokens = 60, .text = text},
+                    {.loop = {.epochs = 3, .report_every = 1, .seed = 9}, .batch_tokens = 24, .text = text},
                     sink);
     if (resume) trainer.load(load_training_state<float>(file));
     trainer.run(stop.get_token());
