@@ -13,6 +13,7 @@
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
 #include "training/folder_sink.hpp"
+#include "training/prepared_corpus.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
@@ -35,9 +36,12 @@ int train(const TrainCommand& command) {
                                    : command.flags->settings();
   s.validate();
 
-  const Corpora corpora = read_corpora(s.corpus, progress);
-  const ef::TokenizerPair tokenizers =
-      start ? start->tokenizers : make_tokenizers(s.corpus, corpora.train, progress);
+  const std::optional<ef::PreparedCorpus> prepared = open_prepared(s.corpus, start, command.folder, progress);
+  const Corpora corpora =
+      prepared ? prepared_corpora(*prepared, s.corpus, progress) : read_corpora(s.corpus, progress);
+  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
+                                       : prepared ? prepared->tokenizers
+                                                  : make_tokenizers(s.corpus, corpora.train, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
@@ -47,6 +51,7 @@ int train(const TrainCommand& command) {
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
   const ef::index_t most = most_tokens(s.corpus, description);
+  if (prepared) require_room_for(*prepared, s.corpus, most);
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
     ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
@@ -58,14 +63,15 @@ int train(const TrainCommand& command) {
                       : ""));
     return encoded;
   };
-  ef::EncodedCorpus train_set = encode(corpora.train, "training on");
+  ef::EncodedCorpus train_text;
+  if (!prepared) train_text = encode(corpora.train, "training on");
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted in the line alone.
     if (!description.text.source_text.empty()) {
       throw ef::ValueError("train", "--guided-alignment does not work with this model, which has '" +
                                         description.text.source_text + "' put before each source line");
     }
-    progress.say(align(train_set, corpora.train, tokenizers, s.corpus.guided_alignment));
+    progress.say(align(train_text, corpora.train, tokenizers, s.corpus.guided_alignment));
   }
   const bool validates = corpora.validation.size() > 0;
   const ef::EncodedCorpus validation_set =
@@ -87,6 +93,8 @@ int train(const TrainCommand& command) {
   }
 
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
+  const ef::PairSource& train_set =
+      prepared ? static_cast<const ef::PairSource&>(*prepared->pairs) : train_text;
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
   if (command.resume) {

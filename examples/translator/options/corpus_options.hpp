@@ -12,7 +12,7 @@ namespace ef = eigenformer;
 
 /// What `translator train` reads, and how it becomes tokens.
 struct CorpusOptions {
-  std::string source, target, tsv;
+  std::string source, target, tsv, data;
   std::string valid_source, valid_target;
   std::string guided_alignment;
   std::string tokenizer = ef::has_subword_tokenizer() ? "subword" : "word";
@@ -28,6 +28,10 @@ struct CorpusOptions {
     visit(
         OptionField{"tsv", "in place of both: one file of source, tab, target; further columns are ignored"},
         self.tsv);
+    visit(OptionField{"data",
+                      "in place of all these: the folder that translator prepare wrote, whose tokenizers are "
+                      "used"},
+          self.data);
     visit(OptionField{"valid_source", "sentences to validate on; else 1 % of the pairs is held out"},
           self.valid_source);
     visit(OptionField{"valid_target", "their translations"}, self.valid_target);

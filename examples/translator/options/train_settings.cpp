@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
 
 namespace translator {
 
@@ -58,6 +59,22 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
       refuse_change(flag_of_field(name, group), value, source.value(name, nlohmann::json()), why);
     }
   }
+}
+
+/// Takes over what a prepared corpus decides. Throws for what was given beside it in vain.
+void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
+  if (corpus.data.empty()) return;
+  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "max_length", "guided_alignment"}) {
+    if (!given.contains(name)) continue;
+    throw ef::ValueError("train", flag_of_field(name) +
+                                      " does not go with --data: leave it out, the corpus was prepared with "
+                                      "its own tokenizers and lengths");
+  }
+  const ef::PreparedDescription prepared = ef::read_prepared_description(corpus.data);
+  corpus.tokenizer = prepared.tokenizer;
+  corpus.vocab_size = prepared.vocab_size;
+  corpus.separate_vocab = !prepared.joint;
+  corpus.max_length = prepared.max_length;
 }
 
 }  // namespace
@@ -122,10 +139,16 @@ void TrainFlags::require_alignment(const TrainSettings& settings) const {
 TrainSettings TrainFlags::settings() const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
+  take_prepared(s.corpus, corpus_.given());
   s.training = training_.applied("train", s.training, given_training());
   s.model = model_.applied("train", s.model, given_model());
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
   if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
+    if (!s.corpus.data.empty()) {
+      throw ef::ValueError("train", "the corpus in '" + s.corpus.data +
+                                        "' was prepared with a tokenizer of kind " + s.corpus.tokenizer +
+                                        ", that of a model: give it with --init-from");
+    }
     throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
@@ -140,6 +163,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
   const nlohmann::json given_corpus = corpus_.given();
+  take_prepared(s.corpus, given_corpus);
   for (const auto& [name, value] : given_corpus.items()) {
     if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
       throw ef::ValueError("train", flag_of_field(name) +
@@ -186,9 +210,9 @@ TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohman
 
 void TrainSettings::validate() const {
   const CorpusOptions& c = corpus;
-  if (c.tsv.empty() == (c.source.empty() || c.target.empty()) ||
-      (!c.tsv.empty() && !(c.source.empty() && c.target.empty()))) {
-    throw ef::ValueError("train", "give --source and --target, or --tsv in place of both");
+  const bool two = !c.source.empty() && !c.target.empty(), any = !c.source.empty() || !c.target.empty();
+  if (int{two} + int{!c.tsv.empty()} + int{!c.data.empty()} != 1 || any != two) {
+    throw ef::ValueError("train", "give --source and --target, or --tsv or --data in place of both");
   }
   if (c.valid_source.empty() != c.valid_target.empty()) {
     throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");

@@ -22,6 +22,7 @@ namespace eigenformer {
 struct PreparedDescription {
   std::string tokenizer;  ///< the kind
   bool joint = true;
+  index_t vocab_size = 0;     ///< asked for, of each vocabulary
   index_t max_length = 0;     ///< tokens of a side at most
   bool of_a_model = false;    ///< the tokenizers are those of a model, whose conventions go with them
   std::string source_text{};  ///< put before each source sentence
@@ -118,6 +119,7 @@ inline PreparedDescription read_prepared_description(const std::filesystem::path
     d.joint = json.at("tokenizer").at("joint");
     d.of_a_model = json.at("of_a_model");
     d.source_text = json.at("source_text");
+    d.vocab_size = json.at("options").at("vocab_size");
     d.max_length = json.at("options").at("max_length");
     d.report = options_from_json<PrepareReport>(json.at("report"));
     return d;
