@@ -37,7 +37,7 @@ int train(const TrainCommand& command) {
                                    : command.flags->settings();
   s.validate();
 
-  std::vector<TextCorpus> corpora = read_corpora(s.corpus, progress);
+  std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
   const ef::TokenizerPair tokenizers =
       start ? start->tokenizers : make_tokenizers(s.corpus, corpora, progress);
   ef::ModelDescription description;

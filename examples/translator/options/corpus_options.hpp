@@ -13,7 +13,7 @@ namespace ef = eigenformer;
 
 /// What `translator train` reads, and how it becomes tokens.
 struct CorpusOptions {
-  std::string source, target, tsv;  ///< several: line by line
+  std::string source, target, tsv, data;  ///< several: line by line
   std::string corpora, corpus_weights;
   double corpus_temperature = 1;
   std::string valid_source, valid_target;
@@ -33,6 +33,10 @@ struct CorpusOptions {
     visit(
         OptionField{"tsv", "in place of both: one file of source, tab, target; further columns are ignored"},
         self.tsv);
+    visit(OptionField{"data",
+                      "in place of these: the folder that translator prepare wrote, whose tokenizers are "
+                      "used"},
+          self.data);
     visit(OptionField{"corpora",
                       "in place of these: a JSON list of corpora with weights, tags and target languages"},
           self.corpora);

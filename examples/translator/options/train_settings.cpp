@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
 #include "training/corpus_list.hpp"
 
 namespace translator {
@@ -63,6 +64,27 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
   }
 }
 
+/// Takes over what a prepared corpus decides. Throws for what was given beside it in vain.
+void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
+  const std::vector<std::string> folders = prepared_folders(corpus);
+  if (folders.empty()) return;
+  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "max_length", "guided_alignment"}) {
+    if (!given.contains(name)) continue;
+    throw ef::ValueError("train",
+                         flag_of_field(name) +
+                             " does not go with a prepared corpus: leave it out, it was prepared with "
+                             "its own tokenizers and lengths");
+  }
+  corpus.max_length = 0;
+  for (const std::string& folder : folders) {
+    const ef::PreparedDescription prepared = ef::read_prepared_description(folder);
+    corpus.tokenizer = prepared.tokenizer;
+    corpus.vocab_size = prepared.vocab_size;
+    corpus.separate_vocab = !prepared.joint;
+    corpus.max_length = std::max(corpus.max_length, prepared.max_length);
+  }
+}
+
 }  // namespace
 
 TrainFlags::TrainFlags(CLI::App& command)
@@ -77,7 +99,7 @@ TrainFlags::TrainFlags(CLI::App& command)
           "--layers", [](const std::int64_t&) {}, "layers of the encoder, and of the decoder (above 0)")),
       bf16_(command.add_flag("--bf16")->description("short for --precision bf16")),
       tying_(command.get_option("--tie")) {
-  for (const char* name : {"--source", "--target", "--tsv"})
+  for (const char* name : {"--source", "--target", "--tsv", "--data"})
     command.get_option(name)->multi_option_policy(CLI::MultiOptionPolicy::Join);
   layers_->group("Model");
   bf16_->group("Training");
@@ -127,10 +149,16 @@ void TrainFlags::require_alignment(const TrainSettings& settings) const {
 TrainSettings TrainFlags::settings() const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
+  take_prepared(s.corpus, corpus_.given());
   s.training = training_.applied("train", s.training, given_training());
   s.model = model_.applied("train", s.model, given_model());
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
   if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
+    if (const auto folders = prepared_folders(s.corpus); !folders.empty()) {
+      throw ef::ValueError("train", "the corpus in '" + folders[0] +
+                                        "' was prepared with a tokenizer of kind " + s.corpus.tokenizer +
+                                        ", that of a model: give it with --init-from");
+    }
     throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
@@ -145,6 +173,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
   const nlohmann::json given_corpus = corpus_.given();
+  take_prepared(s.corpus, given_corpus);
   for (const auto& [name, value] : given_corpus.items()) {
     if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
       throw ef::ValueError("train", flag_of_field(name) +
@@ -196,6 +225,12 @@ void TrainSettings::validate() const {
     throw ef::ValueError("train",
                          "--guided-alignment is of one corpus whose segmentation is not drawn: leave out "
                          "further corpora, --bpe-dropout and --unigram-alpha");
+  }
+  if (c.sampling.on() && !prepared_folders(c).empty()) {
+    throw ef::ValueError(
+        "train",
+        "--bpe-dropout and --unigram-alpha need the text, and a prepared corpus has only its "
+        "tokens: give --source and --target, or --tsv");
   }
   c.sampling.validate();
   if (c.sampling.on() && (c.tokenizer == "char" || c.tokenizer == "word")) {

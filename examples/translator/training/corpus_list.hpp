@@ -17,13 +17,14 @@ namespace translator {
 /// One of the corpora of a training.
 struct CorpusEntry {
   std::string source, target, tsv;
+  std::string data;  ///< in place of these: the folder of a prepared corpus
   std::string valid_source, valid_target;
   std::string target_language;  ///< such as "de": its token, "<2de>", stands before each source sentence
   std::string tag;              ///< such as "<bt>", a further token there
   double weight = 0;            ///< 0: by size
 
   /// How messages call it.
-  std::string name() const { return "'" + (tsv.empty() ? source : tsv) + "'"; }
+  std::string name() const { return "'" + source + tsv + data + "'"; }
   /// The tokens before its source sentences.
   std::vector<std::string> tags() const {
     std::vector<std::string> found;
@@ -84,6 +85,7 @@ inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string
     std::string* const field = name == "source"            ? &entry.source
                                : name == "target"          ? &entry.target
                                : name == "tsv"             ? &entry.tsv
+                               : name == "data"            ? &entry.data
                                : name == "valid_source"    ? &entry.valid_source
                                : name == "valid_target"    ? &entry.valid_target
                                : name == "target_language" ? &entry.target_language
@@ -91,7 +93,7 @@ inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string
                                                            : nullptr;
     if (field == nullptr) {
       throw ef::ValueError("train", where + " has '" + name +
-                                        "', expected source, target, tsv, valid_source, valid_target, "
+                                        "', expected source, target, tsv, data, valid_source, valid_target, "
                                         "target_language, tag or weight");
     }
     if (!value.is_string() || value.get<std::string>().empty())
@@ -129,15 +131,16 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
 inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
   std::vector<CorpusEntry> entries;
   if (!s.corpora.empty()) {
-    if (!s.source.empty() || !s.target.empty() || !s.tsv.empty())
-      throw ef::ValueError("train", "give --corpora, or --source and --target, or --tsv");
+    if (!s.source.empty() || !s.target.empty() || !s.tsv.empty() || !s.data.empty())
+      throw ef::ValueError("train", "give --corpora, or --source and --target, or --tsv, or --data");
     entries = detail::read_corpus_list(s.corpora);
   } else {
     const auto sources = detail::parts_of(s.source, '\n'), targets = detail::parts_of(s.target, '\n');
-    const auto files = detail::parts_of(s.tsv, '\n');
-    if (files.empty() == (sources.empty() || targets.empty()) ||
-        (!files.empty() && !(sources.empty() && targets.empty())))
-      throw ef::ValueError("train", "give --source and --target, or --tsv in place of both, or --corpora");
+    const bool two = !sources.empty() && !targets.empty(), any = !sources.empty() || !targets.empty();
+    if (int{two} + int{!s.tsv.empty()} + int{!s.data.empty()} != 1 || any != two) {
+      throw ef::ValueError("train",
+                           "give --source and --target, or --tsv or --data in place of both, or --corpora");
+    }
     if (sources.size() != targets.size()) {
       throw ef::ValueError("train", "--source is given " + std::to_string(sources.size()) +
                                         " times and --target " + std::to_string(targets.size()) +
@@ -148,14 +151,15 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
       entry.source = sources[k];
       entry.target = targets[k];
     }
-    for (const std::string& file : files) entries.emplace_back().tsv = file;
+    for (const std::string& file : detail::parts_of(s.tsv, '\n')) entries.emplace_back().tsv = file;
+    for (const std::string& folder : detail::parts_of(s.data, '\n')) entries.emplace_back().data = folder;
   }
   for (std::size_t k = 0; k < entries.size(); ++k) {
     const CorpusEntry& e = entries[k];
     const std::string where = "corpus " + std::to_string(k + 1);
-    if (e.tsv.empty() == (e.source.empty() || e.target.empty()) ||
-        (!e.tsv.empty() && !(e.source.empty() && e.target.empty())))
-      throw ef::ValueError("train", where + " needs source and target, or tsv in place of both");
+    const bool two = !e.source.empty() && !e.target.empty(), any = !e.source.empty() || !e.target.empty();
+    if (int{two} + int{!e.tsv.empty()} + int{!e.data.empty()} != 1 || any != two)
+      throw ef::ValueError("train", where + " needs source and target, or tsv or data in place of both");
     if (e.valid_source.empty() != e.valid_target.empty())
       throw ef::ValueError("train", where + " needs both of valid_source and valid_target, or none");
     for (const std::string& tag : e.tags()) detail::require_tag(tag, where);
@@ -184,6 +188,16 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
       throw ef::ValueError("train", "give --corpus-temperature or weights of the corpora, not both");
   }
   return entries;
+}
+
+/// The folders of prepared corpora among those of a training; none where there is no corpus.
+inline std::vector<std::string> prepared_folders(const CorpusOptions& s) {
+  std::vector<std::string> folders;
+  if (s.data.empty() && s.corpora.empty()) return folders;
+  for (const CorpusEntry& entry : corpus_entries(s)) {
+    if (!entry.data.empty()) folders.push_back(entry.data);
+  }
+  return folders;
 }
 
 /// The tokens that the corpora put before source sentences, each once, in their order.

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "options/corpus_options.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/corpus_list.hpp"
+#include "training/prepared_corpus.hpp"
 
 namespace translator {
 
@@ -20,6 +24,7 @@ namespace translator {
 struct TextCorpus {
   CorpusEntry entry;
   ef::ParallelCorpus train, validation;
+  std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< in place of train
 };
 
 inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
@@ -47,16 +52,24 @@ inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus, ef::index_t most)
 
 /// Reads the corpora, and the validation data or holds some out. Corpora with a tag, such as <bt>, are not
 /// held out of: they are rarely what a model is to be good at.
-inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s, TerminalProgress& progress) {
+inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
+                                            const std::optional<ef::TranslationModel<float>>& start,
+                                            const std::filesystem::path& folder, TerminalProgress& progress) {
   std::vector<TextCorpus> corpora;
   const std::vector<CorpusEntry> entries = corpus_entries(s);
   bool validation_given = !s.valid_source.empty();
   ef::index_t untagged = 0;
   for (const CorpusEntry& entry : entries) {
+    validation_given = validation_given || !entry.valid_source.empty();
+    if (!entry.data.empty()) {
+      corpora.push_back({entry, {}, {}});
+      corpora.back().prepared =
+          std::make_shared<const ef::PreparedCorpus>(open_prepared(entry.data, start, folder, progress));
+      continue;
+    }
     corpora.push_back({entry, read_corpus(entry), {}});
     progress.say("training data: " + (entries.size() > 1 ? entry.name() + ": " : std::string()) +
                  corpora.back().train.report.str());
-    validation_given = validation_given || !entry.valid_source.empty();
     untagged += entry.tag.empty() ? 1 : 0;
   }
   const auto read = [&](TextCorpus& corpus, const std::string& source, const std::string& target) {
@@ -78,7 +91,8 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s, TerminalProg
       own.entry.target_language = entries[k].target_language;
       read(own, entries[k].valid_source, entries[k].valid_target);
     } else if (!validation_given && entries[k].tag.empty()) {
-      corpora[k].validation = hold_out(corpora[k].train, 1000 / untagged);
+      corpora[k].validation =
+          corpora[k].prepared ? corpora[k].prepared->validation : hold_out(corpora[k].train, 1000 / untagged);
       held_out += corpora[k].validation.size();
     }
   }
@@ -91,9 +105,19 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s, TerminalProg
   return corpora;
 }
 
-/// The vocabulary of a new training, of the text of all corpora, with their tags.
+/// The vocabulary of a new training: that of a prepared corpus among its corpora, or a new one of the text of
+/// all, with their tags. Throws ValueError for corpora that were prepared with different ones.
 inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vector<TextCorpus>& corpora,
                                          TerminalProgress& progress) {
+  const TextCorpus* first = nullptr;
+  for (const TextCorpus& corpus : corpora) {
+    if (!corpus.prepared) continue;
+    if (first == nullptr) first = &corpus;
+    if (corpus.prepared->pairs->tokenizers() == first->prepared->pairs->tokenizers()) continue;
+    throw ef::ValueError("train", corpus.entry.name() + " and " + first->entry.name() +
+                                      " were prepared with different tokenizers, expected the same");
+  }
+  if (first != nullptr) return first->prepared->tokenizers;
   ef::ParallelCorpus all;
   std::vector<CorpusEntry> entries;
   for (const TextCorpus& corpus : corpora) {

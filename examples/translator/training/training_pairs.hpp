@@ -54,13 +54,17 @@ class TrainingPairs {
     std::vector<std::string> names;
     for (TextCorpus& corpus : corpora) {
       ef::ParallelCorpus& pairs = corpus.*side;
-      if (pairs.size() == 0) continue;
+      const ef::PreparedCorpus* prepared = trains ? corpus.prepared.get() : nullptr;
+      if (prepared == nullptr && pairs.size() == 0) continue;
       ef::TextConventions own = text_of(corpus.entry, tokenizers, text);
       ef::ModelDescription with_own = description;
       with_own.text = own;
       const ef::index_t most = most_tokens(s.corpus, with_own);
       const auto number = static_cast<std::uint64_t>(parts.size());
-      if (trains && s.corpus.sampling.on()) {
+      if (prepared != nullptr) {
+        require_room_for(*prepared, corpus.entry.data, most);
+        prepared_.push_back(corpus.prepared);
+      } else if (trains && s.corpus.sampling.on()) {
         auto drawn = std::make_unique<ef::SampledCorpus>(std::move(pairs), tokenizers, s.corpus.sampling,
                                                          s.training.loop.seed + (number << 32), most, own);
         say(drawn->plain(), trains, progress);
@@ -72,13 +76,17 @@ class TrainingPairs {
         sources_.push_back(std::move(plain));
       }
       names.push_back(corpus.entry.name());
-      parts.push_back({sources_.back().get(), trains ? corpus.entry.weight : 0, std::move(own)});
+      const ef::PairSource* source = prepared ? prepared->pairs.get() : sources_.back().get();
+      parts.push_back({source, trains ? corpus.entry.weight : 0, std::move(own)});
     }
-    if (parts.empty() || (parts.size() == 1 && *parts[0].text == text)) return;
+    if (parts.empty()) return;
+    pairs_ = parts[0].source;
+    if (parts.size() == 1 && *parts[0].text == text) return;
     if (trains && parts.size() == 1) parts[0].weight = 0;
     mixture_.emplace(parts, ef::MixtureOptions{.temperature = trains ? s.corpus.corpus_temperature : 1,
                                                .shuffle = trains,
                                                .seed = s.training.loop.seed});
+    pairs_ = &*mixture_;
     single_ = nullptr;
     if (!trains || parts.size() == 1) return;
     std::string shares;
@@ -90,10 +98,7 @@ class TrainingPairs {
   TrainingPairs& operator=(const TrainingPairs&) = delete;
 
   /// Null where there are none.
-  const ef::PairSource* pairs() const {
-    if (mixture_) return &*mixture_;
-    return sources_.empty() ? nullptr : sources_[0].get();
-  }
+  const ef::PairSource* pairs() const { return pairs_; }
   /// The corpus itself where it is one alone, as it stands; else null.
   ef::EncodedCorpus* single() const { return single_; }
 
@@ -114,8 +119,10 @@ class TrainingPairs {
                       : ""));
   }
 
+  std::vector<std::shared_ptr<const ef::PreparedCorpus>> prepared_;
   std::vector<std::unique_ptr<ef::PairSource>> sources_;
   std::optional<ef::Mixture> mixture_;
+  const ef::PairSource* pairs_ = nullptr;
   ef::EncodedCorpus* single_ = nullptr;
 };
 
