@@ -71,9 +71,8 @@ TEST_CASE("one model of two target languages: the tag is asked for, known, and k
   CHECK(contains(scored.out, "exact match: 100.0 %"));
 
   const std::string small = (corpus.folder.path() / "small").string();
-  CHECK(
-      run("translator", {"quantize", "--model", corpus.model, "--output", small, "--format", "bf16"}).code ==
-      0);
+  CHECK(run("translator", {"quantize", "--model", corpus.model, "--output", small, "--to", "bf16"}).code ==
+        0);
   CHECK(into(small, "de").out == "Wir sehen die Katze.\n");
 
   // From the model on, to one of its languages: its tokens are there, those of others are not.
@@ -114,9 +113,12 @@ TEST_CASE("back-translation: sampled by a reverse model, tagged, and mixed with 
   const Ended trained = run("translator", train_on_list(corpus, list, short_training));
   CAPTURE(trained.err);
   REQUIRE(trained.code == 0);
-  CHECK(contains(trained.err, "1 empty"));
-  CHECK(contains(trained.err, "an epoch has 180 pairs: 60 of "));
-  CHECK(contains(trained.err, ", 120 of "));
+  // What was drawn may be empty: such a pair is dropped, as that of the empty line is.
+  int kept = 0;
+  for (const std::string& line : lines_of(read_file(synthetic))) kept += line.empty() ? 0 : 1;
+  CHECK(kept > 100);
+  CHECK(contains(trained.err, "121 pairs read, " + std::to_string(kept) + " kept"));
+  CHECK(contains(trained.err, "an epoch has " + std::to_string(60 + kept) + " pairs: "));
   CHECK(run("translator", {"translate", "--model", corpus.model}, "We see the cat.\n").out ==
         "Wir sehen die Katze.\n");
 }
@@ -136,7 +138,7 @@ TEST_CASE("several corpora by flags, drawn segmentations, and what does not fit 
   const Ended weighted = train(with(twice, {"--corpus-weights", "3,1"}));
   CAPTURE(weighted.err);
   CHECK(weighted.code == 0);
-  CHECK(contains(weighted.err, "an epoch has 120 pairs: 90 of '" + corpus.source + "', 30 of "));
+  CHECK(contains(weighted.err, "an epoch has 120 pairs: 90 of '" + corpus.source + "' with "));
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& why) {
     const Ended ended = train(arguments);
     CAPTURE(ended.err);
@@ -168,9 +170,11 @@ TEST_CASE("several corpora by flags, drawn segmentations, and what does not fit 
   const Ended drawn = train({"--tokenizer", "subword", "--vocab-size", "80", "--bpe-dropout", "0.1"});
   CAPTURE(drawn.err);
   CHECK(drawn.code == 0);
+  const std::string of_drawn = read_file(std::filesystem::path(corpus.model) / "model.safetensors");
   const Ended plain = train({"--tokenizer", "subword", "--vocab-size", "80"});
   CHECK(plain.code == 0);
-  CHECK(plain.err != drawn.err);
+  const auto weights = [&] { return read_file(std::filesystem::path(corpus.model) / "model.safetensors"); };
+  CHECK(weights() != of_drawn);
   const Ended changed =
       run("translator", {"train", "--model", corpus.model, "--resume", "--bpe-dropout", "0.2"});
   CHECK(changed.code != 0);

@@ -24,7 +24,9 @@ struct CorpusEntry {
   double weight = 0;            ///< 0: by size
 
   /// How messages call it.
-  std::string name() const { return "'" + source + tsv + data + "'"; }
+  std::string name() const {
+    return source.empty() ? "'" + tsv + data + "'" : "'" + source + "' with '" + target + "'";
+  }
   /// The tokens before its source sentences.
   std::vector<std::string> tags() const {
     std::vector<std::string> found;
