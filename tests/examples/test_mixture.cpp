@@ -161,7 +161,7 @@ TEST_CASE("several corpora by flags, drawn segmentations, and what does not fit 
            {R"([{"tsv": "x", "target_language": "de"}, {"tsv": "y"}])",
             "some corpora have a target_language"},
            {R"([{"tsv": "x", "weight": 1}, {"tsv": "y"}])", "some corpora have a weight"}}) {
-    const Ended ended = run("translator", train_on_list(corpus, list, {}));
+    const Ended ended = run("translator", train_on_list(corpus, list, {"--overwrite"}));
     CAPTURE(ended.err);
     CHECK(ended.code != 0);
     CHECK(contains(ended.err, why));
