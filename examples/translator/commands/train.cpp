@@ -1,13 +1,18 @@
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
 #include "eigenformer/train/trainer.hpp"
+#include "eigenformer/train/validation/validation.hpp"
 #include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
 #include "terminal/interrupt.hpp"
@@ -25,10 +30,32 @@ namespace translator {
 
 namespace {
 
+/// Throws ValueError for measures of validations that there is no data for.
+void require_validation_data(const ef::ValidationOptions& validation, bool given) {
+  if (given || !validation.translates()) return;
+  throw ef::ValueError(
+      "train",
+      "validation by BLEU or chrF needs validation data, and there are too few pairs to hold "
+      "any out: give --valid-source and --valid-target");
+}
+
+/// Trains; the log gets the reason of the end, which may be an error.
+ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
+  try {
+    const ef::TrainingEnd end = trainer.run(stop);
+    log.end(end);
+    return end;
+  } catch (const std::exception& error) {
+    log.end(error.what());
+    throw;
+  }
+}
+
 int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
+  const ef::TrainingLock lock(command.folder);
   if (command.resume) remove_leftovers(command.folder);
   TerminalProgress progress;
   auto start = starting_model(command);
@@ -79,8 +106,15 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
+  const bool validates = validation_set.pairs() != nullptr;
+  require_validation_data(s.training.validation, validates);
+  if (validates) {
+    s.training.loop.validation =
+        ef::validation_of(model, *validation_set.pairs(), validation_set.texts(), tokenizers, s.training);
+  }
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
-  Trainer trainer(model, *train_set.pairs(), validation_set.pairs(), s.training, sink);
+  ef::TrainingLog log(ef::training_log_file(command.folder), sink);
+  Trainer trainer(model, *train_set.pairs(), nullptr, s.training, log);
   sink.watch(trainer);
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));
@@ -92,11 +126,19 @@ int train(const TrainCommand& command) {
     sink.on_checkpoint();
   }
   const ef::index_t first = trainer.step();
-  const ef::TrainingEnd end = trainer.run(interrupts.token());
+  log.start({{"settings", s.to_json()},
+             {"model", ef::options_to_json(s.model)},
+             {"parameters", ef::count_parameters(model)},
+             {"pairs", train_set.pairs()->size()},
+             {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
+             {"threads", ef::Runtime::instance().threads()},
+             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}},
+            command.resume ? std::optional(first) : std::nullopt);
+  const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);
   // Before the first validation the folder has the weights training began with: rather have the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
-  describe_end(end, trainer, command.folder, progress);
+  describe_end(end, trainer, s.training.validation.by, command.folder, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
 

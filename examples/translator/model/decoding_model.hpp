@@ -63,7 +63,8 @@ class DecodingModels {
   static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
                                                           const std::string& target_language) {
     std::vector<std::unique_ptr<DecodingModel>> models;
-    for (const std::string& folder : folders) models.push_back(std::make_unique<DecodingModel>(folder, target_language));
+    for (const std::string& folder : folders)
+      models.push_back(std::make_unique<DecodingModel>(folder, target_language));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {

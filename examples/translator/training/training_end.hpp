@@ -9,8 +9,9 @@
 namespace translator {
 
 /// Says why a training ended and what to do next.
-inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std::string& folder,
-                         TerminalProgress& progress) {
+/// by: what decided the validations.
+inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
+                         const std::string& folder, TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
     case ef::TrainingEnd::epochs:
@@ -30,8 +31,12 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std:
       break;
   }
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
-  if (std::isfinite(trainer.best()))
-    text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
+  if (std::isfinite(trainer.best())) {
+    text += by == ef::ValidationMeasure::loss
+                ? format(", best validation perplexity %.3f", std::exp(trainer.best()))
+                : format(", best validation %s %.2f", by == ef::ValidationMeasure::bleu ? "BLEU" : "chrF",
+                         trainer.best());
+  }
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
     progress.say("go on with: translator train --resume --model " + folder);

@@ -10,6 +10,7 @@
 
 #include "eigenformer/data/sampling/mixture.hpp"
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
+#include "eigenformer/train/validation/translation_sample.hpp"
 #include "options/train_settings.hpp"
 #include "training/training_corpora.hpp"
 
@@ -77,6 +78,7 @@ class TrainingPairs {
         sources_.push_back(std::move(plain));
       }
       names.push_back(corpus.entry.name());
+      if (!trains) texts_.push_back({pairs, own});
       const ef::PairSource* source = prepared ? prepared->pairs.get() : sources_.back().get();
       parts.push_back({source, trains ? corpus.entry.weight : 0, std::move(own)});
     }
@@ -100,6 +102,8 @@ class TrainingPairs {
 
   /// Null where there are none.
   const ef::PairSource* pairs() const { return pairs_; }
+  /// The text of validation pairs, with what stands around it.
+  const std::vector<ef::ValidationText>& texts() const { return texts_; }
   /// The corpus itself where it is one alone, as it stands; else null.
   ef::EncodedCorpus* single() const { return single_; }
 
@@ -123,6 +127,7 @@ class TrainingPairs {
   std::vector<std::shared_ptr<const ef::PreparedCorpus>> prepared_;
   std::vector<std::unique_ptr<ef::PairSource>> sources_;
   std::optional<ef::Mixture> mixture_;
+  std::vector<ef::ValidationText> texts_;
   const ef::PairSource* pairs_ = nullptr;
   ef::EncodedCorpus* single_ = nullptr;
 };
