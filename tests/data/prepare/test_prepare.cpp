@@ -207,3 +207,39 @@ TEST_CASE("prepare: an error of any stage comes out, and nothing stays behind") 
   write_file(folder.path() / "long", "a b\n");
   CHECK(contains(refusal({at("long"), at("long"), {}}, options), "at most 1 tokens"));
 }
+
+TEST_CASE("prepare: words encoded one by one have the ids of the whole text") {
+  if (!has_subword_tokenizer()) return;
+  RandomGenerator rng(5);
+  const std::vector<std::string> letters = {"a", "b", "c", "d", "e", "1", ".", "\xC3\xA4", "\xCE\xB1"};
+  const auto text_of = [&](std::size_t kinds) {
+    std::string text;
+    for (index_t i = 0, n = 1 + rng.uniform_int(40); i < n; ++i) {
+      text += rng.uniform_int(4) == 0
+                  ? std::string(" ")
+                  : letters[static_cast<std::size_t>(rng.uniform_int(static_cast<index_t>(kinds)))];
+    }
+    return normalize_text(text);
+  };
+  ParallelCorpus corpus;
+  for (int i = 0; i < 300; ++i) {
+    corpus.source.push_back(text_of(8));
+    corpus.target.push_back(text_of(8));
+  }
+  const TokenizerPair tokenizers = train_tokenizers({.kind = "subword", .vocabulary_size = 60}, corpus);
+  const detail::WordEncoder encoder(*tokenizers.source);
+  CHECK(encoder.by_word());
+  std::size_t unknown = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::string text = text_of(9);  // with a letter that is unknown
+    if (i % 50 == 0) text += "\xE2\x96\x81 \xE2\x96\x81 ab\xE2\x96\x81";
+    const auto ids = tokenizers.source->encode(text);
+    CHECK(encoder.encode(text) == ids);
+    unknown += static_cast<std::size_t>(std::count(ids.begin(), ids.end(), Vocabulary::unknown_id));
+  }
+  CHECK(unknown > 100);
+  const TokenizerPair words = train_tokenizers({.kind = "word", .vocabulary_size = 60}, corpus);
+  const detail::WordEncoder whole(*words.source);
+  CHECK_FALSE(whole.by_word());
+  CHECK(whole.encode("a b.") == words.source->encode("a b."));
+}

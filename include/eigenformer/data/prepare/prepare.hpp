@@ -29,6 +29,7 @@
 #include "eigenformer/data/prepare/pair_filter.hpp"
 #include "eigenformer/data/prepare/pair_reader.hpp"
 #include "eigenformer/data/prepare/prepare_options.hpp"
+#include "eigenformer/data/prepare/word_encoder.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 
 namespace eigenformer {
@@ -214,6 +215,7 @@ class Preparation {
                            tokenizers.target->vocabulary_size(), tokenizer_fingerprint(tokenizers));
     const index_t held = !hold_out || clean_ < 1000 ? 0 : std::min<index_t>(1000, clean_ / 100);
     std::string validation_source, validation_target;
+    const WordEncoder source(*tokenizers.source), target(*tokenizers.target);
     FileLines lines(spool_.path());
     index_t at = 0;
     in_order(
@@ -231,8 +233,8 @@ class Preparation {
             const std::size_t tab = pair.find('\t');
             encoded.source.push_back(pair.substr(0, tab));
             encoded.target.push_back(pair.substr(tab + 1));
-            encoded.source_ids.push_back(tokenizers.source->encode(source_text + encoded.source.back()));
-            encoded.target_ids.push_back(tokenizers.target->encode(encoded.target.back()));
+            encoded.source_ids.push_back(source.encode(source_text + encoded.source.back()));
+            encoded.target_ids.push_back(target.encode(encoded.target.back()));
           }
           return encoded;
         },

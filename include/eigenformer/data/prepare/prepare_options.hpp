@@ -14,7 +14,7 @@ namespace eigenformer {
 /// What a corpus is prepared from: two line-aligned files, or one of source, tab, target. Plain, gzip or
 /// zstd, as the first bytes say.
 struct PrepareFiles {
-  std::filesystem::path source, target, tsv;
+  std::filesystem::path source{}, target{}, tsv{};
 };
 
 /// Which pairs of a corpus are kept, and how they become tokens.

@@ -40,7 +40,7 @@ struct PreparedCorpus {
 /// The tokenizers that a corpus is prepared with, and what they want before source sentences: those of a
 /// model.
 struct PrepareModel {
-  TokenizerPair tokenizers;
+  TokenizerPair tokenizers{};
   std::string source_text{};
 };
 
