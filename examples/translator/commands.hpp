@@ -24,6 +24,7 @@ void add_evaluate(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_import(CLI::App& app, Run& run);
 void add_quantize(CLI::App& app, Run& run);
+void add_merge(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
 void add_shortlist(CLI::App& app, Run& run);
 void add_serve(CLI::App& app, Run& run);

@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
     translator::add_inspect(app, run);
     translator::add_import(app, run);
     translator::add_quantize(app, run);
+    translator::add_merge(app, run);
     translator::add_compare(app, run);
     translator::add_shortlist(app, run);
     translator::add_serve(app, run);

@@ -145,8 +145,8 @@ TEST_CASE("what is shown of a training: limits that were set, the time, measures
   r.remaining_seconds = 295;
   r.learning_rate = 1e-3;
   CHECK(translator::TerminalProgress::text(r) ==
-        "epoch 2  step 500/9080  loss 2.000  perplexity 7.4  alignment 0.500  1234 tokens/s  "
-        "elapsed 1:05/6:00  ETA 4:55  lr 1.0e-03");
+        "epoch 2  step 500/9080  loss 2.000  perplexity 7.4  alignment 0.500  elapsed 1:05/6:00  "
+        "ETA 4:55  1234 tokens/s  lr 1.0e-03");
   r.step_limit = 0;
   r.time_limit = 0;
   r.parts.clear();

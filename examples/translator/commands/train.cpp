@@ -1,6 +1,5 @@
 #include <cmath>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -18,6 +17,7 @@
 #include "terminal/interrupt.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
+#include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
@@ -39,6 +39,17 @@ void require_validation_data(const ef::ValidationOptions& validation, bool given
       "any out: give --valid-source and --valid-target");
 }
 
+/// Begins the log, or goes on with it. saved: whether the folder holds this training already; what it holds
+/// of another one keeps its log until then.
+void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
+               const nlohmann::json& about) {
+  if (saved) {
+    log.start(about, resumed);
+  } else {
+    log.start_when_saved(about);
+  }
+}
+
 /// Trains; the log gets the reason of the end, which may be an error.
 ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
   try {
@@ -56,13 +67,15 @@ int train(const TrainCommand& command) {
   set_threads(command.threads);
   check_folder(command);
   const ef::TrainingLock lock(command.folder);
-  if (command.resume) remove_leftovers(command.folder);
+  check_folder(command);  // another training may have ended meanwhile
+  remove_leftovers(command.folder);
   TerminalProgress progress;
   auto start = starting_model(command);
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
   s.validate();
+  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
 
   std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
   const ef::TokenizerPair tokenizers =
@@ -93,9 +106,10 @@ int train(const TrainCommand& command) {
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
-  if (!command.init_from.empty()) {
+  const auto adapter = adapter_description(command, s);
+  if (start && (!command.resume || adapter)) {
     ef::load_state_dict(model, ef::state_dict(start->model));
-    progress.say("starting from the model in '" + command.init_from + "'");
+    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
   }
   start.reset();
   progress.say(format("model: %.2f million parameters, %s",
@@ -112,33 +126,53 @@ int train(const TrainCommand& command) {
     s.training.loop.validation =
         ef::validation_of(model, *validation_set.pairs(), validation_set.texts(), tokenizers, s.training);
   }
-  FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
+  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
+  FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
   Trainer trainer(model, *train_set.pairs(), nullptr, s.training, log);
-  sink.watch(trainer);
+  if (adapter) {
+    ef::index_t factors = 0;
+    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
+    progress.say(format("adapter: %.3f million parameters are trained, those of the model stay as they are",
+                        static_cast<double>(factors) / 1e6));
+  }
   if (command.resume) {
-    trainer.load(ef::load_training_state<float>(state_file(command.folder)));
+    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     progress.say("going on after step " + std::to_string(trainer.step()));
-  } else {
-    // A folder that cannot be written or a disk without room shows now and not at the first validation.
-    fs::remove(state_file(command.folder));
+  }
+  sink.watch(trainer, command.resume);
+  sink.require_room();
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
+    // So that --resume works from now on. Another model stays until there is something better than chance.
     sink.on_best();
     sink.on_checkpoint();
   }
   const ef::index_t first = trainer.step();
-  log.start({{"settings", s.to_json()},
+  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
+            {{"settings", s.to_json()},
              {"model", ef::options_to_json(s.model)},
              {"parameters", ef::count_parameters(model)},
              {"pairs", train_set.pairs()->size()},
              {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
-             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}},
-            command.resume ? std::optional(first) : std::nullopt);
+             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
   const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);
-  // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
+  // Before the first validation the folder has the weights training began with, or another model: rather have
+  // the latest.
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+    log.on_best();
+    log.on_checkpoint();
+  }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
-  describe_end(end, trainer, s.training.validation.by, command.folder, progress);
+  if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
+    progress.say("interrupted before the first update: '" + command.folder + "' is as it was");
+    return interrupted_exit_code;
+  }
+  if (!sink.saved()) {
+    throw ef::ValueError("train", "no validation gave a finite number, so '" + command.folder +
+                                      "' keeps the model it had; lower --learning-rate");
+  }
+  describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
 
@@ -158,7 +192,13 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->add_option(
+         "--adapter-names", command->adapter_names,
+         "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "
+         "bart (BART, mBART, Marian, M2M100, NLLB) or t5; own: those of translator inspect")
+      ->check(CLI::IsMember({"own", "bart", "t5"}));
+  sub->add_flag("--overwrite", command->overwrite,
+                "replace a model that is in the folder, at the first validation of the new one");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "

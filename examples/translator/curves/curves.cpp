@@ -87,7 +87,9 @@ void add_curves(CLI::App& app, Run& run) {
   CLI::App* sub =
       app.add_subcommand("curves", "Draws losses, BLEU and chrF, and learning rates of trainings as SVG");
   auto command = std::make_shared<CurvesCommand>();
-  sub->add_option("folders", command->folders, "folders of models, or logs (training.jsonl)")->required();
+  sub->add_option("folders", command->folders, "folders of models, or logs (training.jsonl)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->required();
   sub->add_option("--output", command->output, "file for the picture")->required();
   sub->add_option("--x", command->x, "what the curves are drawn over: steps, minutes or tokens")
       ->capture_default_str();

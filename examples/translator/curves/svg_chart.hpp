@@ -173,7 +173,7 @@ class SvgChart {
 
   static Scale scale_of(const Panel& panel, const Scale& x, double top) {
     // The first updates, whose loss is far above all others, may leave the panel at its top.
-    const double settled = x.low + 0.04 * (x.high - x.low);
+    const double settled = x.low + 0.08 * (x.high - x.low);
     double low = HUGE_VAL, high = -HUGE_VAL;
     for (const bool all : {false, true}) {
       if (high > low) break;

@@ -38,9 +38,14 @@ inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
   if (!fs::exists(file))
     throw ef::IoError("curves", "'" + file.string() + "' does not exist, expected the log of a training");
   TrainingRun run;
-  run.name = fs::is_directory(place) ? fs::path(place).lexically_normal().string() : file.string();
+  // A log that was given a name of its own is called by that.
+  run.name = fs::is_directory(place)               ? fs::path(place).lexically_normal().string()
+             : file.filename() == "training.jsonl" ? file.parent_path().parent_path().string()
+                                                   : file.stem().string();
+  if (run.name.empty()) run.name = file.string();
   while (run.name.size() > 1 && run.name.back() == '/') run.name.pop_back();
-  for (const nlohmann::json& line : ef::read_training_log(file).lines) {
+  const ef::TrainingLogLines log = ef::read_training_log(file);
+  for (const nlohmann::json& line : log.lines) {
     const auto number = [&](const nlohmann::json& in, const char* name, auto&& use) {
       if (in.contains(name) && in.at(name).is_number()) use(in.at(name).get<double>());
     };

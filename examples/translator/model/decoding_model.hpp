@@ -8,6 +8,7 @@
 #include "confidence_file.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
+#include "eigenformer/io/adapters/merged_model.hpp"
 #include "model_folder.hpp"
 
 namespace translator {
@@ -20,9 +21,14 @@ struct DecodingModel {
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
-  /// target_language: of a model with several. Throws as load_packed_folder and with_target_language do.
-  explicit DecodingModel(const std::string& folder, const std::string& target_language = {})
-      : packed(eigenformer::load_packed_folder(folder)), loaded(packed.loaded), ctx(packed.context()) {
+  /// adapter: the folder of an adapter that is merged into its weights; empty: none. target_language: of a
+  /// model with several. Throws as load_packed_folder and with_target_language do.
+  explicit DecodingModel(const std::string& folder, const std::string& adapter = {},
+                         const std::string& target_language = {})
+      : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
+                               : eigenformer::load_packed_folder(folder, adapter)),
+        loaded(packed.loaded),
+        ctx(packed.context()) {
     loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
   }
   DecodingModel(const DecodingModel&) = delete;
@@ -34,10 +40,12 @@ class DecodingModels {
  public:
   /// Throws as DecodingModel does, and ValueError where the models' vocabularies, or what stands around
   /// their sentences, differ.
-  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& target_language = {})
-      : models_(load(folders, target_language)), ensemble_(members()) {
-    // Of one model alone: that of an ensemble is another.
-    if (folders.size() == 1) confidence_ = load_confidence(folders[0]);
+  /// adapter: of a single model; empty: none.
+  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {},
+                          const std::string& target_language = {})
+      : models_(load(folders, adapter, target_language)), ensemble_(members()) {
+    // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
+    if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(*models_[0], *models_[i])) {
         throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
@@ -61,10 +69,13 @@ class DecodingModels {
 
  private:
   static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
+                                                          const std::string& adapter,
                                                           const std::string& target_language) {
+    if (!adapter.empty() && folders.size() > 1)
+      throw eigenformer::ValueError("adapter", "--adapter is of one model, expected a single --model");
     std::vector<std::unique_ptr<DecodingModel>> models;
     for (const std::string& folder : folders)
-      models.push_back(std::make_unique<DecodingModel>(folder, target_language));
+      models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {

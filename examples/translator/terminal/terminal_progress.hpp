@@ -39,9 +39,10 @@ class TerminalProgress {
     if (r.step_limit > 0) line += format("/%lld", static_cast<long long>(r.step_limit));
     line += format("  loss %.3f  perplexity %.1f", loss, std::exp(loss));
     for (const auto& part : r.parts) line += format("  %s %.3f", part.name.c_str(), part.value);
-    line += format("  %.0f tokens/s  elapsed %s", r.weight_per_second, clock(r.seconds).c_str());
+    line += "  elapsed " + clock(r.seconds);
     if (r.time_limit > 0) line += "/" + clock(r.time_limit);
-    return line + format("  ETA %s  lr %.1e", clock(r.remaining_seconds).c_str(), r.learning_rate);
+    return line + format("  ETA %s  %.0f tokens/s  lr %.1e", clock(r.remaining_seconds).c_str(),
+                         r.weight_per_second, r.learning_rate);
   }
 
   /// What is said of a validation: the loss first, whatever decides.

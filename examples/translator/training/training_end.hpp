@@ -4,6 +4,7 @@
 #include <string>
 
 #include "terminal/terminal_progress.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
@@ -11,7 +12,7 @@ namespace translator {
 /// Says why a training ended and what to do next.
 /// by: what decided the validations.
 inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
-                         const std::string& folder, TerminalProgress& progress) {
+                         const TrainedModel& trained, TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
     case ef::TrainingEnd::epochs:
@@ -39,9 +40,9 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
   }
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
-    progress.say("go on with: translator train --resume --model " + folder);
+    progress.say("go on with: translator train --resume --model " + trained.folder().string());
   } else {
-    progress.say("translate with: translator translate --model " + folder);
+    progress.say("translate with: translator translate " + trained.options());
   }
 }
 

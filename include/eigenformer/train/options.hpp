@@ -11,6 +11,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
@@ -127,6 +128,7 @@ struct TrainingOptions {
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
   ValidationOptions validation{};             ///< what validations measure: see validation_of()
+  LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -158,6 +160,7 @@ struct TrainingOptions {
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
     ValidationOptions::fields(self.validation, visit);
+    LoraOptions::fields(self.lora, visit);
   }
 
   /// Throws ValueError that names an impossible field.

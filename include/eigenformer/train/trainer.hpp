@@ -5,6 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
 #include "eigenformer/train/loop/prefetched.hpp"
@@ -56,6 +59,11 @@ class TrainerBatches {
 ///     trainer.run();
 ///     ef::save_model_folder("own", loaded);
 ///
+/// An adapter (LoRA) in place of the whole model: with options.lora, or an adapter that is attached to the
+/// model (add_lora, load_adapter), its factors are trained and nothing else; gradients, moments and states
+/// are those of the factors. It stays attached afterwards: save_adapter() writes it, merge_lora() makes it
+/// part of the model.
+///
 /// Validation by a metric, such as BLEU of what the model translates: no validation corpus, and
 ///
 ///     .loop = {.max_steps = 1000, .validation = {.measure = [&] { return bleu(model); }, .better =
@@ -80,6 +88,7 @@ class Trainer {
         batches_(batcher_, options.prefetch),
         corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
+        base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         optimizer_(parameters_, {.beta1 = options.beta1,
                                  .beta2 = options.beta2,
                                  .eps = options.adam_eps,
@@ -127,6 +136,10 @@ class Trainer {
     const std::optional<index_t> warmup = warmup_.decided();
     state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
+    if (!base_.empty()) {
+      state.values["lora"] = lora_settings();
+      state.values["lora_base"] = base_;
+    }
     return state;
   }
 
@@ -137,6 +150,16 @@ class Trainer {
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
+    if (reader.has("lora") != !base_.empty()) {
+      throw ValueError("training", base_.empty()
+                                       ? "the saved training is that of an adapter: set options.lora"
+                                       : "the saved training is that of a whole model, and not of an "
+                                         "adapter");
+    }
+    if (!base_.empty()) {
+      reader.require_equal("lora", lora_settings());
+      reader.require_equal("lora_base", base_);
+    }
     const auto corpus = reader.template value<std::string>("corpus");
     if (corpus != corpus_) {
       throw ValueError("training",
@@ -196,9 +219,18 @@ class Trainer {
     return options;
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
-    auto all = parameters(model);
+    if (options.lora.rank > 0) {
+      RandomGenerator rng(options.loop.seed);
+      add_lora(model, options.lora, rng);
+    }
+    auto all = lora_parameters(model);
+    if (all.empty()) all = parameters(model);
     freeze(all, options.frozen);
     return all;
+  }
+  // Where the adapter was attached before, the options do not tell.
+  nlohmann::json lora_settings() const {
+    return options_.lora.rank > 0 ? options_to_json(options_.lora) : nlohmann::json("attached before");
   }
 
   TrainingOptions options_;
@@ -206,6 +238,7 @@ class Trainer {
   detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
+  std::string base_;    // of an adapter's training, the weights that it adapts
   AdamW<T> optimizer_;  // without weight decay it is Adam
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;
