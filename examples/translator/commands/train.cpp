@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "terminal/threads.hpp"
 #include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
+#include "training/teachers.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
@@ -74,23 +76,33 @@ int train(const TrainCommand& command) {
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
+  const auto teacher_names =
+      s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+  if (!start && !teacher_names.empty())
+    s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
   s.validate();
   require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
+  const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
+  if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
   std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
-  const ef::TokenizerPair tokenizers =
-      start ? start->tokenizers : make_tokenizers(s.corpus, corpora, progress);
+  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
+                                       : teachers ? teachers->models->tokenizers()
+                                                  : make_tokenizers(s.corpus, corpora, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
     description.text = start->description.text;
+  } else if (teachers) {
+    description.text = teachers->models->first().loaded.description.text;
   } else {
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
   s.training.text = description.text = conventions_of(corpora, tokenizers, description.text);
-  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description.text, description,
-                                progress);
+  const ef::index_t room =
+      teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
+  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted in the line alone.
     if (!description.text.source_text.empty()) {
@@ -101,8 +113,8 @@ int train(const TrainCommand& command) {
       throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
     progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
   }
-  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description.text,
-                                     description, progress);
+  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
+                                     progress);
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
@@ -129,7 +141,8 @@ int train(const TrainCommand& command) {
   const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
   FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
-  Trainer trainer(model, *train_set.pairs(), nullptr, s.training, log);
+  Trainer trainer(model, *train_set.pairs(), nullptr, s.training, log,
+                  teachers ? teachers->teacher : nullptr);
   if (adapter) {
     ef::index_t factors = 0;
     for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
@@ -160,7 +173,10 @@ int train(const TrainCommand& command) {
   // Before the first validation the folder has the weights training began with, or another model: rather have
   // the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
-    log.on_best();
+    {
+      const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+      log.on_best();
+    }
     log.on_checkpoint();
   }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);

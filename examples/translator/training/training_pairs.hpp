@@ -46,11 +46,13 @@ inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora
 /// around each one's sentences.
 class TrainingPairs {
  public:
-  /// sides: &TextCorpus::train or &TextCorpus::validation; corpora without pairs are passed over. text: see
-  /// conventions_of(). The text of training corpora moves into them where segmentations are drawn.
+  /// sides: &TextCorpus::train or &TextCorpus::validation; corpora without pairs are passed over.
+  /// description: its text is that of conventions_of(). room: tokens of a side at most, besides what the
+  /// model has room for. The text of training corpora moves into them where segmentations are drawn.
   TrainingPairs(std::vector<TextCorpus>& corpora, ef::ParallelCorpus TextCorpus::*side,
-                const TrainSettings& s, const ef::TokenizerPair& tokenizers, const ef::TextConventions& text,
-                const ef::ModelDescription& description, TerminalProgress& progress) {
+                const TrainSettings& s, const ef::TokenizerPair& tokenizers,
+                const ef::ModelDescription& description, ef::index_t room, TerminalProgress& progress) {
+    const ef::TextConventions& text = description.text;
     const bool trains = side == &TextCorpus::train;
     std::vector<ef::MixturePart> parts;
     std::vector<std::string> names;
@@ -61,9 +63,13 @@ class TrainingPairs {
       ef::TextConventions own = text_of(corpus.entry, tokenizers, text);
       ef::ModelDescription with_own = description;
       with_own.text = own;
-      const ef::index_t most = most_tokens(s.corpus, with_own);
+      const ef::index_t most = std::min(room, most_tokens(s.corpus, with_own));
       const auto number = static_cast<std::uint64_t>(parts.size());
       if (prepared != nullptr) {
+        if (ef::tokenizer_fingerprint(tokenizers) != prepared->pairs->tokenizers()) {
+          throw ef::ValueError("train", "the corpus in " + corpus.entry.name() +
+                                            " was prepared with other tokenizers than those of the model");
+        }
         require_room_for(*prepared, corpus.entry.data, most);
         prepared_.push_back(corpus.prepared);
       } else if (trains && s.corpus.sampling.on()) {

@@ -159,6 +159,10 @@ TEST_CASE("a target language is chosen among those of the model") {
   CHECK(with_target_language(text, "").source_prefix == Ids{11});
   text.target_languages.push_back({"fr", 12});
   CHECK(with_target_language(text, "fr").source_prefix == Ids{12});
+  const TextConventions french = with_target_language(text, "fr");
+  CHECK(with_target_language(french, "") == french);
+  CHECK(with_target_language(french, "fr") == french);
+  CHECK(with_target_language(french, "de").source_prefix == Ids{11});
   CHECK(contains(message_of<ValueError>([&] { with_target_language(text, "es"); }),
                  "the target language is 'es', expected one of de, fr"));
   CHECK(contains(message_of<ValueError>([&] { with_target_language(text, ""); }), "several languages"));

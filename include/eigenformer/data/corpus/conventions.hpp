@@ -69,12 +69,19 @@ struct TextConventions {
   friend bool operator==(const TextConventions&, const TextConventions&) = default;
 };
 
-/// The conventions with a language to translate into: its token ends the source prefix. An empty name stands
+/// The conventions with a language to translate into: its token ends the source prefix, in place of one that
+/// was chosen before. An empty name leaves that one, or stands
 /// for the only language of a model, and gives back conventions that have none. Throws ValueError that lists
 /// the languages for one that is not among them, and for no name where there are several.
 inline TextConventions with_target_language(TextConventions text, const std::string& language) {
   const std::vector<TargetLanguage>& known = text.target_languages;
   if (known.empty() && language.empty()) return text;
+  for (const TargetLanguage& k : known) {
+    if (text.source_prefix.empty() || text.source_prefix.back() != k.id) continue;
+    if (language.empty() || language == k.name) return text;  // it was chosen before
+    text.source_prefix.pop_back();
+    break;
+  }
   std::string names;
   for (const TargetLanguage& k : known) {
     if (k.name == language || (language.empty() && known.size() == 1)) {
