@@ -7,63 +7,44 @@
 #include "eigenformer/io/models/prepared_corpus.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "terminal/output_checks.hpp"
-#include "training/training_corpora.hpp"
+#include "terminal/terminal_progress.hpp"
 
 namespace translator {
 
-/// The prepared corpus that --data names, or nothing without one. Throws ValueError for one whose tokenizers
-/// are not those of the model that training starts from, and for that of the model's own folder.
-inline std::optional<ef::PreparedCorpus> open_prepared(
-    const CorpusOptions& s, const std::optional<ef::TranslationModel<float>>& start,
-    const std::filesystem::path& folder, TerminalProgress& progress) {
-  if (s.data.empty()) return std::nullopt;
-  if (is_same_path(s.data, folder)) {
-    throw ef::ValueError("train", "'" + s.data +
+/// A prepared corpus. Throws ValueError for one whose tokenizers are not those of the model that training
+/// starts from, and for that of the model's own folder.
+inline ef::PreparedCorpus open_prepared(const std::string& data,
+                                        const std::optional<ef::TranslationModel<float>>& start,
+                                        const std::filesystem::path& folder, TerminalProgress& progress) {
+  if (is_same_path(data, folder)) {
+    throw ef::ValueError("train", "'" + data +
                                       "' is the folder for the model and that of the prepared corpus, "
                                       "expected two folders");
   }
-  ef::PreparedCorpus prepared = ef::load_prepared_corpus(s.data);
+  ef::PreparedCorpus prepared = ef::load_prepared_corpus(data);
   const std::string source_text = start ? start->description.text.source_text : "";
   if (start && ef::tokenizer_fingerprint(start->tokenizers) != prepared.pairs->tokenizers()) {
     throw ef::ValueError("train",
-                         "the corpus in '" + s.data +
+                         "the corpus in '" + data +
                              "' was prepared with other tokenizers than the model's; prepare it with "
                              "--init-from and that model");
   }
   if (source_text != prepared.description.source_text) {
     throw ef::ValueError(
-        "train", "the corpus in '" + s.data + "' was prepared with '" + prepared.description.source_text +
+        "train", "the corpus in '" + data + "' was prepared with '" + prepared.description.source_text +
                      "' before each source sentence, and the model's is '" + source_text + "'");
   }
   progress.say(format("training on: %s, %lld source and %lld target tokens, as prepared in '%s'",
                       counted(prepared.pairs->size(), "pair").c_str(),
                       static_cast<long long>(prepared.pairs->source_tokens()),
-                      static_cast<long long>(prepared.pairs->target_tokens()), s.data.c_str()));
+                      static_cast<long long>(prepared.pairs->target_tokens()), data.c_str()));
   return prepared;
 }
 
-/// The text to validate on: files of their own, or what was held out when the corpus was prepared.
-inline Corpora prepared_corpora(const ef::PreparedCorpus& prepared, const CorpusOptions& s,
-                                TerminalProgress& progress) {
-  Corpora corpora;
-  if (!s.valid_source.empty()) {
-    corpora.validation = ef::read_parallel_files(s.valid_source, s.valid_target);
-    progress.say("validation data: " + corpora.validation.report.str());
-  } else {
-    corpora.validation = prepared.validation;
-    progress.say(corpora.validation.size() > 0
-                     ? "validation data: " + counted(corpora.validation.size(), "pair") +
-                           " of the prepared corpus"
-                     : "validation data: none given, and the prepared corpus has none: the latest weights "
-                       "count as the best");
-  }
-  return corpora;
-}
-
 /// Throws ValueError where a model has no room for what a corpus was prepared with.
-inline void require_room_for(const ef::PreparedCorpus& prepared, const CorpusOptions& s, ef::index_t most) {
+inline void require_room_for(const ef::PreparedCorpus& prepared, const std::string& data, ef::index_t most) {
   if (prepared.description.max_length <= most) return;
-  throw ef::ValueError("train", "the corpus in '" + s.data + "' was prepared with sentences of up to " +
+  throw ef::ValueError("train", "the corpus in '" + data + "' was prepared with sentences of up to " +
                                     std::to_string(prepared.description.max_length) +
                                     " tokens, and the model has room for " + std::to_string(most) +
                                     "; prepare it with --max-length " + std::to_string(most));

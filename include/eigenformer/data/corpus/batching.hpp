@@ -254,12 +254,12 @@ class Batcher {
       for (index_t& i : plan.order) i = permutation(i);
       rng = stream(epoch, (static_cast<std::uint64_t>(segment) + 1) << 20);
     }
-    sort_in_buckets(plan.order);
-    cut(plan);
+    sort_in_buckets(epoch, plan.order);
+    cut(epoch, plan);
     return rng;
   }
 
-  void sort_in_buckets(std::vector<index_t>& order) const {
+  void sort_in_buckets(index_t epoch, std::vector<index_t>& order) const {
     struct Item {
       index_t target, source, pair;
     };
@@ -269,7 +269,10 @@ class Batcher {
     for (std::size_t begin = 0; begin < order.size(); begin += bucket, rising = !rising) {
       const auto part = std::span(order).subspan(begin, std::min(bucket, order.size() - begin));
       items.clear();
-      for (const index_t i : part) items.push_back({source_->target_length(i), source_->source_length(i), i});
+      for (const index_t i : part) {
+        const PairLengths lengths = source_->lengths(epoch, i);
+        items.push_back({lengths.target, lengths.source, i});
+      }
       std::stable_sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
         const Item &low = rising ? a : b, &high = rising ? b : a;
         return low.target != high.target ? low.target < high.target : low.source < high.source;
@@ -278,13 +281,13 @@ class Batcher {
     }
   }
 
-  void cut(Plan& plan) const {
+  void cut(index_t epoch, Plan& plan) const {
     plan.batches.clear();
     Range range;
     index_t source_tokens = 0, target_tokens = 0;
     for (std::size_t i = 0; i < plan.order.size(); ++i) {
-      const index_t source = source_->source_length(plan.order[i]) + 1;
-      const index_t target = source_->target_length(plan.order[i]) + 1;
+      const PairLengths lengths = source_->lengths(epoch, plan.order[i]);
+      const index_t source = lengths.source + 1, target = lengths.target + 1;
       const bool full = target_tokens + target > options_.max_target_tokens ||
                         source_tokens + source > options_.max_source_tokens ||
                         (options_.max_sentences > 0 &&

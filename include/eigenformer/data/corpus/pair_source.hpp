@@ -17,6 +17,11 @@ struct EncodedPair {
   const TextConventions* text = nullptr;  ///< of this pair alone; null: those of the batches
 };
 
+/// Tokens of a pair.
+struct PairLengths {
+  index_t source = 0, target = 0;
+};
+
 /// Numbered sentence pairs that training reads: a corpus in memory (EncodedCorpus), a mapped one (TokenFile),
 /// or what is made of others. Several threads may read at once.
 class PairSource {
@@ -29,6 +34,10 @@ class PairSource {
   /// throw IndexError where there is no pair i.
   virtual index_t source_length(index_t i) const = 0;
   virtual index_t target_length(index_t i) const = 0;
+  /// Both of pair i in an epoch, where they depend on it (Mixture).
+  virtual PairLengths lengths([[maybe_unused]] index_t epoch, index_t i) const {
+    return {source_length(i), target_length(i)};
+  }
   /// Replaces `out` by pair i as it is in an epoch: what it is follows from the two numbers alone. Throws
   /// IndexError where there is no pair i, IoError for a file that is damaged.
   virtual void read(index_t epoch, index_t i, EncodedPair& out) const = 0;
