@@ -64,7 +64,7 @@ def kills(program, count):
     random.seed(14)
     with tempfile.TemporaryDirectory() as folder:
         place = Place(program, folder)
-        limits = ["--max-steps", "330", "--validate-every", "15"]
+        limits = ["--epochs", "60", "--validate-every", "15"]
         whole, old = os.path.join(folder, "whole"), os.path.join(folder, "old")
         begin = time.time()
         subprocess.run(place.train(whole, *limits), check=True, capture_output=True)
@@ -148,7 +148,7 @@ def disk(program):
             subprocess.run(place.train(model, "--max-steps", "5", "--seed", "9"), check=True, capture_output=True)
             before, good = files(model), True
             # Too little room for a new training: nothing changes.
-            for free in range(0, 400_000, 40_000):
+            for free in range(0, 4_000_000, 200_000):
                 with open(filler, "wb") as file:
                     os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(mount).free - free or 1)
                 done = place.run(place.train(model, *limits, "--overwrite"))
@@ -165,16 +165,15 @@ def disk(program):
                 os.remove(filler)
             # A disk that fills while the training is under way.
             shutil.rmtree(model)
-            process = subprocess.Popen(place.train(model, "--max-steps", "100000", "--validate-every", "10"),
+            process = subprocess.Popen(place.train(model, "--epochs", "1000000", "--validate-every", "10"),
                                        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
             while not os.path.exists(os.path.join(model, "options.json")):
                 time.sleep(0.01)
             time.sleep(1)
-            with open(filler, "wb") as file:
+            with open(filler, "wb", buffering=0) as file:
                 try:
                     while True:
                         file.write(b"x" * 4096)
-                        file.flush()
                 except OSError:
                     pass
             _, errors = process.communicate()
@@ -182,11 +181,11 @@ def disk(program):
             good &= process.returncode == 1 and "No space left" in errors and not place.uses(model)
             os.remove(filler)
             step = str(int(errors.split("it can go on from step ")[1].split()[0]) + 20)
-            done = place.run([program, "train", "--resume", "--model", model, "--max-steps", step])
+            done = place.run([program, "train", "--resume", "--model", model, "--epochs", "1000000", "--max-steps", step])
             good &= done.returncode == 0
             print("after room was made:", done.stderr.strip().splitlines()[-2])
             again = os.path.join(folder, "again")
-            subprocess.run(place.train(again, "--max-steps", step, "--validate-every", "10"), check=True, capture_output=True)
+            subprocess.run(place.train(again, "--epochs", "1000000", "--max-steps", step, "--validate-every", "10"), check=True, capture_output=True)
             same = files(model)["model.safetensors"] == files(again)["model.safetensors"]
             print("its model is that of a training that never stopped:", same)
             return good and same
