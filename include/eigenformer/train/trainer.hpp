@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -10,11 +11,34 @@
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 
 namespace eigenformer {
 
-/// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
+namespace detail {
+
+// The batches of a training, made ahead or when they are needed.
+class TrainerBatches {
+ public:
+  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
+    if (ahead > 0) prefetched_.emplace(batcher, ahead);
+  }
+  index_t num_batches(index_t epoch) {
+    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
+  }
+  Batch batch(index_t epoch, index_t k) {
+    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
+  }
+
+ private:
+  Batcher& batcher_;
+  std::optional<PrefetchedBatches<Batcher>> prefetched_;
+};
+
+}  // namespace detail
+
+/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
@@ -56,13 +80,14 @@ class Trainer {
   /// nothing to teach, and a validation corpus beside
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
-  Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
+  Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
+          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        corpus_(detail::corpus_fingerprint(corpus)),
+        batches_(batcher_, options.prefetch),
+        corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         optimizer_(parameters_, {.beta1 = options.beta1,
@@ -71,9 +96,9 @@ class Trainer {
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-        loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
-              batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
-    if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
+        loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
+              batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
     } else {
@@ -102,6 +127,10 @@ class Trainer {
 
   /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
   std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
+
+  /// Puts the weights that count for validations and use into the model for as long as the result lives, as
+  /// TrainingLoop::evaluation_weights.
+  [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
 
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
@@ -176,7 +205,7 @@ class Trainer {
     throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
   }
 
-  static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
     options.validate();
     if (options.validation.translates() && !options.loop.validation.measure) {
       throw ValueError("trainer",
@@ -193,6 +222,11 @@ class Trainer {
           return corpus_loss(model, *validation, tokens, Context<T>::inference(), text);
         }};
     return options;
+  }
+  static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
+                                    const Teacher<T>* teacher) {
+    detail::require_objective(model, options.r_drop, teacher);
+    return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
     if (options.lora.rank > 0) {
@@ -211,6 +245,7 @@ class Trainer {
 
   TrainingOptions options_;
   Batcher batcher_;
+  detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;    // of an adapter's training, the weights that it adapts
