@@ -6,13 +6,39 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 
 namespace eigenformer {
 
-/// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
+namespace detail {
+
+// The batches of a training, made ahead or when they are needed.
+class TrainerBatches {
+ public:
+  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
+    if (ahead > 0) prefetched_.emplace(batcher, ahead);
+  }
+  index_t num_batches(index_t epoch) {
+    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
+  }
+  Batch batch(index_t epoch, index_t k) {
+    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
+  }
+
+ private:
+  Batcher& batcher_;
+  std::optional<PrefetchedBatches<Batcher>> prefetched_;
+};
+
+}  // namespace detail
+
+/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
@@ -34,6 +60,11 @@ namespace eigenformer {
 ///     trainer.run();
 ///     ef::save_model_folder("own", loaded);
 ///
+/// An adapter (LoRA) in place of the whole model: with options.lora, or an adapter that is attached to the
+/// model (add_lora, load_adapter), its factors are trained and nothing else; gradients, moments and states
+/// are those of the factors. It stays attached afterwards: save_adapter() writes it, merge_lora() makes it
+/// part of the model.
+///
 /// Validation by a metric, such as BLEU of what the model translates: no validation corpus, and
 ///
 ///     .loop = {.max_steps = 1000, .validation = {.measure = [&] { return bleu(model); }, .better =
@@ -49,26 +80,25 @@ class Trainer {
   /// nothing to teach, and a validation corpus beside
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
-  Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent(),
-          std::shared_ptr<const Teacher<T>> teacher = nullptr)
+  Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
+          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        corpus_(detail::corpus_fingerprint(corpus)),
+        batches_(batcher_, options.prefetch),
+        corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
+        base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         optimizer_(parameters_, {.beta1 = options.beta1,
                                  .beta2 = options.beta2,
                                  .eps = options.adam_eps,
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
-        loop_(
-            parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
-            batcher_, optimizer_,
-            [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
-            options_.loop, sink) {
-    if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
+        warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
+        loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
+              batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
     } else {
@@ -95,6 +125,9 @@ class Trainer {
   /// first, -infinity where higher is better.
   double best() const noexcept { return loop_.best(); }
 
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
+
   /// Puts the weights that count for validations and use into the model for as long as the result lives, as
   /// TrainingLoop::evaluation_weights.
   [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
@@ -105,17 +138,33 @@ class Trainer {
     TrainingState<T> state = loop_.state();
     state.values["batch_tokens"] = options_.batch_tokens;
     state.values["corpus"] = corpus_;
+    const std::optional<index_t> warmup = warmup_.decided();
+    state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
+    if (!base_.empty()) {
+      state.values["lora"] = lora_settings();
+      state.values["lora_base"] = base_;
+    }
     return state;
   }
 
   /// Goes back to a saved state. Throws ValueError when it belongs to another model, to another corpus or to
-  /// options that would make other updates (seed, batch_tokens, accumulate, what validations measure), and
-  /// then changes nothing. A training of version 0.1.0, which let norms and biases decay, goes on so unless
-  /// the options have groups.
+  /// options that would make other updates (seed, batch_tokens, accumulate, what decides validations), and
+  /// then changes nothing. The warm-up is what that training had decided on, unless the options have one. A
+  /// training of version 0.1.0, which let norms and biases decay, goes on so unless the options have groups.
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
+    if (reader.has("lora") != !base_.empty()) {
+      throw ValueError("training", base_.empty()
+                                       ? "the saved training is that of an adapter: set options.lora"
+                                       : "the saved training is that of a whole model, and not of an "
+                                         "adapter");
+    }
+    if (!base_.empty()) {
+      reader.require_equal("lora", lora_settings());
+      reader.require_equal("lora_base", base_);
+    }
     const auto corpus = reader.template value<std::string>("corpus");
     if (corpus != corpus_) {
       throw ValueError("training",
@@ -124,7 +173,9 @@ class Trainer {
                            corpus_ + ", expected " + corpus +
                            "); to go on with other data, start a new training from the saved model");
     }
+    const auto warmup = warmup_of(reader);
     loop_.load(state);
+    warmup_.restore(warmup);
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
                               ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
@@ -132,8 +183,35 @@ class Trainer {
   }
 
  private:
-  static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
+  struct Rates {
+    TrainingOptions options;
+    detail::Warmup& warmup;
+
+    // The warm-up is fitted to the total, or compared with it.
+    bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
+    bool ends_with_total() const { return options.uses_total(); }
+    double operator()(index_t step, ExpectedSteps total) const {
+      return options.rate(step, total.count, warmup.at(total.count, total.settled));
+    }
+  };
+
+  // Updates of warm-up that a saved training has decided on. Version 0.1.0 knew no other than 400, unless one
+  // was given.
+  static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader) {
+    if (!reader.has("warmup")) return 400;
+    if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
+    const auto updates = reader.template value<index_t>("warmup");
+    if (updates >= 0) return updates;
+    throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
+  }
+
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
     options.validate();
+    if (options.validation.translates() && !options.loop.validation.measure) {
+      throw ValueError("trainer",
+                       "the options ask for validation by BLEU or chrF, which needs texts: expected "
+                       "loop.validation = validation_of(model, pairs, text, tokenizers, options)");
+    }
     if (validation == nullptr) return options;
     if (options.loop.validation.measure) {
       throw ValueError("trainer", "both a validation corpus and the metric '" + options.loop.validation.name +
@@ -151,16 +229,28 @@ class Trainer {
     return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
-    auto all = parameters(model);
+    if (options.lora.rank > 0) {
+      RandomGenerator rng(options.loop.seed);
+      add_lora(model, options.lora, rng);
+    }
+    auto all = lora_parameters(model);
+    if (all.empty()) all = parameters(model);
     freeze(all, options.frozen);
     return all;
+  }
+  // Where the adapter was attached before, the options do not tell.
+  nlohmann::json lora_settings() const {
+    return options_.lora.rank > 0 ? options_to_json(options_.lora) : nlohmann::json("attached before");
   }
 
   TrainingOptions options_;
   Batcher batcher_;
+  detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
+  std::string base_;    // of an adapter's training, the weights that it adapts
   AdamW<T> optimizer_;  // without weight decay it is Adam
+  detail::Warmup warmup_;
   TrainingLoop<T> loop_;
   bool decays_all_ = false;
 };
