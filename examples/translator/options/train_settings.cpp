@@ -148,7 +148,8 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
     }
   }
   s.corpus.tokenizer = start.tokenizer;
-  s.corpus.separate_vocab = !start.joint;
+  // Marian's imports have two tokenizers of one vocabulary, and tie all tables.
+  s.corpus.separate_vocab = !start.joint && start.model.tying != ef::Tying::all;
   s.corpus.vocab_size = std::max(start.model.source_vocab_size, start.model.target_size());
   s.training = training_.applied("train", s.training, given_training());
   const nlohmann::json given = given_model();
