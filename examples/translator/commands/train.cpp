@@ -35,7 +35,7 @@ int train(const TrainCommand& command) {
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
   s.validate();
-  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
+  require_base(command, s, start ? &*start : nullptr);
 
   const Corpora corpora = read_corpora(s.corpus, progress);
   const ef::TokenizerPair tokenizers =
