@@ -14,7 +14,9 @@ namespace ef = eigenformer;
 using Run = std::function<int()>;
 
 void add_demo(CLI::App& app, Run& run);
+void add_prepare(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
+void add_curves(CLI::App& app, Run& run);
 void add_translate(CLI::App& app, Run& run);
 void add_score(CLI::App& app, Run& run);
 void add_calibrate(CLI::App& app, Run& run);

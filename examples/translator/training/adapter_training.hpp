@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -98,12 +99,25 @@ class TrainedModel {
     return "--model " + folder_.string();
   }
 
-  void save() const {
+  /// Writes it, for a transaction of its folder.
+  void stage(const ef::FolderTransaction& save) const {
     if (adapter_) {
-      ef::save_adapter(folder_, model_, *adapter_);
+      ef::stage_adapter(save, model_, *adapter_);
     } else {
-      ef::save_model_folder(folder_, model_, tokenizers_, settings_, ef::WeightFormat::float32, text_);
+      ef::stage_model(save, model_, tokenizers_, settings_, ef::WeightFormat::float32, text_);
     }
+  }
+
+  /// About how many bytes that takes: those of its parameters.
+  std::uint64_t bytes() const {
+    std::uint64_t numbers = 0;
+    if (adapter_) {
+      for (const auto& p : ef::lora_parameters(model_))
+        numbers += static_cast<std::uint64_t>(p->value.numel());
+    } else {
+      numbers = static_cast<std::uint64_t>(ef::count_parameters(model_));
+    }
+    return numbers * sizeof(float);
   }
 
  private:

@@ -10,8 +10,9 @@
 namespace translator {
 
 /// Says why a training ended and what to do next.
-inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const TrainedModel& trained,
-                         TerminalProgress& progress) {
+/// by: what decided the validations.
+inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
+                         const TrainedModel& trained, TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
     case ef::TrainingEnd::epochs:
@@ -31,8 +32,12 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const Trai
       break;
   }
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
-  if (std::isfinite(trainer.best()))
-    text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
+  if (std::isfinite(trainer.best())) {
+    text += by == ef::ValidationMeasure::loss
+                ? format(", best validation perplexity %.3f", std::exp(trainer.best()))
+                : format(", best validation %s %.2f", by == ef::ValidationMeasure::bleu ? "BLEU" : "chrF",
+                         trainer.best());
+  }
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
     progress.say("go on with: translator train --resume --model " + trained.folder().string());

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
@@ -15,7 +16,12 @@
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/loop/early_stopping.hpp"
+#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/loop/warmup.hpp"
+#include "eigenformer/train/objectives/distillation_options.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
+#include "eigenformer/train/objectives/r_drop_options.hpp"
+#include "eigenformer/train/validation/validation_options.hpp"
 
 namespace eigenformer {
 
@@ -32,6 +38,9 @@ struct Validation {
   std::function<double()> measure{};  ///< of the weights as they are now; empty: no validation
   Better better = Better::lower;
   std::string name = "loss";  ///< in reports and in saved states
+  /// Adds to a report what else there is to say of the weights that were just measured: other numbers,
+  /// translations. May be empty. validation_of() has BLEU, chrF and the loss together.
+  std::function<void(ValidationReport&)> details{};
 };
 
 /// How a training goes on from update to update, whatever is trained. At least one of epochs, max_steps and
@@ -44,7 +53,12 @@ struct LoopOptions {
   double clip_norm = 1.0;        ///< global gradient norm at most; 0: no clipping
   index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
   index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last = 0;   ///< average the last so many validations' weights at the end; 0 and 1: do not
+  index_t average_last = 0;  ///< average the last so many validations' weights at the end; 0 and 1: do not
+  /// Average the best so many validations' weights at the end, by what they measure; 0 and 1: do not.
+  index_t average_best = 0;
+  /// Validate, keep and average an exponential moving average of the weights; see ExponentialAverage. 0: the
+  /// weights themselves.
+  double ema_decay = 0;
   index_t report_every = 20;  ///< updates between two reports of progress
   std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
   /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
@@ -71,6 +85,15 @@ struct LoopOptions {
     visit(OptionField{"average_last", "average the weights of the last so many validations at the end",
                       Allowed::not_negative},
           self.average_last);
+    visit(OptionField{"average_best", "average the weights of the best so many validations at the end",
+                      Allowed::not_negative},
+          self.average_best);
+    visit(
+        OptionField{
+            "ema_decay",
+            "validate and keep a moving average of the weights with this decay (such as 0.999); 0: off",
+            Allowed::rate},
+        self.ema_decay);
     visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
           self.report_every);
     visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
@@ -85,6 +108,11 @@ struct LoopOptions {
     if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
       throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
     }
+    if (average_last > 1 && average_best > 1) {
+      throw ValueError("training", "average_last is " + std::to_string(average_last) +
+                                       " and average_best is " + std::to_string(average_best) +
+                                       ", only one of them can be above 1");
+    }
   }
 };
 
@@ -92,7 +120,7 @@ struct LoopOptions {
 enum class ScheduleKind {
   constant,
   inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
-  cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
+  cosine,  ///< to zero at the last update that the limits allow; of a limit on time see ExpectedSteps
 };
 template <>
 struct EnumNames<ScheduleKind> {
@@ -104,8 +132,10 @@ struct EnumNames<ScheduleKind> {
 struct TrainingOptions {
   LoopOptions loop{.epochs = 20};
   index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
+  index_t prefetch = 4;         ///< batches that a thread of its own makes ahead; 0: none. The same bits
   double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
-  index_t warmup = 400;         ///< updates of linear warm-up
+  /// Updates of linear warm-up; without a value as many as suit the length of the training: fitted_warmup().
+  std::optional<index_t> warmup{};
   ScheduleKind schedule = ScheduleKind::inverse_square_root;
   double beta1 = 0.9;
   double beta2 = 0.98;
@@ -118,16 +148,27 @@ struct TrainingOptions {
   std::string frozen{};
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
+  ValidationOptions validation{};             ///< what validations measure: see validation_of()
   LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
+  RDropOptions r_drop{};
+  DistillationOptions distillation{};  ///< of a training with a teacher
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
     visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
+    visit(OptionField{"prefetch", "batches that a thread of its own makes ahead; 0: none",
+                      Allowed::not_negative},
+          self.prefetch);
     visit(
         OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
         self.learning_rate);
-    visit(OptionField{"warmup", "updates of linear warm-up", Allowed::not_negative}, self.warmup);
+    visit(
+        OptionField{"warmup",
+                    "updates of linear warm-up; not given: 400, or a quarter of what is expected in all, if "
+                    "that is less",
+                    Allowed::not_negative},
+        self.warmup);
     visit(OptionField{"schedule", "how the learning rate goes on after the warm-up"}, self.schedule);
     visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
     visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
@@ -141,26 +182,36 @@ struct TrainingOptions {
                       "commas"},
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
+    ValidationOptions::fields(self.validation, visit);
     LoraOptions::fields(self.lora, visit);
+    RDropOptions::fields(self.r_drop, visit);
+    DistillationOptions::fields(self.distillation, visit);
   }
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
     validate_fields("training", *this);
     loop.validate();
+    validation.validate();
   }
 
+  /// Whether rates depend on the number of updates in all.
+  bool uses_total() const { return schedule == ScheduleKind::cosine; }
   /// The learning rate of update `step`, from 1, of `total` in all.
   double rate(index_t step, index_t total) const {
+    return rate(step, total, warmup.value_or(fitted_warmup(total)));
+  }
+  /// The same with so many updates of warm-up.
+  double rate(index_t step, index_t total, index_t warmup_updates) const {
     switch (schedule) {
       case ScheduleKind::constant:
-        return schedule::constant(step, learning_rate, warmup);
+        return schedule::constant(step, learning_rate, warmup_updates);
       case ScheduleKind::cosine:
-        return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
+        return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
       case ScheduleKind::inverse_square_root:
         break;
     }
-    return schedule::inverse_square_root(step, learning_rate, warmup);
+    return schedule::inverse_square_root(step, learning_rate, warmup_updates);
   }
 };
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -12,11 +11,34 @@
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 
 namespace eigenformer {
 
-/// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
+namespace detail {
+
+// The batches of a training, made ahead or when they are needed.
+class TrainerBatches {
+ public:
+  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
+    if (ahead > 0) prefetched_.emplace(batcher, ahead);
+  }
+  index_t num_batches(index_t epoch) {
+    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
+  }
+  Batch batch(index_t epoch, index_t k) {
+    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
+  }
+
+ private:
+  Batcher& batcher_;
+  std::optional<PrefetchedBatches<Batcher>> prefetched_;
+};
+
+}  // namespace detail
+
+/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
@@ -58,13 +80,14 @@ class Trainer {
   /// nothing to teach, and a validation corpus beside
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
-  Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
+  Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
+          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        corpus_(detail::corpus_fingerprint(corpus)),
+        batches_(batcher_, options.prefetch),
+        corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         optimizer_(parameters_, {.beta1 = options.beta1,
@@ -72,14 +95,10 @@ class Trainer {
                                  .eps = options.adam_eps,
                                  .weight_decay = options.weight_decay,
                                  .groups = options.groups}),
-        sink_(sink, options.guided_alignment.weight),
-        loop_(
-            parameters_,
-            SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
-            batcher_, optimizer_,
-            [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
-            options_.loop, sink_) {
-    if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
+        warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
+        loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
+              batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
     } else {
@@ -106,12 +125,21 @@ class Trainer {
   /// first, -infinity where higher is better.
   double best() const noexcept { return loop_.best(); }
 
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
+
+  /// Puts the weights that count for validations and use into the model for as long as the result lives, as
+  /// TrainingLoop::evaluation_weights.
+  [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
+
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
   TrainingState<T> state() const {
     TrainingState<T> state = loop_.state();
     state.values["batch_tokens"] = options_.batch_tokens;
     state.values["corpus"] = corpus_;
+    const std::optional<index_t> warmup = warmup_.decided();
+    state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
     if (!base_.empty()) {
       state.values["lora"] = lora_settings();
@@ -121,9 +149,9 @@ class Trainer {
   }
 
   /// Goes back to a saved state. Throws ValueError when it belongs to another model, to another corpus or to
-  /// options that would make other updates (seed, batch_tokens, accumulate, what validations measure), and
-  /// then changes nothing. A training of version 0.1.0, which let norms and biases decay, goes on so unless
-  /// the options have groups.
+  /// options that would make other updates (seed, batch_tokens, accumulate, what decides validations), and
+  /// then changes nothing. The warm-up is what that training had decided on, unless the options have one. A
+  /// training of version 0.1.0, which let norms and biases decay, goes on so unless the options have groups.
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
@@ -145,7 +173,9 @@ class Trainer {
                            corpus_ + ", expected " + corpus +
                            "); to go on with other data, start a new training from the saved model");
     }
+    const auto warmup = warmup_of(reader);
     loop_.load(state);
+    warmup_.restore(warmup);
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
                               ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
@@ -153,30 +183,35 @@ class Trainer {
   }
 
  private:
-  // Puts the alignment loss into the reports, apart from that of the words.
-  class ReportingSink final : public TrainingSink {
-   public:
-    ReportingSink(TrainingSink& sink, double weight) : sink_(sink), weight_(weight) {}
-    std::shared_ptr<MeanAlignmentLoss> alignment = std::make_shared<MeanAlignmentLoss>();
+  struct Rates {
+    TrainingOptions options;
+    detail::Warmup& warmup;
 
-    void on_step(const StepReport& report) override {
-      StepReport with = report;
-      with.alignment_loss = alignment->take();
-      if (with.alignment_loss) with.loss -= weight_ * *with.alignment_loss;
-      sink_.on_step(with);
+    // The warm-up is fitted to the total, or compared with it.
+    bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
+    bool ends_with_total() const { return options.uses_total(); }
+    double operator()(index_t step, ExpectedSteps total) const {
+      return options.rate(step, total.count, warmup.at(total.count, total.settled));
     }
-    void on_validation(const ValidationReport& report) override { sink_.on_validation(report); }
-    void on_notice(const std::string& text) override { sink_.on_notice(text); }
-    void on_best() override { sink_.on_best(); }
-    void on_checkpoint() override { sink_.on_checkpoint(); }
-
-   private:
-    TrainingSink& sink_;
-    double weight_;
   };
 
-  static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
+  // Updates of warm-up that a saved training has decided on. Version 0.1.0 knew no other than 400, unless one
+  // was given.
+  static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader) {
+    if (!reader.has("warmup")) return 400;
+    if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
+    const auto updates = reader.template value<index_t>("warmup");
+    if (updates >= 0) return updates;
+    throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
+  }
+
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
     options.validate();
+    if (options.validation.translates() && !options.loop.validation.measure) {
+      throw ValueError("trainer",
+                       "the options ask for validation by BLEU or chrF, which needs texts: expected "
+                       "loop.validation = validation_of(model, pairs, text, tokenizers, options)");
+    }
     if (validation == nullptr) return options;
     if (options.loop.validation.measure) {
       throw ValueError("trainer", "both a validation corpus and the metric '" + options.loop.validation.name +
@@ -187,6 +222,11 @@ class Trainer {
           return corpus_loss(model, *validation, tokens, Context<T>::inference(), text);
         }};
     return options;
+  }
+  static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
+                                    const Teacher<T>* teacher) {
+    detail::require_objective(model, options.r_drop, teacher);
+    return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
     if (options.lora.rank > 0) {
@@ -205,11 +245,12 @@ class Trainer {
 
   TrainingOptions options_;
   Batcher batcher_;
+  detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;    // of an adapter's training, the weights that it adapts
   AdamW<T> optimizer_;  // without weight decay it is Adam
-  ReportingSink sink_;
+  detail::Warmup warmup_;
   TrainingLoop<T> loop_;
   bool decays_all_ = false;
 };

@@ -64,8 +64,7 @@ inline std::vector<std::string> target_modules(const std::set<std::string>& chos
 
 /// Whether a folder holds an adapter.
 inline bool is_adapter_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder_file(folder, "adapter_config.json"), ignored);
+  return has_folder_file(folder, "adapter_config.json");
 }
 
 /// A hash of the weights that the adapters of a model are for (FNV-1a, 64 bits), each rounded to bfloat16, so
@@ -94,14 +93,11 @@ std::string adapted_fingerprint(const M& model) {
   return adapted_fingerprint(weights);
 }
 
-/// Writes the adapters that are attached to a model, in PEFT's layout and in float32; the base is not
-/// written. description.fingerprint is made here. Its files are replaced together. Throws ValueError for a
-/// model without adapters or whose matrices have no such names, and IoError.
-///
-///     ef::save_adapter("legal", model, {.base = "en-de"});
+/// Writes the files of save_adapter() into a transaction, which the caller commits, with files of its own
+/// perhaps.
 template <class M>
-void save_adapter(const std::filesystem::path& folder, const M& model,
-                  const AdapterDescription& description = {}) {
+void stage_adapter(const FolderTransaction& save, const M& model,
+                   const AdapterDescription& description = {}) {
   using T = typename M::value_type;
   // Names are read alone.
   const auto rows = adaptable_rows(const_cast<M&>(model));
@@ -154,10 +150,21 @@ void save_adapter(const std::filesystem::path& folder, const M& model,
                                {"fingerprint", adapted_fingerprint(model)},
                                {"names", detail::word_of(description.names)},
                                {"training", description.training}};
-  FolderTransaction save(folder);
   write_file(save.file("adapter_config.json"), config.dump(2) + "\n");
   write_file(save.file("base.json"), base.dump(2) + "\n");
   writer.save(save.file("adapter_model.safetensors"));
+}
+
+/// Writes the adapters that are attached to a model, in PEFT's layout and in float32; the base is not
+/// written. description.fingerprint is made here. Its files are replaced together. Throws ValueError for a
+/// model without adapters or whose matrices have no such names, and IoError.
+///
+///     ef::save_adapter("legal", model, {.base = "en-de"});
+template <class M>
+void save_adapter(const std::filesystem::path& folder, const M& model,
+                  const AdapterDescription& description = {}) {
+  FolderTransaction save(folder);
+  stage_adapter(save, model, description);
   save.commit();
 }
 

@@ -192,8 +192,11 @@ class AdapterReader {
 template <class M>
 auto read_adapter(const std::filesystem::path& folder, M& model) {
   using T = typename M::value_type;
-  const AdapterDescription description = read_adapter_description(folder);
-  auto [set, weights] = detail::AdapterReader<T>(folder, adaptable_rows(model)).read();
+  auto [description, read] = read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
+    return std::pair(read_adapter_description(folder),
+                     detail::AdapterReader<T>(folder, adaptable_rows(model)).read());
+  });
+  auto& [set, weights] = read;
   if (!description.fingerprint.empty()) {
     const std::string now = adapted_fingerprint(weights);
     if (now != description.fingerprint) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <type_traits>
@@ -18,6 +19,7 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
+#include "eigenformer/optim/ema.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/state.hpp"
 #include "eigenformer/train/loop/updates.hpp"
@@ -34,10 +36,19 @@ concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value
   o.load(entries);
 };
 
-/// How many updates a training is expected to have in all, as far as its limits tell. A schedule that takes
-/// it as a second argument can end where the training does.
+/// How many updates a training is expected to have in all. A schedule that takes it as a second argument can
+/// end where the training does.
+///
+/// What epochs and max_steps allow is known from the start: an epoch counts as many batches as the first one.
+/// What max_minutes allows is judged once, by the speed of the first updates of a run (a 50th of the time and
+/// 20 of them, or a tenth of the time). It is then saved with the state and stays what it is, so that rates
+/// do not follow the clock; and a training whose schedule uses it ends there, on a limit of time, if that
+/// comes first, unless it has a member `bool ends_with_total() const` that returns false. Before it is judged
+/// the time counts as without limit. A schedule with a member `bool uses_total() const` that returns false is
+/// spared all this.
 struct ExpectedSteps {
   index_t count = 0;
+  bool settled = true;  ///< whether it stays: false before what a time limit allows is judged
 };
 
 /// A function of the update, from 1, that returns its learning rate.
@@ -47,6 +58,22 @@ concept Schedule = requires(S& s, index_t step) {
 }
 || requires(S& s, index_t step, ExpectedSteps total) {
   { s(step, total) } -> std::convertible_to<double>;
+};
+
+/// As long as it lives, a model has the weights that count for validations and use; see
+/// TrainingLoop::evaluation_weights().
+class EvaluationWeights {
+ public:
+  explicit EvaluationWeights(std::function<void()> restore = {}) : restore_(std::move(restore)) {}
+  ~EvaluationWeights() {
+    if (restore_) restore_();
+  }
+  EvaluationWeights(EvaluationWeights&& other) noexcept : restore_(std::exchange(other.restore_, {})) {}
+  EvaluationWeights(const EvaluationWeights&) = delete;
+  EvaluationWeights& operator=(const EvaluationWeights&) = delete;
+
+ private:
+  std::function<void()> restore_;
 };
 
 /// Trains parameters by any loss: batches, dropout, accumulation, clipping, a schedule, an optimizer,
@@ -82,6 +109,10 @@ class TrainingLoop {
   /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in
   /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
   /// skipped.
+  ///
+  /// At a limit the weights are validated once more if they were not just now, and averaged if so asked. That
+  /// is for the model to use, and leaves no trace in state(): with another limit, training goes on from there
+  /// as if it had not ended.
   TrainingEnd run(std::stop_token stop = {});
 
   /// Updates so far.
@@ -92,8 +123,22 @@ class TrainingLoop {
   index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
   /// Passes over the batches that are complete.
   index_t epoch() const noexcept { return progress_.epoch; }
-  /// The best validation so far; infinity before the first, -infinity where higher is better.
-  double best() const noexcept { return early_stopping_.best(); }
+  /// The best validation so far, those at the end of run() included; infinity before the first, -infinity
+  /// where higher is better.
+  double best() const noexcept { return best_at_end_.value_or(early_stopping_.best()); }
+
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const;
+
+  /// Puts the weights that count for validations and use, those of the options' moving average, into the
+  /// parameters, and takes them out when the result is destroyed; where there is no average, or they are
+  /// there already, nothing happens. Validations and the sink's on_best() find them in place. While they are,
+  /// state() gives the weights of training all the same, and run() and load() must not be called.
+  ///
+  ///     trainer.run();
+  ///     const auto average = trainer.evaluation_weights();
+  ///     ef::save_model_folder("en-de", model, ...);
+  [[nodiscard]] EvaluationWeights evaluation_weights();
 
   /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
   /// counters. Throws ValueError when two parameters have one name.
@@ -109,8 +154,10 @@ class TrainingLoop {
   // What has happened since the last report.
   struct Window {
     Clock::time_point start{};
-    double loss = 0;
+    double loss = 0;  // what is shown; of it and of the next two the sums
+    double objective = 0;
     double weight = 0;
+    LossParts parts{};
   };
   struct OptimizerCalls {
     std::function<void(const Gradients<T>&, double, double)> step;
@@ -122,34 +169,46 @@ class TrainingLoop {
 
   static std::string snapshot_prefix(std::size_t k) { return "snapshot." + std::to_string(k) + "."; }
   std::vector<StateEntry<T>> weights() const;
+  StateAverage<T> load_snapshots(const detail::StateReader<T>& reader) const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  index_t total_steps();
+  index_t steps_of_limits();
+  ExpectedSteps expected_steps();
+  index_t reported_steps();
+  void judge_time();
   void update();
   void skip(double loss, double norm);
   void report();
   void validate();
-  void tell(double value, bool best);
+  void validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots);
+  void tell(double value, bool best, index_t averaged = 0);
   TrainingEnd finish(TrainingEnd end);
-  void try_average();
+  void try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots);
 
   LoopOptions options_;
   TrainingSink& sink_;
   std::vector<ParameterHandle<T>> parameters_;
   std::unique_ptr<detail::Updates<T>> updates_;
   OptimizerCalls optimizer_;
-  std::function<double(index_t, index_t)> schedule_;
+  std::function<double(index_t, ExpectedSteps)> schedule_;
+  bool uses_total_ = false;
+  bool ends_with_total_ = false;
   Gradients<T> gradients_;
   std::shared_ptr<kernels::WeightCache> weights_ = std::make_shared<kernels::WeightCache>();
   Tape<T> tape_;
   EarlyStopping early_stopping_;
   StateAverage<T> snapshots_;
+  std::optional<double> best_at_end_;
+  std::unique_ptr<ExponentialAverage<T>> average_;  // with ema_decay
+  std::vector<Tensor<T>> displaced_;  // the weights of training, while a mean of snapshots is in their place
   detail::TrainingProgress progress_;
+  index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
   index_t first_step_ = 0;
   index_t skipped_ = 0;
   Clock::time_point start_{};
+  Clock::time_point judged_from_{};  // the end of this run's first update, later by what validations took
   Window window_;
 };
 

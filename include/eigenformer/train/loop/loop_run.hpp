@@ -38,7 +38,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       parameters_(detail::distinct("training", parameters)),
       gradients_(parameters_),
       early_stopping_(options.patience, options.validation.better),
-      snapshots_(std::max<index_t>(options.average_last, 1)) {
+      snapshots_(std::max<index_t>({options.average_last, options.average_best, 1})) {
   using Source = std::remove_reference_t<Batches>;
   using LossOwned = std::decay_t<Loss>;
   using RatesOwned = std::decay_t<Rates>;
@@ -59,6 +59,13 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
     throw ValueError("training", "patience is " + std::to_string(options_.patience) +
                                      ", which needs a validation: give one, or set patience = 0");
   }
+  if (options_.average_best > 1 && !validates()) {
+    throw ValueError("training",
+                     "average_best is " + std::to_string(options_.average_best) +
+                         ", which needs a validation: give one, or set average_last in its place");
+  }
+  if (options_.ema_decay > 0)
+    average_ = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
   updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches>>(std::forward<Loss>(loss),
                                                                         std::forward<Batches>(batches));
   if (updates_->num_batches(0) == detail::endless) {
@@ -77,9 +84,15 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
                 },
                 [&optimizer] { return optimizer.state(); },
                 [&optimizer](const std::vector<StateEntry<T>>& entries) { optimizer.load(entries); }};
-  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, index_t total) mutable {
+  if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
+    uses_total_ = true;
+    if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
+    ends_with_total_ = uses_total_;
+    if constexpr (requires { schedule.ends_with_total(); }) ends_with_total_ = schedule.ends_with_total();
+  }
+  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, ExpectedSteps total) mutable {
     if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
-      return static_cast<double>(rates(step, ExpectedSteps{total}));
+      return static_cast<double>(rates(step, total));
     } else {
       (void)total;
       return static_cast<double>(rates(step));
@@ -93,6 +106,9 @@ TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
   first_step_ = progress_.step;
   skipped_ = 0;
   window_ = Window{.start = start_};
+  best_at_end_.reset();
+  // A time limit that is over, of a run that ended there: this run has one of its own.
+  if (progress_.expected_steps <= progress_.step) progress_.expected_steps = 0;
   for (;;) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
     if (options_.epochs > 0 && progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
@@ -103,7 +119,10 @@ TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
     }
     if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60)
       return finish(TrainingEnd::max_minutes);
+    if (ends_with_total_ && progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
+      return finish(TrainingEnd::max_minutes);
     update();
+    judge_time();
     const bool epoch_ends = progress_.batch >= updates_->num_batches(progress_.epoch);
     if (epoch_ends) {
       ++progress_.epoch;
@@ -122,18 +141,36 @@ std::vector<StateEntry<T>> TrainingLoop<T>::weights() const {
 }
 
 template <class T>
+EvaluationWeights TrainingLoop<T>::evaluation_weights() {
+  if (average_ == nullptr || average_->updates() == 0 || average_->exchanged() || !displaced_.empty())
+    return EvaluationWeights();
+  average_->exchange();
+  return EvaluationWeights([this] { average_->exchange(); });
+}
+
+template <class T>
 TrainingState<T> TrainingLoop<T>::state() const {
   detail::require_distinct_names("training", parameters_);
   TrainingState<T> state;
-  for (const auto& e : weights()) state.tensors.emplace_back("model." + e.name, e.value);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor<T>& value = !displaced_.empty()   ? displaced_[i]
+                             : average_ != nullptr ? average_->trained(i)
+                                                   : parameters_[i]->value;
+    state.tensors.emplace_back("model." + parameters_[i]->name, value);
+  }
   for (const auto& e : optimizer_.state()) state.tensors.emplace_back("optimizer." + e.name, e.value);
   std::size_t count = 0;
   for (const auto& snapshot : snapshots_.states()) {
     for (const auto& e : snapshot) state.tensors.emplace_back(snapshot_prefix(count) + e.name, e.value);
     ++count;
   }
+  if (average_ != nullptr) {
+    for (const auto& e : average_->state()) state.tensors.emplace_back("ema." + e.name, e.value);
+  }
   state.values = detail::to_json(progress_);
   state.values["snapshots"] = count;
+  if (options_.average_best > 1) state.values["snapshot_costs"] = snapshots_.costs();
+  if (average_ != nullptr) state.values["ema_updates"] = average_->updates();
   state.values["without_improvement"] = early_stopping_.without_improvement();
   if (validates()) state.values["validation"] = options_.validation.name;
   // JSON has no infinity. The name is that of the first version, which knew no other validation.
@@ -154,34 +191,119 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   const auto without = reader.template value<index_t>("without_improvement");
   const double best = reader.has("best_loss") ? reader.template value<double>("best_loss")
                                               : EarlyStopping::worst(options_.validation.better);
-  StateAverage<T> snapshots(std::max<index_t>(options_.average_last, 1));
-  const auto count = reader.template value<std::size_t>("snapshots");
-  for (std::size_t k = 0; k < count; ++k) snapshots.add(reader.tensors(snapshot_prefix(k), parameters_));
+  StateAverage<T> snapshots = load_snapshots(reader);
+  std::unique_ptr<ExponentialAverage<T>> average;
+  if (options_.ema_decay > 0) {
+    average = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
+    if (reader.has("ema_updates"))
+      average->load(reader.tensors("ema."), reader.template value<index_t>("ema_updates"));
+  }
   const std::vector<StateEntry<T>> weights = reader.tensors("model.", parameters_);
   optimizer_.load(reader.tensors("optimizer."));
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(weights[i].value);
   snapshots_ = std::move(snapshots);
+  average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
 }
 
-// Updates in all, as far as the limits tell; what time allows is judged by the speed so far.
+// Of a training that kept the last snapshots only these can be taken over, of one that kept the best ones
+// only these.
 template <class T>
-index_t TrainingLoop<T>::total_steps() {
+StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& reader) const {
+  StateAverage<T> snapshots(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  const auto count = reader.template value<std::size_t>("snapshots");
+  const bool ranked = reader.has("snapshot_costs");
+  if (ranked != (options_.average_best > 1)) return snapshots;
+  const auto costs =
+      ranked ? reader.template value<std::vector<double>>("snapshot_costs") : std::vector<double>(count);
+  if (costs.size() != count)
+    throw ValueError("training", "the training state has " + std::to_string(count) + " snapshots and " +
+                                     std::to_string(costs.size()) + " costs of them");
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto entries = reader.tensors(snapshot_prefix(k), parameters_);
+    if (ranked) {
+      snapshots.add_best(entries, costs[k]);
+    } else {
+      snapshots.add(entries);
+    }
+  }
+  return snapshots;
+}
+
+template <class T>
+std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
+  std::uint64_t now = 0, optimizer = 0, trained = 0, all = 0;
+  const auto bytes = [](const Tensor<T>& tensor) {
+    return static_cast<std::uint64_t>(tensor.numel()) * sizeof(T);
+  };
+  for (const auto& [name, tensor] : state().tensors) {
+    if (name.starts_with("optimizer.")) {
+      optimizer += bytes(tensor);
+    } else if (!name.starts_with("snapshot.")) {
+      now += bytes(tensor);
+    }
+  }
+  for (const auto& p : parameters_) {
+    all += bytes(p->value);
+    if (!p->frozen) trained += bytes(p->value);
+  }
+  const index_t kept = std::max(options_.average_last, options_.average_best);
+  const auto snapshots = static_cast<std::uint64_t>(kept > 1 ? kept : 0);
+  // Adam's, which has the largest state of all.
+  return now + std::max(optimizer, 2 * trained) + snapshots * all;
+}
+
+// Updates that epochs and max_steps allow.
+template <class T>
+index_t TrainingLoop<T>::steps_of_limits() {
   index_t total = detail::endless;
   if (options_.epochs > 0) {
-    const index_t batches = updates_->num_batches(std::min(progress_.epoch, options_.epochs - 1));
-    if (batches != detail::endless)
-      total = (batches + options_.accumulate - 1) / options_.accumulate * options_.epochs;
+    if (first_epoch_steps_ == 0) {
+      const index_t batches = updates_->num_batches(0);
+      first_epoch_steps_ =
+          batches == detail::endless ? batches : (batches + options_.accumulate - 1) / options_.accumulate;
+    }
+    if (first_epoch_steps_ != detail::endless) total = first_epoch_steps_ * options_.epochs;
   }
   if (options_.max_steps > 0) total = std::min(total, options_.max_steps);
-  const index_t done = progress_.step - first_step_;
-  if (options_.max_minutes > 0 && done > 0) {
-    const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
-    if (left < static_cast<double>(total))
-      total = std::min(total, progress_.step + static_cast<index_t>(left) + 1);
-  }
   return total;
+}
+
+// What schedules go by.
+template <class T>
+ExpectedSteps TrainingLoop<T>::expected_steps() {
+  const index_t total = steps_of_limits(), judged = progress_.expected_steps;
+  return {judged > 0 ? std::min(total, judged) : total, judged > 0 || !(options_.max_minutes > 0)};
+}
+
+// What reports tell: where no schedule ends with it, what time allows is judged anew by the speed so far.
+template <class T>
+index_t TrainingLoop<T>::reported_steps() {
+  const index_t done = progress_.step - first_step_;
+  if (ends_with_total_ && progress_.expected_steps > 0) return expected_steps().count;
+  const index_t total = steps_of_limits();
+  if (!(options_.max_minutes > 0) || done == 0) return total;
+  const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
+  return left < static_cast<double>(total) ? std::min(total, progress_.step + static_cast<index_t>(left) + 1)
+                                           : total;
+}
+
+// Judges how many updates the time limit allows, once.
+template <class T>
+void TrainingLoop<T>::judge_time() {
+  if (!uses_total_ || !(options_.max_minutes > 0) || progress_.expected_steps > 0) return;
+  const auto now = Clock::now();
+  const index_t done = progress_.step - first_step_;
+  if (done == 1) judged_from_ = now;
+  const double passed = seconds() / (options_.max_minutes * 60);
+  if (done < 2 || ((done < 20 || passed < 0.02) && passed < 0.1)) return;
+  const double each =
+      std::chrono::duration<double>(now - judged_from_).count() / static_cast<double>(done - 1);
+  const double left = std::max(0.0, options_.max_minutes * 60 - seconds()) / std::max(each, 1e-9);
+  progress_.expected_steps = progress_.step + 1 + static_cast<index_t>(std::min(left, 1e15));
+  // What is resumed from here on has the same rates.
+  sink_.on_checkpoint();
 }
 
 template <class T>
@@ -198,16 +320,19 @@ void TrainingLoop<T>::update() {
       updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
                            kernels::faster_precision(options_.precision), weights_, gradients_);
   const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
-  learning_rate_ = schedule_(progress_.step + 1, total_steps());
+  learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
     weights_->clear();  // whether or not the optimizer counts its changes
+    if (average_ != nullptr) average_->update();
     progress_.bad_updates = 0;
-    window_.loss += mean.loss * mean.weight;
+    window_.loss += mean.parts.shown(mean.loss * mean.weight);
+    window_.objective += mean.loss * mean.weight;
     window_.weight += mean.weight;
+    window_.parts.add(mean.parts);
   } else {
     skip(mean.loss, clipped.norm);
   }
@@ -234,8 +359,14 @@ void TrainingLoop<T>::report() {
   StepReport r;
   r.epoch = options_.epochs > 0 ? std::min(progress_.epoch + 1, options_.epochs) : progress_.epoch + 1;
   r.step = progress_.step;
-  r.total_steps = total_steps();
-  r.loss = window_.weight > 0 ? window_.loss / window_.weight : std::numeric_limits<double>::quiet_NaN();
+  r.total_steps = reported_steps();
+  if (const index_t limit = steps_of_limits(); limit != detail::endless) r.step_limit = limit;
+  r.time_limit = options_.max_minutes * 60;
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  r.loss = window_.weight > 0 ? window_.loss / window_.weight : none;
+  r.objective = window_.weight > 0 ? window_.objective / window_.weight : none;
+  if (window_.weight > 0) r.parts = window_.parts.means(window_.weight);
+  r.weight = window_.weight;
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
   r.gradient_norm = gradient_norm_;
@@ -248,57 +379,86 @@ void TrainingLoop<T>::report() {
 
 template <class T>
 void TrainingLoop<T>::validate() {
-  const auto begin = Clock::now();
-  if (options_.average_last > 1) snapshots_.add(weights());
   progress_.validated_step = progress_.step;
-  if (!validates()) {
-    sink_.on_best();
-  } else {
-    const double value = options_.validation.measure();
-    const bool best = early_stopping_.update(value);
-    tell(value, best);
-    if (best) sink_.on_best();
+  validate_into(early_stopping_, snapshots_);
+}
+
+template <class T>
+void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
+  const auto begin = Clock::now();
+  {
+    const EvaluationWeights in_place = evaluation_weights();
+    if (options_.average_last > 1) snapshots.add(weights());
+    if (!validates()) {
+      sink_.on_best();
+    } else {
+      const double value = options_.validation.measure();
+      if (options_.average_best > 1)
+        snapshots.add_best(weights(), options_.validation.better == Better::lower ? value : -value);
+      const bool best = early_stopping.update(value);
+      tell(value, best);
+      if (best) sink_.on_best();
+    }
   }
   sink_.on_checkpoint();
-  window_.start += Clock::now() - begin;  // the speed reported is that of training
+  // The speed reported and judged is that of training.
+  const auto taken = Clock::now() - begin;
+  window_.start += taken;
+  judged_from_ += taken;
 }
 
 template <class T>
-void TrainingLoop<T>::tell(double value, bool best) {
-  const index_t epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
-  sink_.on_validation({epoch, progress_.step, options_.validation.name, value, best});
+void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
+  ValidationReport r;
+  r.epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
+  r.step = progress_.step;
+  r.name = options_.validation.name;
+  r.value = value;
+  r.best = best;
+  r.averaged = averaged;
+  if (options_.validation.details) options_.validation.details(r);
+  r.seconds = seconds();
+  sink_.on_validation(r);
 }
 
+// On copies of what training goes on from: see run().
 template <class T>
 TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
-  if (progress_.validated_step != progress_.step) validate();
-  if (snapshots_.size() > 1) try_average();
+  EarlyStopping early_stopping = early_stopping_;
+  StateAverage<T> snapshots = snapshots_;
+  if (progress_.validated_step != progress_.step) validate_into(early_stopping, snapshots);
+  if (snapshots.size() > 1) try_average(early_stopping, snapshots);
+  best_at_end_ = early_stopping.best();
   return end;
 }
 
-// The mean of the last snapshots becomes the best model when it validates better, or when nothing validates.
-// The weights to go on from stay what they were.
+// The mean of the snapshots becomes the best model when it validates better, or when nothing validates. The
+// weights to go on from stay what they were.
 template <class T>
-void TrainingLoop<T>::try_average() {
+void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
   struct Restore {
-    const std::vector<ParameterHandle<T>>& parameters;
-    std::vector<Tensor<T>> kept;
+    TrainingLoop& loop;
     ~Restore() {
-      for (std::size_t i = 0; i < kept.size(); ++i) parameters[i]->value.copy_from(kept[i]);
+      for (std::size_t i = 0; i < loop.displaced_.size(); ++i)
+        loop.parameters_[i]->value.copy_from(loop.displaced_[i]);
+      loop.displaced_.clear();
     }
   };
-  const std::vector<StateEntry<T>> mean = snapshots_.average();
+  const std::vector<StateEntry<T>> mean = snapshots.average();
   {
-    Restore restore{parameters_, {}};
-    for (const auto& p : parameters_) restore.kept.push_back(p->value.clone());
+    std::vector<Tensor<T>> kept;
+    for (const auto& p : parameters_) kept.push_back(p->value.clone());
+    displaced_ = std::move(kept);
+    const Restore restore{*this};
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(mean[i].value);
-    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots_.size()) +
+    sink_.on_notice(std::string("the mean of the weights of the ") +
+                    (options_.average_best > 1 ? "best " : "last ") + std::to_string(snapshots.size()) +
                     " validations:");
     const double value = validates() ? options_.validation.measure() : 0;
-    const bool best = !validates() || early_stopping_.improves(value);
+    const bool best = !validates() || early_stopping.improves(value);
     if (validates()) {
-      tell(value, best);
-      if (best) early_stopping_.update(value);
+      tell(value, best, static_cast<index_t>(snapshots.size()));
+      if (best) early_stopping.update(value);
     }
     if (best) sink_.on_best();
   }

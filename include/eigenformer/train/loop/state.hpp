@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 
 namespace eigenformer::detail {
@@ -18,35 +17,17 @@ struct TrainingProgress {
   index_t batch = 0;            // of the epoch under way
   index_t validated_step = -1;  // after which the last validation was
   index_t bad_updates = 0;      // skipped in a row
+  index_t expected_steps = 0;   // that a time limit allows; 0: not judged yet
 };
 
 inline nlohmann::json to_json(const TrainingProgress& p) {
-  return {{"step", p.step},
-          {"epoch", p.epoch},
-          {"batch", p.batch},
-          {"validated_step", p.validated_step},
-          {"bad_updates", p.bad_updates}};
-}
-
-// Tells corpora apart: the number of pairs and a hash of all ids and links (FNV-1a, 64 bits).
-inline std::string corpus_fingerprint(const EncodedCorpus& corpus) {
-  std::uint64_t hash = 0xCBF29CE484222325u;
-  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
-  for (const TokenSequences* side : {&corpus.source, &corpus.target}) {
-    for (index_t i = 0; i < side->size(); ++i) {
-      const std::span<const std::int32_t> ids = (*side)[i];
-      add(ids.size());
-      for (const std::int32_t id : ids) add(static_cast<std::uint32_t>(id));
-    }
-  }
-  for (const std::vector<AlignmentLink>& links : corpus.alignment) {
-    add(links.size());
-    for (const AlignmentLink& link : links) {
-      add(static_cast<std::uint64_t>(link.source));
-      add(static_cast<std::uint64_t>(link.target));
-    }
-  }
-  return std::to_string(corpus.size()) + " pairs, " + std::to_string(hash);
+  nlohmann::json json = {{"step", p.step},
+                         {"epoch", p.epoch},
+                         {"batch", p.batch},
+                         {"validated_step", p.validated_step},
+                         {"bad_updates", p.bad_updates}};
+  if (p.expected_steps > 0) json["expected_steps"] = p.expected_steps;
+  return json;
 }
 
 // Finds a training state's parts and says what is missing. All throw ValueError.
@@ -65,7 +46,7 @@ class StateReader {
     try {
       return state_.values.at(key).template get<U>();
     } catch (const nlohmann::json::exception&) {
-      throw ValueError("trainer",
+      throw ValueError("training",
                        std::string("'") + key + "' of the training state is " + state_.values.at(key).dump());
     }
   }
@@ -118,7 +99,8 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
   p.batch = reader.template value<index_t>("batch");
   p.validated_step = reader.template value<index_t>("validated_step");
   p.bad_updates = reader.template value<index_t>("bad_updates");
-  if (p.step < 0 || p.epoch < 0 || p.batch < 0)
+  if (reader.has("expected_steps")) p.expected_steps = reader.template value<index_t>("expected_steps");
+  if (p.step < 0 || p.epoch < 0 || p.batch < 0 || p.bad_updates < 0 || p.expected_steps < 0)
     throw ValueError("training", "the training state counts below 0");
   return p;
 }

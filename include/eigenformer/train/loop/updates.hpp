@@ -14,13 +14,56 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/kernels/packed/weight_cache.hpp"
+#include "eigenformer/train/loop/progress.hpp"
 
 namespace eigenformer {
 
+/// Sums of what a loss is made of, by name, for reports.
+class LossParts {
+ public:
+  /// sum: of a batch, not its mean.
+  void add(const std::string& name, double sum) {
+    for (LossPart& part : parts_) {
+      if (part.name != name) continue;
+      part.value += sum;
+      return;
+    }
+    parts_.push_back({name, sum});
+  }
+  void add(const LossParts& other) {
+    for (const LossPart& part : other.parts_) add(part.name, part.value);
+  }
+  /// In the order in which they were added first.
+  const std::vector<LossPart>& sums() const noexcept { return parts_; }
+  /// Sums divided by a weight. The loss of that name, if there, is left out.
+  std::vector<LossPart> means(double weight) const {
+    std::vector<LossPart> result;
+    for (const LossPart& part : parts_) {
+      if (part.name != shown_loss) result.push_back({part.name, part.value / weight});
+    }
+    return result;
+  }
+  /// The sum that StepReport::loss shows, or `otherwise`.
+  double shown(double otherwise) const {
+    for (const LossPart& part : parts_) {
+      if (part.name == shown_loss) return part.value;
+    }
+    return otherwise;
+  }
+
+  /// The name of the sum that StepReport::loss shows in place of the objective.
+  static constexpr const char* shown_loss = "loss";
+
+ private:
+  std::vector<LossPart> parts_;
+};
+
 /// The weight of all batches of an update. A loss function that takes it as a third argument returns not its
 /// batch's mean but the sum of its losses divided by `total`, which spares the loop a product and a rounding.
+/// To `parts`, if there, it may add sums that are to be reported.
 struct UpdateWeight {
   double total = 1;
+  LossParts* parts = nullptr;
 };
 
 /// A loss function, and how much each batch counts in an update of several: for example its target tokens.
@@ -61,10 +104,11 @@ concept EpochBatches = requires(Batches& batches, index_t epoch, index_t k) {
   batches.batch(epoch, k);
 };
 
-/// The mean loss of an update, and the weight of its batches.
+/// The mean loss of an update, the weight of its batches, and what the loss function said of its parts.
 struct UpdateLoss {
   double loss = 0;
   double weight = 0;
+  LossParts parts{};
 };
 
 namespace detail {
@@ -82,11 +126,11 @@ double batch_weight(const Loss& loss, const Batch& batch) {
 }
 
 template <class T, class Loss, class Batch>
-Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, double total) {
+Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, UpdateWeight update) {
   if constexpr (std::invocable<Loss&, const Context<T>&, const Batch&, UpdateWeight>) {
-    return loss(ctx, batch, UpdateWeight{total});
+    return loss(ctx, batch, update);
   } else {
-    const double share = batch_weight(loss, batch) / total;
+    const double share = batch_weight(loss, batch) / update.total;
     const Var<T> mean = loss(ctx, batch);
     return share == 1 ? mean : multiply(mean, static_cast<T>(share));
   }
@@ -112,7 +156,7 @@ accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const Dr
     tape.clear();
     const Context<T> ctx =
         Context<T>::training(tape, key).with_precision(precision).with_weight_cache(weights);
-    const Var<T> part = detail::share_of_loss<T>(loss, ctx, batch, sum.weight);
+    const Var<T> part = detail::share_of_loss<T>(loss, ctx, batch, UpdateWeight{sum.weight, &sum.parts});
     if (part.numel() != 1) {
       throw ShapeError("training",
                        "the loss function returned shape " + part.shape().str() +

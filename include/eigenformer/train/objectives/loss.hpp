@@ -3,14 +3,15 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/train/loop/updates.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
+#include "eigenformer/train/objectives/token_loss.hpp"
 
 namespace eigenformer {
 
@@ -38,46 +39,38 @@ template <SourceTargetModel M>
                     batch.target_layout, tokens(batch.target_output), options);
 }
 
-/// The mean alignment loss of the batches since it was last asked for.
-class MeanAlignmentLoss {
- public:
-  /// sum: over a batch's tokens. Of a batch whose loss is no number nothing is added.
-  void add(double sum, double tokens) {
-    if (!std::isfinite(sum)) return;
-    sum_ += sum;
-    tokens_ += tokens;
-  }
-  /// In nats a token; nothing where no batch was added.
-  std::optional<double> take() {
-    const auto mean = tokens_ > 0 ? std::optional(sum_ / tokens_) : std::nullopt;
-    sum_ = tokens_ = 0;
-    return mean;
-  }
-
- private:
-  double sum_ = 0, tokens_ = 0;
-};
-
 /// The loss function of a training on sentence pairs: each batch counts its target tokens. The model must
 /// outlive it.
 template <SourceTargetModel M>
 struct SourceTargetLoss {
-  const M& model;
-  double label_smoothing = 0;
-  GuidedAlignmentOptions guided{};                    ///< of batches with alignments
-  std::shared_ptr<MeanAlignmentLoss> alignment = {};  ///< adds those batches' alignment losses up
+  using T = typename M::value_type;
 
-  Var<typename M::value_type> operator()(const Context<typename M::value_type>& ctx, const Batch& batch,
-                                         UpdateWeight update) const {
-    if constexpr (GuidedModel<M>) {
-      if (!batch.alignment.empty() && guided.weight > 0) {
-        const auto both = guided_alignment_loss(
-            model, ctx, batch, {.label_smoothing = label_smoothing, .divisor = update.total}, guided);
-        if (alignment != nullptr) alignment->add(both.alignment * update.total, weight(batch));
-        return both.loss;
-      }
+  const M& model;
+  ObjectiveOptions options{};
+  std::shared_ptr<const Teacher<T>> teacher = nullptr;
+
+  Var<T> operator()(const Context<T>& ctx, const Batch& batch, UpdateWeight update) const {
+    if constexpr (TokenObjectiveModel<M>) {
+      if (options.r_drop.weight > 0 || teacher != nullptr)
+        return token_objective_loss(model, ctx, batch, options, teacher.get(), update.total, update.parts);
     }
-    return batch_loss(model, ctx, batch, {.label_smoothing = label_smoothing, .divisor = update.total});
+    double unsmoothed = std::numeric_limits<double>::quiet_NaN();
+    const CrossEntropyOptions words{
+        .label_smoothing = options.label_smoothing, .divisor = update.total, .unsmoothed = &unsmoothed};
+    const auto loss = [&]() -> Var<T> {
+      if constexpr (GuidedModel<M>) {
+        if (!batch.alignment.empty() && options.guided.weight > 0) {
+          const auto both = guided_alignment_loss(model, ctx, batch, words, options.guided);
+          if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
+          return both.loss;
+        }
+      }
+      return batch_loss(model, ctx, batch, words);
+    }();
+    // A model of the caller's own may leave it as it was.
+    if (update.parts != nullptr && !std::isnan(unsmoothed))
+      update.parts->add(LossParts::shown_loss, unsmoothed);
+    return loss;
   }
   double weight(const Batch& batch) const { return static_cast<double>(batch.target_tokens()); }
 };
@@ -85,7 +78,7 @@ struct SourceTargetLoss {
 /// Mean loss of a corpus, without dropout and smoothing, in nats a target token; in an inference context,
 /// such as one with packed weights. Throws ValueError for no pair.
 template <SourceTargetModel M>
-double corpus_loss(const M& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048,
+double corpus_loss(const M& model, const PairSource& corpus, index_t batch_tokens = 2048,
                    const Context<typename M::value_type>& ctx = Context<typename M::value_type>::inference(),
                    const TextConventions& text = {}) {
   Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false, .text = text});
