@@ -291,6 +291,7 @@ void TrainSettings::validate() const {
   }
   model.validate("train");
   training.validate();
+  training.r_drop.require_dropout(model);
 }
 
 nlohmann::json TrainSettings::to_json() const {
