@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
@@ -13,6 +14,7 @@
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
+#include "eigenformer/train/distributed/options.hpp"
 #include "eigenformer/train/loop/early_stopping.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
 
@@ -22,6 +24,8 @@ template <>
 struct EnumNames<kernels::GemmPrecision> {
   static constexpr std::array names = {"full", "bf16"};
 };
+
+class Communicator;
 
 /// What validations measure: a loss, BLEU, or any other number.
 ///
@@ -50,8 +54,15 @@ struct LoopOptions {
   /// elsewhere. Parameters, their updates, and what is between two products are float either way.
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
   Validation validation{};
+  /// Threads that each compute a batch of an update, with a tape of their own and the same weights; with the
+  /// bits of one. The loss function is then called by several threads at once.
+  index_t workers = 1;
+  /// The ranks that share the work: of each update's `accumulate` batches, N ranks compute every N-th. The
+  /// updates are those of one process. Null: this process works alone.
+  std::shared_ptr<Communicator> communicator{};
+  DistributedOptions distributed{};
 
-  /// All but validation, which files do not hold.
+  /// All but validation and communicator, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
           self.epochs);
@@ -76,6 +87,9 @@ struct LoopOptions {
     visit(OptionField{"precision",
                       "numbers in matrix products: float, or bfloat16 with float sums where it is faster"},
           self.precision);
+    visit(OptionField{"workers", "threads that each compute a batch of an update", Allowed::positive},
+          self.workers);
+    DistributedOptions::fields(self.distributed, visit);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -17,6 +18,8 @@ namespace eigenformer {
 template <class T>
 class Tape {
  public:
+  using OnComplete = std::function<void(typename Gradients<T>::Entry&)>;
+
   Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
   ~Tape() {
     if (state_ == nullptr) return;
@@ -61,7 +64,11 @@ class Tape {
   /// Whatever it throws, an op's own exception included, `gradients` are as they were before; the tape is
   /// consumed once an op's backward has begun. For that, what is in an entry that is written already is
   /// copied until backward returns; entries that are not (after zero()) cost nothing.
-  void backward(const Var<T>& loss, Gradients<T>& gradients) {
+  ///
+  /// `complete`, if there, is called with a recorded parameter's entry once this backward writes no more to
+  /// it and while it still runs: a gradient can be sent away, or added elsewhere and reset, before the others
+  /// are there.
+  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {}) {
     if (loss.numel() != 1) {
       throw ShapeError("backward",
                        "loss of shape " + loss.shape().str() +
@@ -69,7 +76,7 @@ class Tape {
                            "for anything else",
                        {loss.shape()});
     }
-    backward(loss, Tensor<T>::ones(loss.shape()), gradients);
+    backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
   }
   /// The same without parameters: only variable() leaves.
   void backward(const Var<T>& loss) {
@@ -77,7 +84,8 @@ class Tape {
     backward(loss, none);
   }
   /// From an output of any shape, given the gradient that arrives at it.
-  void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients) {
+  void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
+                const OnComplete& complete = {}) {
     check_here(output);
     if (cotangent.shape() != output.shape()) {
       throw ShapeError("backward",
@@ -110,7 +118,7 @@ class Tape {
     // Consumed even when an op throws: half of the closures are gone by then.
     const Consumer consumer{*state_};
     try {
-      run_backward(gradients);
+      run_backward(gradients, complete);
     } catch (...) {
       restore(gradients);
       throw;
@@ -127,14 +135,18 @@ class Tape {
   }
 
  private:
-  void run_backward(Gradients<T>& gradients) {
+  void run_backward(Gradients<T>& gradients, const OnComplete& complete) {
     auto& nodes = state_->nodes;
     Profiler& profiler = Runtime::instance().profiler();
     auto saved = state_->saved.end();
     for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= 0; --i) {
       auto& node = nodes[static_cast<std::size_t>(i)];
       if (node.leaf) {
-        if (node.parameter == nullptr) take_leaf(i);
+        if (node.parameter == nullptr) {
+          take_leaf(i);
+        } else if (complete) {
+          complete(*gradients.find(node.parameter->id));  // all that used it was recorded later
+        }
         continue;
       }
       const bool runs = node.written && node.backward;

@@ -14,10 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
+#include "eigenformer/train/distributed/agreement.hpp"
+#include "eigenformer/train/distributed/ranks.hpp"
+#include "eigenformer/train/distributed/workers.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/state.hpp"
 #include "eigenformer/train/loop/updates.hpp"
@@ -82,6 +86,10 @@ class TrainingLoop {
   /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in
   /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
   /// skipped.
+  ///
+  /// With a communicator all ranks call it, after they have loaded the same state; they begin with the
+  /// weights of rank 0, and end together: by any rank's stop token, and by the time of rank 0, which alone
+  /// measures validations. Where a rank throws, the others throw IoError with its message.
   TrainingEnd run(std::stop_token stop = {});
 
   /// Updates so far.
@@ -96,7 +104,8 @@ class TrainingLoop {
   double best() const noexcept { return early_stopping_.best(); }
 
   /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
-  /// counters. Throws ValueError when two parameters have one name.
+  /// counters. Throws ValueError when two parameters have one name. Where ranks keep parts of the optimizer's
+  /// state, rank 0 has all of it in its sink's calls; at other times all ranks must call it together.
   TrainingState<T> state() const;
   /// Goes back to a saved state. Throws ValueError when it belongs to other parameters, to another optimizer
   /// or to options that would make other updates (seed, accumulate, what validations measure), and then
@@ -125,6 +134,9 @@ class TrainingLoop {
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   index_t total_steps();
+  TrainingEnd run_to_end(const std::stop_token& stop);
+  void make_accumulator();
+  void begin_together();
   void update();
   void skip(double loss, double norm);
   void report();
@@ -137,6 +149,8 @@ class TrainingLoop {
   TrainingSink& sink_;
   std::vector<ParameterHandle<T>> parameters_;
   std::unique_ptr<detail::Updates<T>> updates_;
+  std::unique_ptr<detail::Accumulator<T>> accumulator_;
+  std::unique_ptr<detail::ShardedState<T>> sharded_;  // where ranks keep parts of the optimizer's state
   OptimizerCalls optimizer_;
   std::function<double(index_t, index_t)> schedule_;
   Gradients<T> gradients_;

@@ -72,11 +72,16 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
                        "positive");
     }
   }
+  make_accumulator();
   optimizer_ = {[&optimizer](const Gradients<T>& gradients, double rate, double scale) {
                   optimizer.step(gradients, rate, scale);
                 },
-                [&optimizer] { return optimizer.state(); },
-                [&optimizer](const std::vector<StateEntry<T>>& entries) { optimizer.load(entries); }};
+                [this, &optimizer] {
+                  return sharded_ ? sharded_->state([&] { return optimizer.state(); }) : optimizer.state();
+                },
+                [this, &optimizer](const std::vector<StateEntry<T>>& entries) {
+                  optimizer.load(sharded_ ? sharded_->own(entries) : entries);
+                }};
   schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, index_t total) mutable {
     if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
       return static_cast<double>(rates(step, ExpectedSteps{total}));
@@ -87,8 +92,74 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   };
 }
 
+// How the gradients of an update's batches are computed: here, by workers, or by ranks.
+template <class T>
+void TrainingLoop<T>::make_accumulator() {
+  const auto& communicator = options_.communicator;
+  const index_t ranks = communicator == nullptr ? 1 : communicator->size();
+  if (ranks == 1) {
+    options_.communicator = nullptr;
+    if (options_.workers == 1) {
+      accumulator_ = std::make_unique<detail::SequentialAccumulator<T>>(tape_);
+    } else {
+      accumulator_ = std::make_unique<detail::WorkerAccumulator<T>>(options_.workers);
+    }
+  }
+  const bool has_epochs = updates_->num_batches(0) != detail::endless;
+  for (const auto& [name, count] : {std::pair("ranks", ranks), std::pair("workers", options_.workers)}) {
+    if (!has_epochs || options_.accumulate >= count) continue;
+    throw ValueError("training", "accumulate is " + std::to_string(options_.accumulate) +
+                                     ", must be at least the number of " + name + ", " +
+                                     std::to_string(count) + ", which each compute a batch of an update");
+  }
+  if (ranks == 1) return;
+  if (options_.workers > 1) {
+    throw ValueError("training", "workers is " + std::to_string(options_.workers) +
+                                     ", must be 1 where there are several ranks: start more ranks instead");
+  }
+  std::vector<int> owners;
+  if (options_.distributed.shard_optimizer) {
+    owners = detail::owners_of(parameters_, communicator->size());
+    sharded_ = std::make_unique<detail::ShardedState<T>>(parameters_, owners, communicator);
+  }
+  accumulator_ = std::make_unique<detail::RankAccumulator<T>>(gradients_, communicator, options_.distributed,
+                                                              std::move(owners));
+  if (validates()) options_.validation.measure = detail::on_rank_0(communicator, options_.validation.measure);
+}
+
+// All ranks must be at one update of one training; their weights become those of rank 0.
+template <class T>
+void TrainingLoop<T>::begin_together() {
+  Communicator& communicator = *options_.communicator;
+  detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
+  detail::require_same_on_ranks(communicator, "the instructions of kernels",
+                                kernels::isa_name(kernels::isa()));
+  LoopOptions options = options_;
+  options.max_minutes = 0;
+  options.report_every = 0;
+  detail::require_same_on_ranks(communicator, "the options", options_to_json(options).dump());
+  detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());
+  for (const auto& p : parameters_) {
+    communicator.broadcast(
+        std::as_writable_bytes(std::span(p->value.data(), static_cast<std::size_t>(p->value.numel()))));
+    p->value.mark_changed();
+  }
+}
+
 template <class T>
 TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
+  if (options_.communicator == nullptr) return run_to_end(stop);
+  try {
+    begin_together();
+    return run_to_end(stop);
+  } catch (const std::exception& error) {
+    options_.communicator->fail(error.what());
+    throw;
+  }
+}
+
+template <class T>
+TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
   start_ = Clock::now();
   first_step_ = progress_.step;
   skipped_ = 0;
@@ -97,12 +168,16 @@ TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
     if (options_.epochs > 0 && progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
     if (early_stopping_.stop()) return finish(TrainingEnd::early_stopping);
-    if (stop.stop_requested()) {
+    const auto now =
+        detail::agree(options_.communicator,
+                      {.stop = stop.stop_requested(),
+                       .time_is_up = options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60});
+    if (now.stop) {
+      if (sharded_) sharded_->gather(optimizer_.state);
       sink_.on_checkpoint();
       return TrainingEnd::interrupted;
     }
-    if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60)
-      return finish(TrainingEnd::max_minutes);
+    if (now.time_is_up) return finish(TrainingEnd::max_minutes);
     update();
     const bool epoch_ends = progress_.batch >= updates_->num_batches(progress_.epoch);
     if (epoch_ends) {
@@ -194,16 +269,18 @@ void TrainingLoop<T>::update() {
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
-  const UpdateLoss mean =
-      updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
-                           kernels::faster_precision(options_.precision), weights_, gradients_);
-  const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
-  learning_rate_ = schedule_(progress_.step + 1, total_steps());
+  const auto batches_now = updates_->batches(progress_.epoch, progress_.batch, count);
+  const UpdateLoss mean = accumulator_->add(
+      *batches_now, {key, kernels::faster_precision(options_.precision), weights_}, gradients_);
+  const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
+  learning_rate_ = schedule_(progress_.step + 1, detail::of_rank_0(options_.communicator, total_steps()));
   gradient_norm_ = clipped.norm;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
+    accumulator_->stepped();
+    if (sharded_) sharded_->forget();
     weights_->clear();  // whether or not the optimizer counts its changes
     progress_.bad_updates = 0;
     window_.loss += mean.loss * mean.weight;
@@ -249,6 +326,7 @@ void TrainingLoop<T>::report() {
 template <class T>
 void TrainingLoop<T>::validate() {
   const auto begin = Clock::now();
+  if (sharded_) sharded_->gather(optimizer_.state);
   if (options_.average_last > 1) snapshots_.add(weights());
   progress_.validated_step = progress_.step;
   if (!validates()) {
