@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -69,12 +70,19 @@ class ThreadCommunicator final : public Communicator {
   void fail(const std::string& message) noexcept override {
     const std::lock_guard lock(group_->mutex);
     if (group_->failure) return;
+    group_->failed_rank = rank_;
     try {
       group_->failure = "rank " + std::to_string(rank_) + ": " + message;
     } catch (...) {
       group_->failure.emplace();
     }
     group_->changed.notify_all();
+  }
+
+  /// The rank that has failed first; -1: none has.
+  int failed_rank() const {
+    const std::lock_guard lock(group_->mutex);
+    return group_->failed_rank;
   }
 
  private:
@@ -114,6 +122,7 @@ class ThreadCommunicator final : public Communicator {
     std::vector<std::span<const std::span<const std::byte>>> sent;
     std::size_t here = 0, rounds = 0, copying = 0;
     std::optional<std::string> failure;
+    int failed_rank = -1;
   };
 
   ThreadCommunicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
@@ -126,28 +135,26 @@ class ThreadCommunicator final : public Communicator {
 /// The exception of the rank that failed first ends all of them, and is rethrown here.
 inline void run_ranks(int size, const std::function<void(const std::shared_ptr<Communicator>&)>& rank) {
   const auto communicators = ThreadCommunicator::make(size);
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto failed = [&](Communicator& communicator, const char* what) {
-    const std::lock_guard lock(mutex);
-    if (!error) error = std::current_exception();
-    communicator.fail(what);
-  };
+  std::vector<std::exception_ptr> errors(communicators.size());
   std::vector<std::thread> threads;
   for (const auto& communicator : communicators) {
     threads.emplace_back([&, communicator] {
+      std::exception_ptr& error = errors[static_cast<std::size_t>(communicator->rank())];
       try {
         const ThreadScope alone(1);
         rank(communicator);
       } catch (const std::exception& e) {
-        failed(*communicator, e.what());
+        error = std::current_exception();
+        communicator->fail(e.what());
       } catch (...) {
-        failed(*communicator, "an exception of unknown type");
+        error = std::current_exception();
+        communicator->fail("an exception of unknown type");
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (error) std::rethrow_exception(error);
+  const auto& first = static_cast<const ThreadCommunicator&>(*communicators[0]);
+  if (first.failed_rank() >= 0) std::rethrow_exception(errors[static_cast<std::size_t>(first.failed_rank())]);
 }
 
 }  // namespace eigenformer
