@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
@@ -152,5 +153,13 @@ class SingleProcess final : public Communicator {
   }
   void fail(const std::string&) noexcept override {}
 };
+
+/// Whether an mpirun (of OpenMPI, MPICH or Slurm) started this process, as its environment says.
+inline bool started_by_mpirun() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
 
 }  // namespace eigenformer
