@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
@@ -16,7 +17,10 @@
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/distributed/options.hpp"
 #include "eigenformer/train/loop/early_stopping.hpp"
+#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/loop/warmup.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
+#include "eigenformer/train/validation/validation_options.hpp"
 
 namespace eigenformer {
 
@@ -35,6 +39,9 @@ struct Validation {
   std::function<double()> measure{};  ///< of the weights as they are now; empty: no validation
   Better better = Better::lower;
   std::string name = "loss";  ///< in reports and in saved states
+  /// Adds to a report what else there is to say of the weights that were just measured: other numbers,
+  /// translations. May be empty. validation_of() has BLEU, chrF and the loss together.
+  std::function<void(ValidationReport&)> details{};
 };
 
 /// How a training goes on from update to update, whatever is trained. At least one of epochs, max_steps and
@@ -105,7 +112,7 @@ struct LoopOptions {
 enum class ScheduleKind {
   constant,
   inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
-  cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
+  cosine,  ///< to zero at the last update that the limits allow; of a limit on time see ExpectedSteps
 };
 template <>
 struct EnumNames<ScheduleKind> {
@@ -118,7 +125,8 @@ struct TrainingOptions {
   LoopOptions loop{.epochs = 20};
   index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
   double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
-  index_t warmup = 400;         ///< updates of linear warm-up
+  /// Updates of linear warm-up; without a value as many as suit the length of the training: fitted_warmup().
+  std::optional<index_t> warmup{};
   ScheduleKind schedule = ScheduleKind::inverse_square_root;
   double beta1 = 0.9;
   double beta2 = 0.98;
@@ -131,6 +139,7 @@ struct TrainingOptions {
   std::string frozen{};
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
+  ValidationOptions validation{};             ///< what validations measure: see validation_of()
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -139,7 +148,12 @@ struct TrainingOptions {
     visit(
         OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
         self.learning_rate);
-    visit(OptionField{"warmup", "updates of linear warm-up", Allowed::not_negative}, self.warmup);
+    visit(
+        OptionField{"warmup",
+                    "updates of linear warm-up; not given: 400, or a quarter of what is expected in all, if "
+                    "that is less",
+                    Allowed::not_negative},
+        self.warmup);
     visit(OptionField{"schedule", "how the learning rate goes on after the warm-up"}, self.schedule);
     visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
     visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
@@ -153,25 +167,33 @@ struct TrainingOptions {
                       "commas"},
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
+    ValidationOptions::fields(self.validation, visit);
   }
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
     validate_fields("training", *this);
     loop.validate();
+    validation.validate();
   }
 
+  /// Whether rates depend on the number of updates in all.
+  bool uses_total() const { return schedule == ScheduleKind::cosine; }
   /// The learning rate of update `step`, from 1, of `total` in all.
   double rate(index_t step, index_t total) const {
+    return rate(step, total, warmup.value_or(fitted_warmup(total)));
+  }
+  /// The same with so many updates of warm-up.
+  double rate(index_t step, index_t total, index_t warmup_updates) const {
     switch (schedule) {
       case ScheduleKind::constant:
-        return schedule::constant(step, learning_rate, warmup);
+        return schedule::constant(step, learning_rate, warmup_updates);
       case ScheduleKind::cosine:
-        return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
+        return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
       case ScheduleKind::inverse_square_root:
         break;
     }
-    return schedule::inverse_square_root(step, learning_rate, warmup);
+    return schedule::inverse_square_root(step, learning_rate, warmup_updates);
   }
 };
 

@@ -88,6 +88,18 @@ class Communicator {
     return result;
   }
 
+  /// What each rank sends to all, of any size.
+  std::vector<std::vector<std::byte>> all_of(std::span<const std::byte> data) {
+    const std::vector<std::size_t> sizes = all(data.size());
+    std::vector<std::vector<std::byte>> result;
+    const std::vector<std::span<const std::byte>> send(sizes.size(), data);
+    std::vector<std::span<std::byte>> receive;
+    for (const std::size_t size : sizes) result.emplace_back(size);
+    for (auto& data_of_rank : result) receive.emplace_back(data_of_rank);
+    exchange(send, receive);
+    return result;
+  }
+
   /// What each rank sends to `root`; empty elsewhere.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, int root = 0) {
     const auto n = static_cast<std::size_t>(size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -52,11 +53,9 @@ class RankAccumulator final : public Accumulator<T> {
     UpdateLoss sum;
     sum.weight = in_order(shares);
     require_weight(sum.weight);
-    std::fill(shares.begin(), shares.end(), 0);
+    std::vector<UpdateLoss> losses(own.size());
     const auto forward = [&](std::size_t a) {
-      Var<T> loss = micro_batch_loss(batches, own[a], sum.weight, pass, tape_);
-      shares[a] = static_cast<double>(loss.value().item());
-      return loss;
+      return micro_batch_loss(batches, own[a], sum.weight, pass, tape_, losses[a]);
     };
     if (options_.reduction == Reduction::fixed_order) {
       for (std::size_t a = 0; a < rounds; ++a) {
@@ -79,7 +78,7 @@ class RankAccumulator final : public Accumulator<T> {
       reducer_.end();
     }
     reducer_.wait();
-    sum.loss = in_order(shares);
+    add_losses(losses, count, sum);
     return sum;
   }
 
@@ -110,6 +109,48 @@ class RankAccumulator final : public Accumulator<T> {
       tape_.backward(loss, local_, complete);
     } else {
       add_backward(loss, tape_, part_, local_, complete);
+    }
+  }
+
+  // Adds the losses of all ranks' batches, in the order of batches.
+  void add_losses(const std::vector<UpdateLoss>& own, index_t count, UpdateLoss& sum) {
+    std::vector<std::byte> bytes;
+    const auto put = [&](const void* data, std::size_t size) {
+      const auto* from = static_cast<const std::byte*>(data);
+      bytes.insert(bytes.end(), from, from + size);
+    };
+    for (const UpdateLoss& batch : own) {
+      put(&batch.loss, sizeof(double));
+      const std::size_t parts = batch.parts.sums().size();
+      put(&parts, sizeof(parts));
+      for (const LossPart& part : batch.parts.sums()) {
+        const std::size_t length = part.name.size();
+        put(&length, sizeof(length));
+        put(part.name.data(), length);
+        put(&part.value, sizeof(double));
+      }
+    }
+    const std::vector<std::vector<std::byte>> all = communicator_->all_of(bytes);
+    std::vector<std::size_t> at(all.size());
+    for (index_t k = 0; k < count; ++k) {
+      const auto r = static_cast<std::size_t>(k) % all.size();
+      const auto take = [&](void* to, std::size_t size) {
+        std::memcpy(to, all[r].data() + at[r], size);
+        at[r] += size;
+      };
+      UpdateLoss batch;
+      take(&batch.loss, sizeof(double));
+      std::size_t parts = 0;
+      for (take(&parts, sizeof(parts)); parts > 0; --parts) {
+        std::size_t length = 0;
+        take(&length, sizeof(length));
+        std::string name(length, ' ');
+        take(name.data(), length);
+        double value = 0;
+        take(&value, sizeof(value));
+        batch.parts.add(name, value);
+      }
+      sum.add(batch);
     }
   }
 

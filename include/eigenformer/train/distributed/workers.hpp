@@ -31,7 +31,7 @@ class WorkerAccumulator final : public Accumulator<T> {
     const auto workers = static_cast<index_t>(tapes_.size());
     for (index_t first = 0; first < batches.size(); first += workers) {
       const index_t count = std::min(workers, batches.size() - first);
-      std::vector<double> losses(static_cast<std::size_t>(count));
+      std::vector<UpdateLoss> losses(static_cast<std::size_t>(count));
       std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
       auto task = [&](index_t i) {
         const auto w = static_cast<std::size_t>(i);
@@ -39,8 +39,8 @@ class WorkerAccumulator final : public Accumulator<T> {
           const ThreadScope scope(executors_[w]);
           if (parts_[w].entries().empty()) parts_[w] = zeros_like(gradients);
           parts_[w].zero();
-          const Var<T> loss = micro_batch_loss(batches, first + i, sum.weight, pass, tapes_[w]);
-          losses[w] = static_cast<double>(loss.value().item());
+          const Var<T> loss =
+              micro_batch_loss(batches, first + i, sum.weight, pass, tapes_[w], losses[w]);
           tapes_[w].backward(loss, parts_[w]);
         } catch (...) {
           errors[w] = std::current_exception();
@@ -51,7 +51,7 @@ class WorkerAccumulator final : public Accumulator<T> {
         if (error) std::rethrow_exception(error);
       }
       for (std::size_t w = 0; w < losses.size(); ++w) {
-        sum.loss += losses[w];
+        sum.add(losses[w]);
         gradients.accumulate(parts_[w]);
         parts_[w].zero();
       }

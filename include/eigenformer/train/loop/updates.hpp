@@ -17,13 +17,56 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/kernels/packed/weight_cache.hpp"
 #include "eigenformer/optim/clip.hpp"
+#include "eigenformer/train/loop/progress.hpp"
 
 namespace eigenformer {
 
+/// Sums of what a loss is made of, by name, for reports.
+class LossParts {
+ public:
+  /// sum: of a batch, not its mean.
+  void add(const std::string& name, double sum) {
+    for (LossPart& part : parts_) {
+      if (part.name != name) continue;
+      part.value += sum;
+      return;
+    }
+    parts_.push_back({name, sum});
+  }
+  void add(const LossParts& other) {
+    for (const LossPart& part : other.parts_) add(part.name, part.value);
+  }
+  /// In the order in which they were added first.
+  const std::vector<LossPart>& sums() const noexcept { return parts_; }
+  /// Sums divided by a weight. The loss of that name, if there, is left out.
+  std::vector<LossPart> means(double weight) const {
+    std::vector<LossPart> result;
+    for (const LossPart& part : parts_) {
+      if (part.name != shown_loss) result.push_back({part.name, part.value / weight});
+    }
+    return result;
+  }
+  /// The sum that StepReport::loss shows, or `otherwise`.
+  double shown(double otherwise) const {
+    for (const LossPart& part : parts_) {
+      if (part.name == shown_loss) return part.value;
+    }
+    return otherwise;
+  }
+
+  /// The name of the sum that StepReport::loss shows in place of the objective.
+  static constexpr const char* shown_loss = "loss";
+
+ private:
+  std::vector<LossPart> parts_;
+};
+
 /// The weight of all batches of an update. A loss function that takes it as a third argument returns not its
 /// batch's mean but the sum of its losses divided by `total`, which spares the loop a product and a rounding.
+/// To `parts`, if there, it may add sums that are to be reported.
 struct UpdateWeight {
   double total = 1;
+  LossParts* parts = nullptr;
 };
 
 /// A loss function, and how much each batch counts in an update of several: for example its target tokens.
@@ -64,10 +107,17 @@ concept EpochBatches = requires(Batches& batches, index_t epoch, index_t k) {
   batches.batch(epoch, k);
 };
 
-/// The mean loss of an update, and the weight of its batches.
+/// The mean loss of an update, the weight of its batches, and what the loss function said of its parts.
 struct UpdateLoss {
   double loss = 0;
   double weight = 0;
+  LossParts parts{};
+
+  /// Adds a batch's share of the loss, and its parts.
+  void add(const UpdateLoss& of_batch) {
+    loss += of_batch.loss;
+    parts.add(of_batch.parts);
+  }
 };
 
 namespace detail {
@@ -85,11 +135,11 @@ double batch_weight(const Loss& loss, const Batch& batch) {
 }
 
 template <class T, class Loss, class Batch>
-Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, double total) {
+Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, UpdateWeight update) {
   if constexpr (std::invocable<Loss&, const Context<T>&, const Batch&, UpdateWeight>) {
-    return loss(ctx, batch, UpdateWeight{total});
+    return loss(ctx, batch, update);
   } else {
-    const double share = batch_weight(loss, batch) / total;
+    const double share = batch_weight(loss, batch) / update.total;
     const Var<T> mean = loss(ctx, batch);
     return share == 1 ? mean : multiply(mean, static_cast<T>(share));
   }
@@ -114,8 +164,8 @@ class MicroBatches {
   virtual index_t size() const = 0;
   // How much batch k counts; called before loss(k), by one thread.
   virtual double weight(index_t k) = 0;
-  // Its share of the mean loss of batches that weigh `total`; several threads may ask at once.
-  virtual Var<T> loss(index_t k, double total, const Context<T>& ctx) = 0;
+  // Its share of the mean loss of the update's batches; several threads may ask at once.
+  virtual Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) = 0;
 };
 
 // Those that are there already.
@@ -129,8 +179,8 @@ class RangeMicroBatches final : public MicroBatches<T> {
   RangeMicroBatches& operator=(const RangeMicroBatches&) = delete;
   index_t size() const override { return static_cast<index_t>(places_.size()); }
   double weight(index_t k) override { return batch_weight(loss_, batch(k)); }
-  Var<T> loss(index_t k, double total, const Context<T>& ctx) override {
-    return share_of_loss<T>(loss_, ctx, batch(k), total);
+  Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
+    return share_of_loss<T>(loss_, ctx, batch(k), update);
   }
 
  private:
@@ -153,8 +203,8 @@ class EpochMicroBatches final : public MicroBatches<T> {
     if (!batch) batch.emplace(source_.batch(epoch_, first_ + k));
     return batch_weight(loss_, *batch);
   }
-  Var<T> loss(index_t k, double total, const Context<T>& ctx) override {
-    return share_of_loss<T>(loss_, ctx, *made_[static_cast<std::size_t>(k)], total);
+  Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
+    return share_of_loss<T>(loss_, ctx, *made_[static_cast<std::size_t>(k)], update);
   }
 
  private:
@@ -165,20 +215,22 @@ class EpochMicroBatches final : public MicroBatches<T> {
   std::vector<std::optional<Batch>> made_;
 };
 
-// Runs a batch forward.
+// Runs a batch forward on a tape; its loss and their parts go to `of_batch`.
 template <class T>
 Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const PassOptions& pass,
-                        Tape<T>& tape) {
+                        Tape<T>& tape, UpdateLoss& of_batch) {
   tape.clear();
-  const Context<T> ctx =
-      Context<T>::training(tape, pass.key).with_precision(pass.precision).with_weight_cache(pass.weights);
-  Var<T> part = batches.loss(k, total, ctx);
+  const Context<T> ctx = Context<T>::training(tape, pass.key)
+                             .with_precision(pass.precision)
+                             .with_weight_cache(pass.weights);
+  Var<T> part = batches.loss(k, UpdateWeight{total, &of_batch.parts}, ctx);
   if (part.numel() != 1) {
     throw ShapeError("training",
                      "the loss function returned shape " + part.shape().str() +
                          ", must be a scalar, the mean loss of the batch",
                      {part.shape()});
   }
+  of_batch.loss = static_cast<double>(part.value().item());
   return part;
 }
 
@@ -232,8 +284,9 @@ class SequentialAccumulator final : public Accumulator<T> {
     for (index_t k = 0; k < batches.size(); ++k) sum.weight += batches.weight(k);
     require_weight(sum.weight);
     for (index_t k = 0; k < batches.size(); ++k) {
-      const Var<T> part = micro_batch_loss(batches, k, sum.weight, pass, tape_);
-      sum.loss += static_cast<double>(part.value().item());
+      UpdateLoss of_batch;
+      const Var<T> part = micro_batch_loss(batches, k, sum.weight, pass, tape_, of_batch);
+      sum.add(of_batch);
       if (k == 0) {
         tape_.backward(part, gradients);
       } else {
