@@ -11,6 +11,7 @@
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/loop/early_stopping.hpp"
@@ -117,6 +118,7 @@ struct TrainingOptions {
   std::string frozen{};
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
+  OptimizerOptions optimizer{};
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -139,12 +141,14 @@ struct TrainingOptions {
                       "commas"},
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
+    OptimizerOptions::fields(self.optimizer, visit);
   }
 
   /// Throws ValueError that names an impossible field.
   void validate() const {
     validate_fields("training", *this);
     loop.validate();
+    optimizer.validate();
   }
 
   /// The learning rate of update `step`, from 1, of `total` in all.
