@@ -13,6 +13,7 @@
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
 #include "eigenformer/train/distributed/options.hpp"
@@ -140,6 +141,7 @@ struct TrainingOptions {
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
   ValidationOptions validation{};             ///< what validations measure: see validation_of()
+  OptimizerOptions optimizer{};
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -168,6 +170,7 @@ struct TrainingOptions {
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
     ValidationOptions::fields(self.validation, visit);
+    OptimizerOptions::fields(self.optimizer, visit);
   }
 
   /// Throws ValueError that names an impossible field.
@@ -175,6 +178,7 @@ struct TrainingOptions {
     validate_fields("training", *this);
     loop.validate();
     validation.validate();
+    optimizer.validate();
   }
 
   /// Whether rates depend on the number of updates in all.

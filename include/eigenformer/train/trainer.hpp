@@ -5,14 +5,14 @@
 #include <string>
 #include <utility>
 
-#include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
+#include "eigenformer/train/optimizer.hpp"
 
 namespace eigenformer {
 
 /// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
-/// Adam, and validation by the loss of a corpus or by any metric.
+/// Adam or another optimizer, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
 /// Seq2SeqTransformer, a type derived from it, or one of the caller's own. The model, the corpora and the
@@ -56,11 +56,7 @@ class Trainer {
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
         corpus_(detail::corpus_fingerprint(corpus)),
         parameters_(trained(model, options)),
-        optimizer_(parameters_, {.beta1 = options.beta1,
-                                 .beta2 = options.beta2,
-                                 .eps = options.adam_eps,
-                                 .weight_decay = options.weight_decay,
-                                 .groups = options.groups}),
+        optimizer_(make_optimizer<T>(parameters_, options)),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
         loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
               batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
@@ -103,6 +99,8 @@ class Trainer {
     const std::optional<index_t> warmup = warmup_.decided();
     state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
+    state.values["optimizer"] = word_of(options_.optimizer.kind);
+    state.values["optimizer_state"] = word_of(options_.optimizer.state);
     return state;
   }
 
@@ -122,6 +120,11 @@ class Trainer {
                            "); to go on with other data, start a new training from the saved model");
     }
     const auto warmup = warmup_of(reader);
+    // Version 0.1.0 had Adam alone.
+    if (reader.has("optimizer")) {
+      reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
+      reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
+    }
     loop_.load(state);
     warmup_.restore(warmup);
     decays_all_ = !reader.has("decays") && options_.groups.empty();
@@ -181,7 +184,7 @@ class Trainer {
   Batcher batcher_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
-  AdamW<T> optimizer_;  // without weight decay it is Adam
+  AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;
   bool decays_all_ = false;
