@@ -17,6 +17,7 @@
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
 #include "training/training_folder.hpp"
+#include "training/training_ranks.hpp"
 #include "training/training_start.hpp"
 
 namespace translator {
@@ -26,13 +27,16 @@ namespace {
 int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
-  check_folder(command);
-  if (command.resume) remove_leftovers(command.folder);
+  const TrainingRanks ranks(command);
+  if (ranks.first()) check_folder(command);
+  if (ranks.first() && command.resume) remove_leftovers(command.folder);
   TerminalProgress progress;
+  if (!ranks.first()) progress.silence();
   auto start = starting_model(command);
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
+  ranks.share(command, s, progress);
   s.validate();
 
   const Corpora corpora = read_corpora(s.corpus, progress);
@@ -87,7 +91,9 @@ int train(const TrainCommand& command) {
   }
 
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
-  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
+  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training,
+                  ranks.first() ? static_cast<ef::TrainingSink&>(sink) : ef::TrainingSink::silent());
+  if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
   sink.watch(trainer);
   if (command.resume) {
     trainer.load(ef::load_training_state<float>(state_file(command.folder)));
@@ -123,6 +129,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
+  sub->add_flag("--mpi", command->mpi, "join the processes of MPI; under mpirun that is done anyway");
   sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(

@@ -36,6 +36,9 @@ class TerminalProgress {
                r.best ? "  (best so far)" : ""));
   }
 
+  /// Shows nothing from now on.
+  void silence() { status_.silence(); }
+
   /// A line that stays.
   void say(const std::string& text) { status_.say(text); }
 

@@ -56,7 +56,8 @@ class Trainer {
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
         corpus_(detail::corpus_fingerprint(corpus)),
         parameters_(trained(model, options)),
-        optimizer_(make_optimizer<T>(parameters_, options)),
+        stepped_(detail::parameters_of_rank(parameters_, options.loop)),
+        optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
         loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
               batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
@@ -130,7 +131,7 @@ class Trainer {
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
                               ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
-                              : options_.groups);
+                              : groups_of(stepped_, options_.groups));
   }
 
  private:
@@ -174,6 +175,12 @@ class Trainer {
         }};
     return options;
   }
+  // Of an optimizer that steps a part of the parameters.
+  TrainingOptions optimizer_options(TrainingOptions options) const {
+    (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
+    options.groups = groups_of(stepped_, options.groups);
+    return options;
+  }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
     auto all = parameters(model);
     freeze(all, options.frozen);
@@ -184,6 +191,7 @@ class Trainer {
   Batcher batcher_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
+  std::vector<ParameterHandle<T>> stepped_;  // here: all, or this rank's
   AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;

@@ -98,6 +98,11 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   };
 }
 
+template <class T>
+std::string TrainingLoop<T>::counted_ranks(int ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
 // How the gradients of an update's batches are computed: here, by workers, or by ranks.
 template <class T>
 void TrainingLoop<T>::make_accumulator() {
@@ -224,6 +229,7 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
+  if (options_.communicator != nullptr) state.values["ranks"] = options_.communicator->size();
   return state;
 }
 
@@ -247,6 +253,11 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   snapshots_ = std::move(snapshots);
   progress_ = progress;
   early_stopping_.restore(best, without);
+  const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
+  if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
+    sink_.on_notice("saved by a training of " + counted_ranks(before) + ", which goes on with " +
+                    counted_ranks(now));
+  }
 }
 
 template <class T>

@@ -220,9 +220,8 @@ template <class T>
 Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const PassOptions& pass,
                         Tape<T>& tape, UpdateLoss& of_batch) {
   tape.clear();
-  const Context<T> ctx = Context<T>::training(tape, pass.key)
-                             .with_precision(pass.precision)
-                             .with_weight_cache(pass.weights);
+  const Context<T> ctx =
+      Context<T>::training(tape, pass.key).with_precision(pass.precision).with_weight_cache(pass.weights);
   Var<T> part = batches.loss(k, UpdateWeight{total, &of_batch.parts}, ctx);
   if (part.numel() != 1) {
     throw ShapeError("training",
