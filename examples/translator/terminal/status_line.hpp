@@ -82,6 +82,7 @@ class StatusLine {
 
   bool terminal_ = isatty(STDERR_FILENO) == 1;
   bool open_ = false;
+  bool silent_ = false;
 };
 
 }  // namespace translator
