@@ -50,6 +50,10 @@ struct LoopOptions {
   /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
   /// elsewhere. Parameters, their updates, and what is between two products are float either way.
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
+  /// Backward makes the activations inside each layer of a Stack again in place of keeping them
+  /// (checkpoint()): less memory, the time of one more forward pass, the same bits. It may change when a
+  /// training goes on.
+  bool checkpoint_activations = false;
   Validation validation{};
 
   /// All but validation, which files do not hold.
@@ -77,6 +81,10 @@ struct LoopOptions {
     visit(OptionField{"precision",
                       "numbers in matrix products: float, or bfloat16 with float sums where it is faster"},
           self.precision);
+    visit(OptionField{"checkpoint_activations",
+                      "make the activations inside layers again in backward in place of keeping them: less "
+                      "memory, more time, the same results"},
+          self.checkpoint_activations);
   }
 
   /// Throws ValueError that names an impossible field.

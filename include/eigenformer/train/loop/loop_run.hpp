@@ -59,6 +59,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
     throw ValueError("training", "patience is " + std::to_string(options_.patience) +
                                      ", which needs a validation: give one, or set patience = 0");
   }
+  tape_.set_checkpoints_layers(options_.checkpoint_activations);
   updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches>>(std::forward<Loss>(loss),
                                                                         std::forward<Batches>(batches));
   if (updates_->num_batches(0) == detail::endless) {
