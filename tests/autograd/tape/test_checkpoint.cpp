@@ -92,7 +92,7 @@ TEST_CASE("a checkpoint's gradients are right, nested ones' too") {
   // One Var as both inputs, and one that is a constant.
   check([&](const auto& ctx, auto& in) {
     return add(checkpoint(ctx, block.by_reference(), in[0], in[0]),
-               checkpoint(ctx, block.by_reference(), in[1], Var<double>(in[0].value())));
+               checkpoint(ctx, block.by_reference(), in[1], Var<double>(drawn("", {3, 4}, 8).value())));
   });
   // A function that returns its input.
   check([&](const auto& ctx, auto& in) {
