@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -72,13 +73,20 @@ void print_parameters(const ef::Seq2SeqTransformer<float>& model) {
 void print_files(const fs::path& folder) {
   std::printf("\nfiles\n");
   std::uintmax_t total = 0;
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) paths.push_back(entry.path());
+  std::vector<std::pair<fs::path, std::uintmax_t>> files;
+  // While the model is trained, files come and go; those under hidden names are being written.
+  std::error_code gone;
+  for (fs::recursive_directory_iterator it(folder, gone), end; !gone && it != end; it.increment(gone)) {
+    std::error_code ignored;
+    if (it->path().filename().string().starts_with('.')) {
+      if (it->is_directory(ignored)) it.disable_recursion_pending();
+    } else if (it->is_regular_file(ignored)) {
+      const std::uintmax_t bytes = it->file_size(ignored);
+      if (!ignored) files.emplace_back(it->path(), bytes);
+    }
   }
-  std::sort(paths.begin(), paths.end());
-  for (const fs::path& path : paths) {
-    const std::uintmax_t bytes = fs::file_size(path);
+  std::sort(files.begin(), files.end());
+  for (const auto& [path, bytes] : files) {
     total += bytes;
     std::printf("  %-26s %12.3f MB\n", fs::relative(path, folder).c_str(), static_cast<double>(bytes) / 1e6);
   }

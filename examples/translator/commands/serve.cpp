@@ -82,10 +82,12 @@ ef::DocumentOptions document_options(const std::string& language) {
 
 ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
   // What is wrong with it is said now, not to the first client.
-  const ef::ModelDescription description = ef::read_model_description(place.folder);
-  (void)text_options(command, description);
-  (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
-  (void)ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
+  ef::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
+    const ef::ModelDescription description = ef::read_model_description(place.folder);
+    (void)text_options(command, description);
+    (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
+    return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
+  });
   const ef::DocumentOptions documents = document_options(place.source);
   return {place.source, place.target, [&command, place, documents] {
             const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()});

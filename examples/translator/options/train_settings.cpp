@@ -14,9 +14,9 @@ namespace translator {
 namespace {
 
 /// What cannot change when a training goes on, besides the model.
-constexpr std::array<std::string_view, 8> fixed_names = {"tokenizer",  "vocab_size",   "separate_vocab",
-                                                         "max_length", "batch_tokens", "accumulate",
-                                                         "seed",       "frozen"};
+constexpr std::array<std::string_view, 11> fixed_names = {
+    "tokenizer", "vocab_size", "separate_vocab", "max_length",      "batch_tokens", "accumulate",
+    "seed",      "frozen",     "validate_by",    "validate_sample", "validate_beam"};
 
 /// Of a model's options those that may change when it begins a new training: they are not in its weights.
 constexpr std::array<std::string_view, 6> training_only_names = {
@@ -245,8 +245,8 @@ TrainSettings saved_settings(const ef::Seq2SeqOptions& model, const nlohmann::js
   s.model = model;
   if (noam) {
     ef::TrainingOptions& t = s.training;
-    t.warmup = std::max<ef::index_t>(t.warmup, 1);
-    t.learning_rate = ef::schedule::noam_peak(model.layer.d_model, t.warmup, t.learning_rate);
+    t.warmup = std::max<ef::index_t>(t.warmup.value_or(400), 1);
+    t.learning_rate = ef::schedule::noam_peak(model.layer.d_model, *t.warmup, t.learning_rate);
   }
   return s;
 }

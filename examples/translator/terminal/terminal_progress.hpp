@@ -19,11 +19,12 @@ class TerminalProgress {
     if (!status_.on_terminal() && r.seconds < next_plain_) return;
     next_plain_ = r.seconds + interval_;
     const double loss = std::fabs(r.loss);  // printf shows the sign of a NaN
+    std::string parts;
+    for (const auto& part : r.parts) parts += format("  %s %.3f", part.name.c_str(), part.value);
     const std::string line =
         format("epoch %lld  step %lld/%lld  loss %.3f  perplexity %.1f%s  %.0f tokens/s  ETA %s  lr %.1e",
                static_cast<long long>(r.epoch), static_cast<long long>(r.step),
-               static_cast<long long>(r.total_steps), loss, std::exp(loss),
-               r.alignment_loss ? format("  alignment loss %.3f", *r.alignment_loss).c_str() : "",
+               static_cast<long long>(r.total_steps), loss, std::exp(loss), parts.c_str(),
                r.weight_per_second, clock(r.remaining_seconds).c_str(), r.learning_rate);
     status_.on_terminal() ? status_.show(line) : status_.say(line);
   }

@@ -120,7 +120,7 @@ class UpdateMemory {
     MemoryPool& pool = Runtime::instance().pool();
     Tape<T> tape;
     tape.set_checkpoints_layers(checkpoints);
-    Gradients<T> gradients(parameters);
+    Gradients<T> gradients(parameters), part;
     const auto cache = std::make_shared<kernels::WeightCache>();
     const auto ctx = Context<T>::training(tape, DropoutKey{1, 0, 0})
                          .with_precision(kernels::faster_precision(options.precision))
@@ -133,9 +133,14 @@ class UpdateMemory {
       pool.reset_peak();
       const double before = in_use();
       const double total = static_cast<double>(batch.target_tokens());
-      const Var<T> value = share_of_loss<T>(loss, ctx, batch, several_ ? 2 * total : total);
+      const Var<T> value = loss(ctx, batch, UpdateWeight{several_ ? 2 * total : total});
       forward = in_use() - before;
-      tape.backward(value, gradients);
+      if (several_ && gradients_ > 0) {
+        if (part.entries().empty()) part = zeros_like(gradients);
+        add_backward(value, tape, part, gradients);
+      } else {
+        tape.backward(value, gradients);
+      }
       return static_cast<double>(pool.statistics().peak_bytes) - before;
     };
     const auto longest = [](const SequenceLayout& layout) {
@@ -167,9 +172,14 @@ class UpdateMemory {
   }
 
   double gradients() const { return gradients_; }
-  // The most that a batch of so many tokens takes, gradients included.
-  double operator()(double source_tokens, double target_tokens) const {
+  // The most that batches of so many tokens take, gradients included, of which `workers` are computed at
+  // once.
+  double operator()(double source_tokens, double target_tokens, index_t workers) const {
     const double kept = activations_(source_tokens, target_tokens);
+    if (workers > 1) {
+      return gradients_ +
+             static_cast<double>(workers) * (gradients_ + kept + transient_(source_tokens, target_tokens));
+    }
     // Gradients take the place of activations as backward goes on, unless they are there from a batch before.
     return transient_(source_tokens, target_tokens) +
            (several_ ? gradients_ + kept : std::max(kept, gradients_));
@@ -245,7 +255,8 @@ template <SourceTargetModel M, class Corpus>
     for (index_t k = 0; k < seen; ++k) {
       const Batch batch = batcher.batch(0, k * count / seen);
       most = std::max(
-          most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens())));
+          most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens()),
+                       std::min(options.loop.workers, plan.accumulate)));
     }
     plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());
     const std::size_t update =

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "eigenformer/core/base/config.hpp"
@@ -14,8 +16,12 @@
 #include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
+#include "eigenformer/train/distributed/options.hpp"
 #include "eigenformer/train/loop/early_stopping.hpp"
+#include "eigenformer/train/loop/progress.hpp"
+#include "eigenformer/train/loop/warmup.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
+#include "eigenformer/train/validation/validation_options.hpp"
 
 namespace eigenformer {
 
@@ -23,6 +29,8 @@ template <>
 struct EnumNames<kernels::GemmPrecision> {
   static constexpr std::array names = {"full", "bf16"};
 };
+
+class Communicator;
 
 /// What validations measure: a loss, BLEU, or any other number.
 ///
@@ -32,6 +40,9 @@ struct Validation {
   std::function<double()> measure{};  ///< of the weights as they are now; empty: no validation
   Better better = Better::lower;
   std::string name = "loss";  ///< in reports and in saved states
+  /// Adds to a report what else there is to say of the weights that were just measured: other numbers,
+  /// translations. May be empty. validation_of() has BLEU, chrF and the loss together.
+  std::function<void(ValidationReport&)> details{};
 };
 
 /// How a training goes on from update to update, whatever is trained. At least one of epochs, max_steps and
@@ -55,8 +66,15 @@ struct LoopOptions {
   /// training goes on.
   bool checkpoint_activations = false;
   Validation validation{};
+  /// Threads that each compute a batch of an update, with a tape of their own and the same weights; with the
+  /// bits of one. The loss function is then called by several threads at once.
+  index_t workers = 1;
+  /// The ranks that share the work: of each update's `accumulate` batches, N ranks compute every N-th. The
+  /// updates are those of one process. Null: this process works alone.
+  std::shared_ptr<Communicator> communicator{};
+  DistributedOptions distributed{};
 
-  /// All but validation, which files do not hold.
+  /// All but validation and communicator, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
           self.epochs);
@@ -85,6 +103,9 @@ struct LoopOptions {
                       "make the activations inside layers again in backward in place of keeping them: less "
                       "memory, more time, the same results"},
           self.checkpoint_activations);
+    visit(OptionField{"workers", "threads that each compute a batch of an update", Allowed::positive},
+          self.workers);
+    DistributedOptions::fields(self.distributed, visit);
   }
 
   /// Throws ValueError that names an impossible field.
@@ -100,7 +121,7 @@ struct LoopOptions {
 enum class ScheduleKind {
   constant,
   inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
-  cosine,  ///< to zero at the last update that the limits allow (those on time: judged by the speed so far)
+  cosine,  ///< to zero at the last update that the limits allow; of a limit on time see ExpectedSteps
 };
 template <>
 struct EnumNames<ScheduleKind> {
@@ -113,7 +134,8 @@ struct TrainingOptions {
   LoopOptions loop{.epochs = 20};
   index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
   double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
-  index_t warmup = 400;         ///< updates of linear warm-up
+  /// Updates of linear warm-up; without a value as many as suit the length of the training: fitted_warmup().
+  std::optional<index_t> warmup{};
   ScheduleKind schedule = ScheduleKind::inverse_square_root;
   double beta1 = 0.9;
   double beta2 = 0.98;
@@ -126,6 +148,7 @@ struct TrainingOptions {
   std::string frozen{};
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
+  ValidationOptions validation{};             ///< what validations measure: see validation_of()
   OptimizerOptions optimizer{};
 
   /// All but groups and text, which have places of their own in files or none.
@@ -135,7 +158,12 @@ struct TrainingOptions {
     visit(
         OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
         self.learning_rate);
-    visit(OptionField{"warmup", "updates of linear warm-up", Allowed::not_negative}, self.warmup);
+    visit(
+        OptionField{"warmup",
+                    "updates of linear warm-up; not given: 400, or a quarter of what is expected in all, if "
+                    "that is less",
+                    Allowed::not_negative},
+        self.warmup);
     visit(OptionField{"schedule", "how the learning rate goes on after the warm-up"}, self.schedule);
     visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
     visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
@@ -149,6 +177,7 @@ struct TrainingOptions {
                       "commas"},
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
+    ValidationOptions::fields(self.validation, visit);
     OptimizerOptions::fields(self.optimizer, visit);
   }
 
@@ -156,20 +185,27 @@ struct TrainingOptions {
   void validate() const {
     validate_fields("training", *this);
     loop.validate();
+    validation.validate();
     optimizer.validate();
   }
 
+  /// Whether rates depend on the number of updates in all.
+  bool uses_total() const { return schedule == ScheduleKind::cosine; }
   /// The learning rate of update `step`, from 1, of `total` in all.
   double rate(index_t step, index_t total) const {
+    return rate(step, total, warmup.value_or(fitted_warmup(total)));
+  }
+  /// The same with so many updates of warm-up.
+  double rate(index_t step, index_t total, index_t warmup_updates) const {
     switch (schedule) {
       case ScheduleKind::constant:
-        return schedule::constant(step, learning_rate, warmup);
+        return schedule::constant(step, learning_rate, warmup_updates);
       case ScheduleKind::cosine:
-        return schedule::cosine(step, learning_rate, warmup, std::max(total, warmup + 1));
+        return schedule::cosine(step, learning_rate, warmup_updates, std::max(total, warmup_updates + 1));
       case ScheduleKind::inverse_square_root:
         break;
     }
-    return schedule::inverse_square_root(step, learning_rate, warmup);
+    return schedule::inverse_square_root(step, learning_rate, warmup_updates);
   }
 };
 

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -59,13 +57,9 @@ class Trainer {
         corpus_(detail::corpus_fingerprint(corpus)),
         parameters_(trained(model, options)),
         optimizer_(make_optimizer<T>(parameters_, options)),
-        sink_(sink, options.guided_alignment.weight),
-        loop_(
-            parameters_,
-            SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment, sink_.alignment},
-            batcher_, optimizer_,
-            [options](index_t step, ExpectedSteps total) { return options.rate(step, total.count); },
-            options_.loop, sink_) {
+        warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
+        loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
+              batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
     if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
@@ -93,12 +87,17 @@ class Trainer {
   /// first, -infinity where higher is better.
   double best() const noexcept { return loop_.best(); }
 
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
+
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
   TrainingState<T> state() const {
     TrainingState<T> state = loop_.state();
     state.values["batch_tokens"] = options_.batch_tokens;
     state.values["corpus"] = corpus_;
+    const std::optional<index_t> warmup = warmup_.decided();
+    state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
     state.values["optimizer"] = word_of(options_.optimizer.kind);
     state.values["optimizer_state"] = word_of(options_.optimizer.state);
@@ -106,9 +105,9 @@ class Trainer {
   }
 
   /// Goes back to a saved state. Throws ValueError when it belongs to another model, to another corpus or to
-  /// options that would make other updates (seed, batch_tokens, accumulate, what validations measure), and
-  /// then changes nothing. A training of version 0.1.0, which let norms and biases decay, goes on so unless
-  /// the options have groups.
+  /// options that would make other updates (seed, batch_tokens, accumulate, what decides validations), and
+  /// then changes nothing. The warm-up is what that training had decided on, unless the options have one. A
+  /// training of version 0.1.0, which let norms and biases decay, goes on so unless the options have groups.
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
@@ -120,12 +119,14 @@ class Trainer {
                            corpus_ + ", expected " + corpus +
                            "); to go on with other data, start a new training from the saved model");
     }
+    const auto warmup = warmup_of(reader);
     // Version 0.1.0 had Adam alone.
     if (reader.has("optimizer")) {
       reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
       reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
     }
     loop_.load(state);
+    warmup_.restore(warmup);
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
                               ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
@@ -133,30 +134,35 @@ class Trainer {
   }
 
  private:
-  // Puts the alignment loss into the reports, apart from that of the words.
-  class ReportingSink final : public TrainingSink {
-   public:
-    ReportingSink(TrainingSink& sink, double weight) : sink_(sink), weight_(weight) {}
-    std::shared_ptr<MeanAlignmentLoss> alignment = std::make_shared<MeanAlignmentLoss>();
+  struct Rates {
+    TrainingOptions options;
+    detail::Warmup& warmup;
 
-    void on_step(const StepReport& report) override {
-      StepReport with = report;
-      with.alignment_loss = alignment->take();
-      if (with.alignment_loss) with.loss -= weight_ * *with.alignment_loss;
-      sink_.on_step(with);
+    // The warm-up is fitted to the total, or compared with it.
+    bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
+    bool ends_with_total() const { return options.uses_total(); }
+    double operator()(index_t step, ExpectedSteps total) const {
+      return options.rate(step, total.count, warmup.at(total.count, total.settled));
     }
-    void on_validation(const ValidationReport& report) override { sink_.on_validation(report); }
-    void on_notice(const std::string& text) override { sink_.on_notice(text); }
-    void on_best() override { sink_.on_best(); }
-    void on_checkpoint() override { sink_.on_checkpoint(); }
-
-   private:
-    TrainingSink& sink_;
-    double weight_;
   };
+
+  // Updates of warm-up that a saved training has decided on. Version 0.1.0 knew no other than 400, unless one
+  // was given.
+  static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader) {
+    if (!reader.has("warmup")) return 400;
+    if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
+    const auto updates = reader.template value<index_t>("warmup");
+    if (updates >= 0) return updates;
+    throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
+  }
 
   static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
     options.validate();
+    if (options.validation.translates() && !options.loop.validation.measure) {
+      throw ValueError("trainer",
+                       "the options ask for validation by BLEU or chrF, which needs texts: expected "
+                       "loop.validation = validation_of(model, pairs, text, tokenizers, options)");
+    }
     if (validation == nullptr) return options;
     if (options.loop.validation.measure) {
       throw ValueError("trainer", "both a validation corpus and the metric '" + options.loop.validation.name +
@@ -179,7 +185,7 @@ class Trainer {
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   AnyOptimizer<T> optimizer_;
-  ReportingSink sink_;
+  detail::Warmup warmup_;
   TrainingLoop<T> loop_;
   bool decays_all_ = false;
 };

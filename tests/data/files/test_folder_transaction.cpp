@@ -1,9 +1,14 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/data/files/folder_transaction.hpp"
@@ -38,6 +43,78 @@ TEST_CASE("commit replaces the files together and leaves others alone") {
   CHECK(read(folder.path(), "b") == "b2");
   CHECK(read(folder.path(), "notes") == "mine");
   CHECK(folder.names() == Names{"a", "b", "notes"});
+}
+
+TEST_CASE("files in a folder of the folder are replaced together with the others") {
+  // All moments of the commit: before, and after each move.
+  for (int step = 0; step < 5; ++step) {
+    CAPTURE(step);
+    const TemporaryFolder folder;
+    write_file(folder / "a", "a1");
+    std::filesystem::create_directory(folder / "in");
+    write_file(folder / "in/b", "b1");
+    write_file(folder / "in/mine", "mine");
+    const std::filesystem::path committed = folder / FolderTransaction::commit_name;
+    {
+      FolderTransaction transaction(folder.path());
+      write_file(transaction.file("a"), "a2");
+      write_file(transaction.file("in/b"), "b2");
+      if (step == 0) continue;
+      if (step == 1) {
+        transaction.commit();
+      } else {
+        std::filesystem::rename(transaction.file("a").parent_path(), committed);
+      }
+    }
+    if (step == 3) std::filesystem::rename(committed / "a", folder / "a");
+    if (step == 4) std::filesystem::rename(committed / "in/b", folder / "in/b");
+    CHECK(read(folder.path(), "a") == "a2");
+    CHECK(read(folder.path(), "in/b") == "b2");
+    CHECK(has_folder_file(folder.path(), "in/b"));
+    CHECK_FALSE(has_folder_file(folder.path(), "in/c"));
+    FolderTransaction::recover(folder.path());
+    CHECK(read_file(folder / "a") == "a2");
+    CHECK(read_file(folder / "in/b") == "b2");
+    CHECK(read_file(folder / "in/mine") == "mine");
+    CHECK(folder.names() == Names{"a", "in"});
+  }
+}
+
+TEST_CASE("whoever reads while another writes gets files that belong together") {
+  const TemporaryFolder folder;
+  save(folder.path(), "0", "0");
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    for (int i = 1;; ++i) save(folder.path(), std::to_string(i), std::to_string(i));
+  }
+  int read_again = 0;
+  std::set<std::string> versions;
+  for (int i = 0; i < 300; ++i) {
+    int tries = 0;
+    const auto [a, b] = read_folder(folder.path(), {"a", "b"}, [&] {
+      ++tries;
+      std::string first = read(folder.path(), "a");
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * (i % 4)));
+      return std::pair(std::move(first), read(folder.path(), "b"));
+    });
+    CHECK(a == b);
+    read_again += tries > 1 ? 1 : 0;
+    versions.insert(a);
+  }
+  ::kill(writer, SIGKILL);
+  ::waitpid(writer, nullptr, 0);
+  CHECK(versions.size() > 2);
+  CHECK(read_again > 0);
+  // Nobody writes: what is wrong is said at once, once.
+  FolderTransaction::recover(folder.path());
+  int tries = 0;
+  CHECK_THROWS_AS(read_folder(folder.path(), {"a"},
+                              [&]() -> int {
+                                ++tries;
+                                throw IoError("test", "damaged");
+                              }),
+                  IoError);
+  CHECK(tries == 1);
 }
 
 TEST_CASE("without commit everything stays, and a new folder goes again") {
@@ -99,7 +176,7 @@ TEST_CASE("bad names and folders are refused") {
   const TemporaryFolder folder;
   {
     FolderTransaction transaction(folder.path());
-    for (const char* name : {"", ".", "..", ".hidden", "a/b", "/a"})
+    for (const char* name : {"", ".", "..", ".hidden", "/a", "a/", "a/.b", ".a/b", "a/b/c", "../a"})
       CHECK_THROWS_AS(transaction.file(name), ValueError);
     transaction.commit();
     CHECK_THROWS_AS(transaction.commit(), IoError);

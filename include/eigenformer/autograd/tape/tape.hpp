@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -17,6 +18,8 @@ namespace eigenformer {
 template <class T>
 class Tape {
  public:
+  using OnComplete = std::function<void(typename Gradients<T>::Entry&)>;
+
   Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
   ~Tape() {
     if (state_ == nullptr) return;
@@ -78,7 +81,11 @@ class Tape {
   /// Whatever it throws, an op's own exception included, `gradients` are as they were before; the tape is
   /// consumed once an op's backward has begun. For that, what is in an entry that is written already is
   /// copied until backward returns; entries that are not (after zero()) cost nothing.
-  void backward(const Var<T>& loss, Gradients<T>& gradients) {
+  ///
+  /// `complete`, if there, is called with a recorded parameter's entry once this backward writes no more to
+  /// it and while it still runs: a gradient can be sent away, or added elsewhere and reset, before the others
+  /// are there.
+  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {}) {
     if (loss.numel() != 1) {
       throw ShapeError("backward",
                        "loss of shape " + loss.shape().str() +
@@ -86,7 +93,7 @@ class Tape {
                            "for anything else",
                        {loss.shape()});
     }
-    backward(loss, Tensor<T>::ones(loss.shape()), gradients);
+    backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
   }
   /// The same without parameters: only variable() leaves.
   void backward(const Var<T>& loss) {
@@ -94,7 +101,8 @@ class Tape {
     backward(loss, none);
   }
   /// From an output of any shape, given the gradient that arrives at it.
-  void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients) {
+  void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
+                const OnComplete& complete = {}) {
     check_here(output);
     if (cotangent.shape() != output.shape()) {
       throw ShapeError("backward",
@@ -127,7 +135,7 @@ class Tape {
     // Consumed even when an op throws: half of the closures are gone by then.
     const Consumer consumer{*state_};
     try {
-      run_backward(gradients, 0);
+      run_backward(gradients, 0, complete);
     } catch (...) {
       restore(gradients);
       throw;
@@ -144,16 +152,20 @@ class Tape {
   }
 
  private:
-  // Goes back through the nodes from `first` on. A checkpoint appends nodes and takes them away again, so
-  // nothing here holds on to the address of a node or of a version.
-  void run_backward(Gradients<T>& gradients, std::size_t first) {
+  // Goes back through the nodes from `first` on. A checkpoint appends nodes, none of them a parameter's, and
+  // takes them away again, so nothing here holds on to the address of a node or of a version.
+  void run_backward(Gradients<T>& gradients, std::size_t first, const OnComplete& complete = {}) {
     auto& nodes = state_->nodes;
     Profiler& profiler = Runtime::instance().profiler();
     auto saved = static_cast<std::int64_t>(state_->saved.size()) - 1;
     for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= static_cast<std::int32_t>(first); --i) {
       auto& node = nodes[static_cast<std::size_t>(i)];
       if (node.leaf) {
-        if (node.parameter == nullptr) take_leaf(i);
+        if (node.parameter == nullptr) {
+          take_leaf(i);
+        } else if (complete) {
+          complete(*gradients.find(node.parameter->id));  // all that used it was recorded later
+        }
         continue;
       }
       const bool runs = node.written && (node.backward || node.again != nullptr);

@@ -36,4 +36,13 @@ class IoError : public Error {
   using Error::Error;
 };
 
+namespace detail {
+
+// What an error says, without the component that says it.
+inline std::string message_of(const Error& error) {
+  return std::string(error.what()).substr(error.op().size() + 3);
+}
+
+}  // namespace detail
+
 }  // namespace eigenformer

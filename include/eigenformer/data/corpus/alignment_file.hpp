@@ -61,11 +61,6 @@ struct RightAlignment {
 
 namespace detail {
 
-// What an error says, without the component that says it.
-inline std::string message_of(const Error& error) {
-  return std::string(error.what()).substr(error.op().size() + 3);
-}
-
 // What `parse` makes of each line of a file. Throws IoError that names the line that it refuses.
 template <class F>
 auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {

@@ -41,7 +41,7 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
     }
   }
   if (has("config.json")) return import_huggingface<T>(folder, options);
-  if (std::filesystem::exists(folder_file(folder, "options.json"), ignored)) {
+  if (has_folder_file(folder, "options.json")) {
     throw IoError("import", "'" + folder.string() +
                                 "' is an eigenformer model already; expected a checkpoint of " +
                                 "Marian, CTranslate2 or Hugging Face");

@@ -86,11 +86,23 @@ inline std::string tokenizer_file(const std::string& kind, const std::string& na
   return name + (kind == "subword" ? ".model" : ".tokenizer");
 }
 
+// What may wait for ever when it is opened, such as a named pipe, is no file of a model.
+inline void require_no_stream(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored) ||
+      std::filesystem::is_directory(path, ignored)) {
+    return;
+  }
+  throw IoError("load_model_folder", "cannot open '" + path.string() + "': it is not a regular file");
+}
+
 // Each file is looked up by itself: an interrupted commit may have moved one of them and not the other.
 inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string& kind,
                                                               const std::filesystem::path& folder,
                                                               const std::string& name) {
-  return load_tokenizer(kind, folder_file(folder, tokenizer_file(kind, name)).parent_path(), name);
+  const std::filesystem::path path = folder_file(folder, tokenizer_file(kind, name));
+  require_no_stream(path);
+  return load_tokenizer(kind, path.parent_path(), name);
 }
 
 inline TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
@@ -143,18 +155,22 @@ void validate_file_options(const Options& o) {
 
 /// Whether a folder holds a model, of whatever kind, version and state.
 inline bool is_model_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder_file(folder, "options.json"), ignored) ||
-         std::filesystem::exists(folder_file(folder, "model.safetensors"), ignored);
+  return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
 }
 
 namespace detail {
 
-/// save_model_folder() with the weights written by write_weights(path).
+/// Files that every save of a model replaces; see read_folder().
+inline const std::vector<std::string>& files_of_each_save() {
+  static const std::vector<std::string> names = {"options.json", "model.safetensors"};
+  return names;
+}
+
+/// stage_model() with the weights written by write_weights(path).
 template <FolderModel M, class F>
-void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
-                 const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
-                 int least_version, F&& write_weights) {
+void stage_folder(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers,
+                  const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
+                  int least_version, F&& write_weights) {
   const std::string kind = tokenizers.source ? tokenizers.source->kind() : "";
   nlohmann::json options = {
       {"format", M::format},
@@ -178,7 +194,6 @@ void save_folder(const std::filesystem::path& folder, const M& model, const Toke
   if (weights == WeightFormat::int8) version = std::max(version, 5);
   if (is_of_version_6(options.at("model"))) version = std::max(version, 6);
   options["format_version"] = version;
-  FolderTransaction save(folder);
   write_file(save.file("options.json"), options.dump(2) + "\n");
   write_weights(save.file("model.safetensors"));
   for (const char* name : {"tokenizer", "source", "target"}) {
@@ -186,10 +201,30 @@ void save_folder(const std::filesystem::path& folder, const M& model, const Toke
     const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
     tokenizer.save(save.file(tokenizer_file(kind, name)).parent_path(), name);
   }
+}
+
+/// save_model_folder() with the weights written by write_weights(path).
+template <FolderModel M, class F>
+void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
+                 const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
+                 int least_version, F&& write_weights) {
+  FolderTransaction save(folder);
+  stage_folder(save, model, tokenizers, training, weights, text, least_version,
+               std::forward<F>(write_weights));
   save.commit();
 }
 
 }  // namespace detail
+
+/// Writes the files of a model folder into a transaction, which the caller commits, with files of its own
+/// perhaps. Otherwise as save_model_folder().
+template <FolderModel M>
+void stage_model(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers = {},
+                 const nlohmann::json& training = nlohmann::json::object(),
+                 WeightFormat weights = WeightFormat::float32, const TextConventions& text = {}) {
+  detail::stage_folder(save, model, tokenizers, training, weights, text, 1,
+                       [&](const auto& path) { save_quantized_model(path, model, weights); });
+}
 
 /// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model
 /// as it was. The tokenizer's kind is taken from the tokenizers; none are saved where they are null.
@@ -212,9 +247,11 @@ void save_model_folder(const std::filesystem::path& folder, const LoadedModel<M>
                     loaded.description.text);
 }
 
-/// Reads the options.json of a folder of M's. Throws IoError that names the file and what is wrong with it.
+namespace detail {
+
+// read_model_description(), at a moment when nobody writes.
 template <FolderModel M>
-FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_description(
+FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     const std::filesystem::path& folder) {
   using Options = std::remove_cvref_t<decltype(M::options)>;
   std::error_code ignored;
@@ -226,6 +263,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
     throw IoError("load_model_folder",
                   "'" + folder.string() + "' is not a model folder: it has no options.json");
   }
+  require_no_stream(path);
   const std::string text = read_text_file(path);
   const auto refuse = [&](const std::string& what) {
     return IoError("load_model_folder", "'" + path.string() + "' " + what);
@@ -276,12 +314,22 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
   return d;
 }
 
+}  // namespace detail
+
+/// Reads the options.json of a folder of M's. Throws IoError that names the file and what is wrong with it.
+template <FolderModel M>
+FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_description(
+    const std::filesystem::path& folder) {
+  return read_folder(folder, detail::files_of_each_save(),
+                     [&] { return detail::read_description<M>(folder); });
+}
+
 namespace detail {
 
-/// A model of a folder, its weights by load_weights(path of the file, model, description).
+// load_folder(), at a moment when nobody writes.
 template <FolderModel M, class F>
-LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights) {
-  auto description = read_model_description<M>(folder);
+LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights) {
+  auto description = read_description<M>(folder);
   TokenizerPair tokenizers = detail::load_folder_tokenizers(description.tokenizer, description.joint, folder);
   const auto check = [&](const char* side, const std::shared_ptr<const Tokenizer>& tokenizer, index_t size) {
     if (!tokenizer || size == 0 || tokenizer->vocabulary_size() == size) return;
@@ -299,6 +347,12 @@ LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights
   M model(description.model, rng);
   load_weights(weights, model, description);
   return {std::move(description), std::move(tokenizers), std::move(model)};
+}
+
+/// A model of a folder, its weights by load_weights(path of the file, model, description).
+template <FolderModel M, class F>
+LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights) {
+  return read_folder(folder, files_of_each_save(), [&] { return load_files<M>(folder, load_weights); });
 }
 
 }  // namespace detail

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -124,15 +128,50 @@ struct TrainingState {
   nlohmann::json values = nlohmann::json::object();
 };
 
-/// Writes a training state to one safetensors file, atomically; numbers come back with the same bits.
-/// Throws ValueError for a name used twice, and IoError; an existing file is then unchanged.
+namespace detail {
+
+// Finds damage, not intent: words of 8 bytes, each mixed into one of four sums so that the sums do not wait
+// for each other.
+inline std::uint64_t bytes_checksum(std::uint64_t seed, const void* data, std::size_t size) {
+  constexpr std::uint64_t prime = 0x9E3779B97F4A7C15u;
+  std::array<std::uint64_t, 4> lanes = {seed, seed + 1, seed + 2, seed + 3};
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  std::size_t lane = 0;
+  for (std::size_t at = 0; at < size; at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min<std::size_t>(8, size - at));
+    std::uint64_t& sum = lanes[lane++ % 4];
+    sum = std::rotl((sum ^ word) * prime, 29);
+  }
+  std::uint64_t all = seed ^ size;
+  for (const std::uint64_t sum : lanes) all = std::rotl((all ^ sum) * prime, 31);
+  return all;
+}
+
+// Of names, tensors and values, whatever the order of the tensors.
+template <class T>
+std::string state_checksum(const TrainingState<T>& state, const std::string& values) {
+  std::uint64_t sum = bytes_checksum(1, values.data(), values.size());
+  for (const auto& [name, tensor] : state.tensors) {
+    sum += bytes_checksum(bytes_checksum(2, name.data(), name.size()), tensor.data(),
+                          static_cast<std::size_t>(tensor.numel()) * sizeof(T));
+  }
+  return std::to_string(sum);
+}
+
+}  // namespace detail
+
+/// Writes a training state to one safetensors file, with a checksum, atomically; numbers come back with the
+/// same bits. Throws ValueError for a name used twice, and IoError; an existing file is then unchanged.
 template <class T>
 void save_training_state(const std::filesystem::path& path, const TrainingState<T>& state) {
-  save_safetensors(path, state.tensors, {{"training_state", state.values.dump()}});
+  const std::string values = state.values.dump();
+  save_safetensors(path, state.tensors,
+                   {{"training_state", values}, {"checksum", detail::state_checksum(state, values)}});
 }
 
 /// Reads what save_training_state wrote; the tensors, sorted by name, share the mapped file, copy-on-write.
-/// Throws IoError for any other file.
+/// Throws IoError that names the file for any other, and for one whose bytes have changed.
 template <class T>
 TrainingState<T> load_training_state(const std::filesystem::path& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -148,6 +187,16 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
                   "'" + path.string() + "' holds a damaged training state: " + error.what());
   }
   for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
+  // Version 0.1.0 wrote none, and what was converted has other bytes.
+  const auto checksum = file.metadata().find("checksum");
+  const bool converted = std::any_of(file.infos().begin(), file.infos().end(),
+                                     [](const TensorInfo& info) { return info.dtype != dtype_of<T>(); });
+  if (checksum != file.metadata().end() && !converted &&
+      checksum->second != detail::state_checksum(state, text->second)) {
+    throw IoError(
+        "load_training_state",
+        "'" + path.string() + "' holds a damaged training state: its checksum is not that of its bytes");
+  }
   return state;
 }
 

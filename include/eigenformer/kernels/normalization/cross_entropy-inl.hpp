@@ -47,14 +47,19 @@ inline double cross_entropy_loss(double target_logit, double log_sum_exp, double
   return smoothing == 1 ? uniform : (1 - smoothing) * (log_sum_exp - target_logit) + uniform;
 }
 
+/// The loss of a row, and what it is without smoothing.
+struct RowLoss {
+  double loss = 0, unsmoothed = 0;
+};
+
 template <class T>
 struct CrossEntropyRows {
-  /// losses (double) and lse (T): (rows); lse may be nullptr. With `gradient`, logits are overwritten by the
+  /// losses and lse (T): (rows); lse may be nullptr. With `gradient`, logits are overwritten by the
   /// gradients.
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* logits, T* gradient, const std::int32_t* targets,
                                             index_t rows, index_t classes, double smoothing,
-                                            std::int32_t ignore_index, T scale, double* losses, T* lse) {
+                                            std::int32_t ignore_index, T scale, RowLoss* losses, T* lse) {
     using W = Simd<T, Bytes>;
     using Row = RowReduction<T, Bytes>;
     for (index_t r = 0; r < rows; ++r) {
@@ -68,9 +73,12 @@ struct CrossEntropyRows {
       const T exps = ignored && lse == nullptr ? T(1) : Row::sum_exp(x, shift, g, classes);
       const double log_sum = static_cast<double>(shift) + std::log(static_cast<double>(exps));
       if (lse != nullptr) lse[r] = static_cast<T>(log_sum);
-      losses[r] = ignored ? 0.0
-                          : cross_entropy_loss(static_cast<double>(target_logit), log_sum,
-                                               static_cast<double>(total), classes, smoothing);
+      losses[r] = {};
+      if (!ignored) {
+        const auto logit = static_cast<double>(target_logit);
+        losses[r] = {cross_entropy_loss(logit, log_sum, static_cast<double>(total), classes, smoothing),
+                     cross_entropy_loss(logit, log_sum, 0, classes, 0)};
+      }
       if (g == nullptr) continue;
       if (ignored || exps == T(0)) {
         for (index_t i = 0; i < classes; ++i) g[i] = T(0);
@@ -129,10 +137,10 @@ struct CrossEntropyGradient {
 template <class T>
 double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targets, index_t rows,
                           index_t classes, const CrossEntropyOptions& options, T scale, T* losses,
-                          T* log_sum_exp) {
+                          T* log_sum_exp, double* unsmoothed) {
   check_cross_entropy(targets, rows, classes, options);
-  const auto storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(rows) * sizeof(double));
-  auto* row_losses = static_cast<double*>(storage.get());
+  const auto storage = Runtime::instance().pool().allocate(static_cast<std::size_t>(rows) * sizeof(RowLoss));
+  auto* row_losses = static_cast<RowLoss*>(storage.get());
   parallel_for(rows, row_grain(classes, math_grain), [&](index_t begin, index_t end) {
     const index_t at = begin * classes;
     dispatch<CrossEntropyRows<T>>(logits + at, gradient == nullptr ? gradient : gradient + at,
@@ -140,21 +148,24 @@ double cross_entropy_rows(const T* logits, T* gradient, const std::int32_t* targ
                                   options.ignore_index, scale, row_losses + begin,
                                   log_sum_exp == nullptr ? nullptr : log_sum_exp + begin);
   });
-  double total = 0;
+  RowLoss total;
   for (index_t r = 0; r < rows; ++r) {
-    total += row_losses[r];
-    if (losses != nullptr) losses[r] = static_cast<T>(row_losses[r]);
+    total.loss += row_losses[r].loss;
+    total.unsmoothed += row_losses[r].unsmoothed;
+    if (losses != nullptr) losses[r] = static_cast<T>(row_losses[r].loss);
   }
-  return total;
+  if (unsmoothed != nullptr) *unsmoothed = total.unsmoothed;
+  return total.loss;
 }
 
 }  // namespace detail
 
 template <class T>
 double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp) {
+                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
+                             double* unsmoothed) {
   return detail::cross_entropy_rows<T>(logits, nullptr, targets, rows, classes, options, T(0), losses,
-                                       log_sum_exp);
+                                       log_sum_exp, unsmoothed);
 }
 
 template <class T>
@@ -173,19 +184,20 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
 
 template <class T>
 double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                                      const CrossEntropyOptions& options, T scale, T* losses) {
+                                      const CrossEntropyOptions& options, T scale, T* losses,
+                                      double* unsmoothed) {
   return detail::cross_entropy_rows<T>(logits, logits, targets, rows, classes, options, scale, losses,
-                                       nullptr);
+                                       nullptr, unsmoothed);
 }
 
 #ifdef EIGENFORMER_INSTANTIATE
 #define EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(T)                                                  \
   template double cross_entropy_forward(const T*, const std::int32_t*, index_t, index_t,          \
-                                        const CrossEntropyOptions&, T*, T*);                      \
+                                        const CrossEntropyOptions&, T*, T*, double*);             \
   template void cross_entropy_backward(const T*, const std::int32_t*, const T*, index_t, index_t, \
                                        const CrossEntropyOptions&, T, const T*, T*, T);           \
   template double cross_entropy_forward_backward(T*, const std::int32_t*, index_t, index_t,       \
-                                                 const CrossEntropyOptions&, T, T*);
+                                                 const CrossEntropyOptions&, T, T*, double*);
 EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(float)
 EIGENFORMER_INSTANTIATE_CROSS_ENTROPY(double)
 #undef EIGENFORMER_INSTANTIATE_CROSS_ENTROPY

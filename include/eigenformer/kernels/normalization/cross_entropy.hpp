@@ -21,12 +21,14 @@ index_t count_targets(const std::int32_t* targets, index_t rows, std::int32_t ig
 /// 2016).
 ///
 /// logits: (rows, classes); targets: (rows); losses (rows) and log_sum_exp (rows), each may be nullptr,
-/// receive the rows' losses (0 for ignored rows) and what cross_entropy_backward needs. Summed in the order
-/// of the rows, in double. Throws IndexError for a target that is neither ignore_index nor in 0 .. classes -
-/// 1, ValueError for a smoothing outside [0, 1].
+/// receive the rows' losses (0 for ignored rows) and what cross_entropy_backward needs; unsmoothed, which may
+/// be nullptr, the sum that there would be without smoothing. Summed in the order of the rows, in double.
+/// Throws IndexError for a target that is neither ignore_index nor in 0 .. classes - 1, ValueError for a
+/// smoothing outside [0, 1].
 template <class T>
 double cross_entropy_forward(const T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp);
+                             const CrossEntropyOptions& options, T* losses, T* log_sum_exp,
+                             double* unsmoothed = nullptr);
 
 /// dlogits = beta * dlogits + s_r * (exp(x - log_sum_exp) - (1 - e) * onehot(target) - e / classes), 0 for
 /// ignored rows. s_r is scale, times row_scales[r] unless that is nullptr. beta 0 does not read dlogits,
@@ -37,11 +39,12 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
                             T* dlogits, T beta);
 
 /// cross_entropy_forward, and logits overwritten by their gradient times `scale`, in one go over the rows:
-/// for blocks of rows of a large output layer. losses: (rows) or nullptr. Returns the sum of the rows'
-/// losses.
+/// for blocks of rows of a large output layer. losses: (rows) or nullptr; unsmoothed: as above. Returns the
+/// sum of the rows' losses.
 template <class T>
 double cross_entropy_forward_backward(T* logits, const std::int32_t* targets, index_t rows, index_t classes,
-                                      const CrossEntropyOptions& options, T scale, T* losses);
+                                      const CrossEntropyOptions& options, T scale, T* losses,
+                                      double* unsmoothed = nullptr);
 
 }  // namespace eigenformer::kernels
 

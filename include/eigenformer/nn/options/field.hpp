@@ -165,6 +165,11 @@ void validate_fields(const char* op, const O& options) {
       } else if constexpr (std::same_as<Member, std::optional<double>>) {
         if (member)
           detail::require_allowed(op, field.name, *member, detail::number_text(*member), field.allowed);
+      } else if constexpr (std::same_as<Member, std::optional<index_t>>) {
+        if (member) {
+          detail::require_allowed(op, field.name, static_cast<double>(*member), std::to_string(*member),
+                                  field.allowed);
+        }
       }
     }
   });

@@ -8,16 +8,21 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
+#include "eigenformer/train/distributed/agreement.hpp"
+#include "eigenformer/train/distributed/ranks.hpp"
+#include "eigenformer/train/distributed/workers.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/state.hpp"
 #include "eigenformer/train/loop/updates.hpp"
@@ -34,10 +39,19 @@ concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value
   o.load(entries);
 };
 
-/// How many updates a training is expected to have in all, as far as its limits tell. A schedule that takes
-/// it as a second argument can end where the training does.
+/// How many updates a training is expected to have in all. A schedule that takes it as a second argument can
+/// end where the training does.
+///
+/// What epochs and max_steps allow is known from the start: an epoch counts as many batches as the first one.
+/// What max_minutes allows is judged once, by the speed of the first updates of a run (a 50th of the time and
+/// 20 of them, or a tenth of the time). It is then saved with the state and stays what it is, so that rates
+/// do not follow the clock; and a training whose schedule uses it ends there, on a limit of time, if that
+/// comes first, unless it has a member `bool ends_with_total() const` that returns false. Before it is judged
+/// the time counts as without limit. A schedule with a member `bool uses_total() const` that returns false is
+/// spared all this.
 struct ExpectedSteps {
   index_t count = 0;
+  bool settled = true;  ///< whether it stays: false before what a time limit allows is judged
 };
 
 /// A function of the update, from 1, that returns its learning rate.
@@ -82,6 +96,14 @@ class TrainingLoop {
   /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in
   /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
   /// skipped.
+  ///
+  /// With a communicator all ranks call it, after they have loaded the same state; they begin with the
+  /// weights of rank 0, and end together: by any rank's stop token, and by the time of rank 0, which alone
+  /// measures validations. Where a rank throws, the others throw IoError with its message.
+  ///
+  /// At a limit the weights are validated once more if they were not just now, and averaged if so asked. That
+  /// is for the model to use, and leaves no trace in state(): with another limit, training goes on from there
+  /// as if it had not ended.
   TrainingEnd run(std::stop_token stop = {});
 
   /// Updates so far.
@@ -92,11 +114,16 @@ class TrainingLoop {
   index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
   /// Passes over the batches that are complete.
   index_t epoch() const noexcept { return progress_.epoch; }
-  /// The best validation so far; infinity before the first, -infinity where higher is better.
-  double best() const noexcept { return early_stopping_.best(); }
+  /// The best validation so far, those at the end of run() included; infinity before the first, -infinity
+  /// where higher is better.
+  double best() const noexcept { return best_at_end_.value_or(early_stopping_.best()); }
+
+  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  std::uint64_t expected_state_bytes() const;
 
   /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
-  /// counters. Throws ValueError when two parameters have one name.
+  /// counters. Throws ValueError when two parameters have one name. Where ranks keep parts of the optimizer's
+  /// state, rank 0 has all of it in its sink's calls; at other times all ranks must call it together.
   TrainingState<T> state() const;
   /// Goes back to a saved state. Throws ValueError when it belongs to other parameters, to another optimizer
   /// or to options that would make other updates (seed, accumulate, what validations measure), and then
@@ -109,8 +136,10 @@ class TrainingLoop {
   // What has happened since the last report.
   struct Window {
     Clock::time_point start{};
-    double loss = 0;
+    double loss = 0;  // what is shown; of it and of the next two the sums
+    double objective = 0;
     double weight = 0;
+    LossParts parts{};
   };
   struct OptimizerCalls {
     std::function<void(const Gradients<T>&, double, double)> step;
@@ -124,32 +153,47 @@ class TrainingLoop {
   std::vector<StateEntry<T>> weights() const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  index_t total_steps();
+  index_t steps_of_limits();
+  ExpectedSteps expected_steps();
+  index_t reported_steps();
+  void judge_time();
+  TrainingEnd run_to_end(const std::stop_token& stop);
+  void make_accumulator();
+  void begin_together();
+  void checkpoint();
   void update();
   void skip(double loss, double norm);
   void report();
   void validate();
-  void tell(double value, bool best);
+  void validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots);
+  void tell(double value, bool best, index_t averaged = 0);
   TrainingEnd finish(TrainingEnd end);
-  void try_average();
+  void try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots);
 
   LoopOptions options_;
   TrainingSink& sink_;
   std::vector<ParameterHandle<T>> parameters_;
   std::unique_ptr<detail::Updates<T>> updates_;
+  std::unique_ptr<detail::Accumulator<T>> accumulator_;
+  std::unique_ptr<detail::ShardedState<T>> sharded_;  // where ranks keep parts of the optimizer's state
   OptimizerCalls optimizer_;
-  std::function<double(index_t, index_t)> schedule_;
+  std::function<double(index_t, ExpectedSteps)> schedule_;
+  bool uses_total_ = false;
+  bool ends_with_total_ = false;
   Gradients<T> gradients_;
   std::shared_ptr<kernels::WeightCache> weights_ = std::make_shared<kernels::WeightCache>();
   Tape<T> tape_;
   EarlyStopping early_stopping_;
   StateAverage<T> snapshots_;
+  std::optional<double> best_at_end_;
   detail::TrainingProgress progress_;
+  index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
   index_t first_step_ = 0;
   index_t skipped_ = 0;
   Clock::time_point start_{};
+  Clock::time_point judged_from_{};  // the end of this run's first update, later by what validations took
   Window window_;
 };
 

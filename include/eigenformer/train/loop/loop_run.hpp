@@ -59,7 +59,6 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
     throw ValueError("training", "patience is " + std::to_string(options_.patience) +
                                      ", which needs a validation: give one, or set patience = 0");
   }
-  tape_.set_checkpoints_layers(options_.checkpoint_activations);
   updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches>>(std::forward<Loss>(loss),
                                                                         std::forward<Batches>(batches));
   if (updates_->num_batches(0) == detail::endless) {
@@ -73,14 +72,25 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
                        "positive");
     }
   }
+  make_accumulator();
   optimizer_ = {[&optimizer](const Gradients<T>& gradients, double rate, double scale) {
                   optimizer.step(gradients, rate, scale);
                 },
-                [&optimizer] { return optimizer.state(); },
-                [&optimizer](const std::vector<StateEntry<T>>& entries) { optimizer.load(entries); }};
-  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, index_t total) mutable {
+                [this, &optimizer] {
+                  return sharded_ ? sharded_->state([&] { return optimizer.state(); }) : optimizer.state();
+                },
+                [this, &optimizer](const std::vector<StateEntry<T>>& entries) {
+                  optimizer.load(sharded_ ? sharded_->own(entries) : entries);
+                }};
+  if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
+    uses_total_ = true;
+    if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
+    ends_with_total_ = uses_total_;
+    if constexpr (requires { schedule.ends_with_total(); }) ends_with_total_ = schedule.ends_with_total();
+  }
+  schedule_ = [rates = RatesOwned(std::forward<Rates>(schedule))](index_t step, ExpectedSteps total) mutable {
     if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
-      return static_cast<double>(rates(step, ExpectedSteps{total}));
+      return static_cast<double>(rates(step, total));
     } else {
       (void)total;
       return static_cast<double>(rates(step));
@@ -88,23 +98,96 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   };
 }
 
+// How the gradients of an update's batches are computed: here, by workers, or by ranks.
+template <class T>
+void TrainingLoop<T>::make_accumulator() {
+  const auto& communicator = options_.communicator;
+  const index_t ranks = communicator == nullptr ? 1 : communicator->size();
+  if (ranks == 1) {
+    options_.communicator = nullptr;
+    if (options_.workers == 1) {
+      accumulator_ = std::make_unique<detail::SequentialAccumulator<T>>(tape_);
+    } else {
+      accumulator_ = std::make_unique<detail::WorkerAccumulator<T>>(options_.workers);
+    }
+  }
+  const bool has_epochs = updates_->num_batches(0) != detail::endless;
+  for (const auto& [name, count] : {std::pair("ranks", ranks), std::pair("workers", options_.workers)}) {
+    if (!has_epochs || options_.accumulate >= count) continue;
+    throw ValueError("training", "accumulate is " + std::to_string(options_.accumulate) +
+                                     ", must be at least the number of " + name + ", " +
+                                     std::to_string(count) + ", which each compute a batch of an update");
+  }
+  if (ranks == 1) return;
+  if (options_.workers > 1) {
+    throw ValueError("training", "workers is " + std::to_string(options_.workers) +
+                                     ", must be 1 where there are several ranks: start more ranks instead");
+  }
+  std::vector<int> owners;
+  if (options_.distributed.shard_optimizer) {
+    owners = detail::owners_of(parameters_, communicator->size());
+    sharded_ = std::make_unique<detail::ShardedState<T>>(parameters_, owners, communicator);
+  }
+  accumulator_ = std::make_unique<detail::RankAccumulator<T>>(gradients_, communicator, options_.distributed,
+                                                              std::move(owners));
+  if (validates()) options_.validation.measure = detail::on_rank_0(communicator, options_.validation.measure);
+  if (communicator->rank() != 0) options_.validation.details = nullptr;
+}
+
+// All ranks must be at one update of one training; their weights become those of rank 0.
+template <class T>
+void TrainingLoop<T>::begin_together() {
+  Communicator& communicator = *options_.communicator;
+  detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
+  detail::require_same_on_ranks(communicator, "the instructions of kernels",
+                                kernels::isa_name(kernels::isa()));
+  detail::require_same_on_ranks(communicator, "the options", options_to_json(options_).dump());
+  detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());
+  for (const auto& p : parameters_) {
+    communicator.broadcast(
+        std::as_writable_bytes(std::span(p->value.data(), static_cast<std::size_t>(p->value.numel()))));
+    p->value.mark_changed();
+  }
+}
+
 template <class T>
 TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
+  if (options_.communicator == nullptr) return run_to_end(stop);
+  try {
+    begin_together();
+    return run_to_end(stop);
+  } catch (const std::exception& error) {
+    options_.communicator->fail(error.what());
+    throw;
+  }
+}
+
+template <class T>
+TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
   start_ = Clock::now();
   first_step_ = progress_.step;
   skipped_ = 0;
   window_ = Window{.start = start_};
+  best_at_end_.reset();
+  // A time limit that is over, of a run that ended there: this run has one of its own.
+  if (progress_.expected_steps <= progress_.step) progress_.expected_steps = 0;
   for (;;) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
     if (options_.epochs > 0 && progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
     if (early_stopping_.stop()) return finish(TrainingEnd::early_stopping);
-    if (stop.stop_requested()) {
-      sink_.on_checkpoint();
+    const auto now =
+        detail::agree(options_.communicator,
+                      {.stop = stop.stop_requested(),
+                       .time_is_up = options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60});
+    if (now.stop) {
+      checkpoint();
       return TrainingEnd::interrupted;
     }
-    if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60)
+    if (now.time_is_up) return finish(TrainingEnd::max_minutes);
+    if (ends_with_total_ && progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
       return finish(TrainingEnd::max_minutes);
     update();
+    judge_time();
     const bool epoch_ends = progress_.batch >= updates_->num_batches(progress_.epoch);
     if (epoch_ends) {
       ++progress_.epoch;
@@ -166,23 +249,80 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   early_stopping_.restore(best, without);
 }
 
-// Updates in all, as far as the limits tell; what time allows is judged by the speed so far.
 template <class T>
-index_t TrainingLoop<T>::total_steps() {
+std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
+  std::uint64_t now = 0, optimizer = 0, trained = 0, all = 0;
+  const auto bytes = [](const Tensor<T>& tensor) {
+    return static_cast<std::uint64_t>(tensor.numel()) * sizeof(T);
+  };
+  for (const auto& [name, tensor] : state().tensors) {
+    if (name.starts_with("optimizer.")) {
+      optimizer += bytes(tensor);
+    } else if (!name.starts_with("snapshot.")) {
+      now += bytes(tensor);
+    }
+  }
+  for (const auto& p : parameters_) {
+    all += bytes(p->value);
+    if (!p->frozen) trained += bytes(p->value);
+  }
+  const auto snapshots = static_cast<std::uint64_t>(options_.average_last > 1 ? options_.average_last : 0);
+  // Adam's, which has the largest state of all.
+  return now + std::max(optimizer, 2 * trained) + snapshots * all;
+}
+
+// Updates that epochs and max_steps allow.
+template <class T>
+index_t TrainingLoop<T>::steps_of_limits() {
   index_t total = detail::endless;
   if (options_.epochs > 0) {
-    const index_t batches = updates_->num_batches(std::min(progress_.epoch, options_.epochs - 1));
-    if (batches != detail::endless)
-      total = (batches + options_.accumulate - 1) / options_.accumulate * options_.epochs;
+    if (first_epoch_steps_ == 0) {
+      const index_t batches = updates_->num_batches(0);
+      first_epoch_steps_ =
+          batches == detail::endless ? batches : (batches + options_.accumulate - 1) / options_.accumulate;
+    }
+    if (first_epoch_steps_ != detail::endless) total = first_epoch_steps_ * options_.epochs;
   }
   if (options_.max_steps > 0) total = std::min(total, options_.max_steps);
-  const index_t done = progress_.step - first_step_;
-  if (options_.max_minutes > 0 && done > 0) {
-    const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
-    if (left < static_cast<double>(total))
-      total = std::min(total, progress_.step + static_cast<index_t>(left) + 1);
-  }
   return total;
+}
+
+// What schedules go by.
+template <class T>
+ExpectedSteps TrainingLoop<T>::expected_steps() {
+  const index_t total = steps_of_limits(), judged = progress_.expected_steps;
+  return {judged > 0 ? std::min(total, judged) : total, judged > 0 || !(options_.max_minutes > 0)};
+}
+
+// What reports tell: where no schedule ends with it, what time allows is judged anew by the speed so far.
+template <class T>
+index_t TrainingLoop<T>::reported_steps() {
+  const index_t done = progress_.step - first_step_;
+  if (ends_with_total_ && progress_.expected_steps > 0) return expected_steps().count;
+  const index_t total = steps_of_limits();
+  if (!(options_.max_minutes > 0) || done == 0) return total;
+  const double left = std::max(0.0, options_.max_minutes * 60 / seconds() - 1) * static_cast<double>(done);
+  return left < static_cast<double>(total) ? std::min(total, progress_.step + static_cast<index_t>(left) + 1)
+                                           : total;
+}
+
+// Judges how many updates the time limit allows, once.
+template <class T>
+void TrainingLoop<T>::judge_time() {
+  if (!uses_total_ || !(options_.max_minutes > 0) || progress_.expected_steps > 0) return;
+  const auto now = Clock::now();
+  const index_t done = progress_.step - first_step_;
+  if (done == 1) judged_from_ = now;
+  const double passed = seconds() / (options_.max_minutes * 60);
+  const bool too_early = done < 2 || ((done < 20 || passed < 0.02) && passed < 0.1);
+  if (detail::of_rank_0(options_.communicator, too_early)) return;
+  const double each =
+      std::chrono::duration<double>(now - judged_from_).count() / static_cast<double>(done - 1);
+  const double left = std::max(0.0, options_.max_minutes * 60 - seconds()) / std::max(each, 1e-9);
+  progress_.expected_steps = detail::of_rank_0(
+      options_.communicator, progress_.step + 1 + static_cast<index_t>(std::min(left, 1e15)));
+  // What is resumed from here on has the same rates.
+  checkpoint();
 }
 
 template <class T>
@@ -195,20 +335,26 @@ void TrainingLoop<T>::update() {
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
-  const UpdateLoss mean =
-      updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
-                           kernels::faster_precision(options_.precision), weights_, gradients_);
-  const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
-  learning_rate_ = schedule_(progress_.step + 1, total_steps());
+  const auto micro_batches = updates_->batches(progress_.epoch, progress_.batch, count);
+  const UpdateLoss mean = accumulator_->add(
+      *micro_batches,
+      {key, kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
+      gradients_);
+  const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
+  learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
+    accumulator_->stepped();
+    if (sharded_) sharded_->forget();
     weights_->clear();  // whether or not the optimizer counts its changes
     progress_.bad_updates = 0;
-    window_.loss += mean.loss * mean.weight;
+    window_.loss += mean.parts.shown(mean.loss * mean.weight);
+    window_.objective += mean.loss * mean.weight;
     window_.weight += mean.weight;
+    window_.parts.add(mean.parts);
   } else {
     skip(mean.loss, clipped.norm);
   }
@@ -235,8 +381,14 @@ void TrainingLoop<T>::report() {
   StepReport r;
   r.epoch = options_.epochs > 0 ? std::min(progress_.epoch + 1, options_.epochs) : progress_.epoch + 1;
   r.step = progress_.step;
-  r.total_steps = total_steps();
-  r.loss = window_.weight > 0 ? window_.loss / window_.weight : std::numeric_limits<double>::quiet_NaN();
+  r.total_steps = reported_steps();
+  if (const index_t limit = steps_of_limits(); limit != detail::endless) r.step_limit = limit;
+  r.time_limit = options_.max_minutes * 60;
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  r.loss = window_.weight > 0 ? window_.loss / window_.weight : none;
+  r.objective = window_.weight > 0 ? window_.objective / window_.weight : none;
+  if (window_.weight > 0) r.parts = window_.parts.means(window_.weight);
+  r.weight = window_.weight;
   r.weight_per_second = elapsed > 0 ? window_.weight / elapsed : 0;
   r.learning_rate = learning_rate_;
   r.gradient_norm = gradient_norm_;
@@ -248,39 +400,66 @@ void TrainingLoop<T>::report() {
 }
 
 template <class T>
+void TrainingLoop<T>::checkpoint() {
+  if (sharded_) sharded_->gather(optimizer_.state);
+  sink_.on_checkpoint();
+}
+
+template <class T>
 void TrainingLoop<T>::validate() {
-  const auto begin = Clock::now();
-  if (options_.average_last > 1) snapshots_.add(weights());
   progress_.validated_step = progress_.step;
+  validate_into(early_stopping_, snapshots_);
+}
+
+template <class T>
+void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
+  const auto begin = Clock::now();
+  if (sharded_) sharded_->gather(optimizer_.state);
+  if (options_.average_last > 1) snapshots.add(weights());
   if (!validates()) {
     sink_.on_best();
   } else {
     const double value = options_.validation.measure();
-    const bool best = early_stopping_.update(value);
+    const bool best = early_stopping.update(value);
     tell(value, best);
     if (best) sink_.on_best();
   }
-  sink_.on_checkpoint();
-  window_.start += Clock::now() - begin;  // the speed reported is that of training
+  checkpoint();
+  // The speed reported and judged is that of training.
+  const auto taken = Clock::now() - begin;
+  window_.start += taken;
+  judged_from_ += taken;
 }
 
 template <class T>
-void TrainingLoop<T>::tell(double value, bool best) {
-  const index_t epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
-  sink_.on_validation({epoch, progress_.step, options_.validation.name, value, best});
+void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
+  ValidationReport r;
+  r.epoch = progress_.batch == 0 ? std::max<index_t>(1, progress_.epoch) : progress_.epoch + 1;
+  r.step = progress_.step;
+  r.name = options_.validation.name;
+  r.value = value;
+  r.best = best;
+  r.averaged = averaged;
+  if (options_.validation.details) options_.validation.details(r);
+  r.seconds = seconds();
+  sink_.on_validation(r);
 }
 
+// On copies of what training goes on from: see run().
 template <class T>
 TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
-  if (progress_.validated_step != progress_.step) validate();
-  if (snapshots_.size() > 1) try_average();
+  EarlyStopping early_stopping = early_stopping_;
+  StateAverage<T> snapshots = snapshots_;
+  if (progress_.validated_step != progress_.step) validate_into(early_stopping, snapshots);
+  if (snapshots.size() > 1) try_average(early_stopping, snapshots);
+  best_at_end_ = early_stopping.best();
   return end;
 }
 
 // The mean of the last snapshots becomes the best model when it validates better, or when nothing validates.
 // The weights to go on from stay what they were.
 template <class T>
-void TrainingLoop<T>::try_average() {
+void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
   struct Restore {
     const std::vector<ParameterHandle<T>>& parameters;
     std::vector<Tensor<T>> kept;
@@ -288,22 +467,22 @@ void TrainingLoop<T>::try_average() {
       for (std::size_t i = 0; i < kept.size(); ++i) parameters[i]->value.copy_from(kept[i]);
     }
   };
-  const std::vector<StateEntry<T>> mean = snapshots_.average();
+  const std::vector<StateEntry<T>> mean = snapshots.average();
   {
     Restore restore{parameters_, {}};
     for (const auto& p : parameters_) restore.kept.push_back(p->value.clone());
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(mean[i].value);
-    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots_.size()) +
+    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots.size()) +
                     " validations:");
     const double value = validates() ? options_.validation.measure() : 0;
-    const bool best = !validates() || early_stopping_.improves(value);
+    const bool best = !validates() || early_stopping.improves(value);
     if (validates()) {
-      tell(value, best);
-      if (best) early_stopping_.update(value);
+      tell(value, best, static_cast<index_t>(snapshots.size()));
+      if (best) early_stopping.update(value);
     }
     if (best) sink_.on_best();
   }
-  sink_.on_checkpoint();
+  checkpoint();
 }
 
 }  // namespace eigenformer

@@ -18,14 +18,17 @@ struct TrainingProgress {
   index_t batch = 0;            // of the epoch under way
   index_t validated_step = -1;  // after which the last validation was
   index_t bad_updates = 0;      // skipped in a row
+  index_t expected_steps = 0;   // that a time limit allows; 0: not judged yet
 };
 
 inline nlohmann::json to_json(const TrainingProgress& p) {
-  return {{"step", p.step},
-          {"epoch", p.epoch},
-          {"batch", p.batch},
-          {"validated_step", p.validated_step},
-          {"bad_updates", p.bad_updates}};
+  nlohmann::json json = {{"step", p.step},
+                         {"epoch", p.epoch},
+                         {"batch", p.batch},
+                         {"validated_step", p.validated_step},
+                         {"bad_updates", p.bad_updates}};
+  if (p.expected_steps > 0) json["expected_steps"] = p.expected_steps;
+  return json;
 }
 
 // Tells corpora apart: the number of pairs and a hash of all ids and links (FNV-1a, 64 bits).
@@ -65,7 +68,7 @@ class StateReader {
     try {
       return state_.values.at(key).template get<U>();
     } catch (const nlohmann::json::exception&) {
-      throw ValueError("trainer",
+      throw ValueError("training",
                        std::string("'") + key + "' of the training state is " + state_.values.at(key).dump());
     }
   }
@@ -118,7 +121,8 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
   p.batch = reader.template value<index_t>("batch");
   p.validated_step = reader.template value<index_t>("validated_step");
   p.bad_updates = reader.template value<index_t>("bad_updates");
-  if (p.step < 0 || p.epoch < 0 || p.batch < 0)
+  if (reader.has("expected_steps")) p.expected_steps = reader.template value<index_t>("expected_steps");
+  if (p.step < 0 || p.epoch < 0 || p.batch < 0 || p.bad_updates < 0 || p.expected_steps < 0)
     throw ValueError("training", "the training state counts below 0");
   return p;
 }

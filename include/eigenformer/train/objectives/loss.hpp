@@ -3,8 +3,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <memory>
-#include <optional>
+#include <limits>
 #include <vector>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
@@ -38,46 +37,33 @@ template <SourceTargetModel M>
                     batch.target_layout, tokens(batch.target_output), options);
 }
 
-/// The mean alignment loss of the batches since it was last asked for.
-class MeanAlignmentLoss {
- public:
-  /// sum: over a batch's tokens. Of a batch whose loss is no number nothing is added.
-  void add(double sum, double tokens) {
-    if (!std::isfinite(sum)) return;
-    sum_ += sum;
-    tokens_ += tokens;
-  }
-  /// In nats a token; nothing where no batch was added.
-  std::optional<double> take() {
-    const auto mean = tokens_ > 0 ? std::optional(sum_ / tokens_) : std::nullopt;
-    sum_ = tokens_ = 0;
-    return mean;
-  }
-
- private:
-  double sum_ = 0, tokens_ = 0;
-};
-
 /// The loss function of a training on sentence pairs: each batch counts its target tokens. The model must
 /// outlive it.
 template <SourceTargetModel M>
 struct SourceTargetLoss {
   const M& model;
   double label_smoothing = 0;
-  GuidedAlignmentOptions guided{};                    ///< of batches with alignments
-  std::shared_ptr<MeanAlignmentLoss> alignment = {};  ///< adds those batches' alignment losses up
+  GuidedAlignmentOptions guided{};  ///< of batches with alignments
 
   Var<typename M::value_type> operator()(const Context<typename M::value_type>& ctx, const Batch& batch,
                                          UpdateWeight update) const {
-    if constexpr (GuidedModel<M>) {
-      if (!batch.alignment.empty() && guided.weight > 0) {
-        const auto both = guided_alignment_loss(
-            model, ctx, batch, {.label_smoothing = label_smoothing, .divisor = update.total}, guided);
-        if (alignment != nullptr) alignment->add(both.alignment * update.total, weight(batch));
-        return both.loss;
+    double unsmoothed = std::numeric_limits<double>::quiet_NaN();
+    const CrossEntropyOptions words{
+        .label_smoothing = label_smoothing, .divisor = update.total, .unsmoothed = &unsmoothed};
+    const auto loss = [&]() -> Var<typename M::value_type> {
+      if constexpr (GuidedModel<M>) {
+        if (!batch.alignment.empty() && guided.weight > 0) {
+          const auto both = guided_alignment_loss(model, ctx, batch, words, guided);
+          if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
+          return both.loss;
+        }
       }
-    }
-    return batch_loss(model, ctx, batch, {.label_smoothing = label_smoothing, .divisor = update.total});
+      return batch_loss(model, ctx, batch, words);
+    }();
+    // A model of the caller's own may leave it as it was.
+    if (update.parts != nullptr && !std::isnan(unsmoothed))
+      update.parts->add(LossParts::shown_loss, unsmoothed);
+    return loss;
   }
   double weight(const Batch& batch) const { return static_cast<double>(batch.target_tokens()); }
 };

@@ -21,6 +21,7 @@ struct CrossEntropyOptions {
   enum class Reduction { mean, sum } reduction = Reduction::mean;
   double divisor =
       0;  ///< above 0: the sum is divided by this (the tokens of all micro-batches), not by this call's
+  double* unsmoothed = nullptr;  ///< where there is one: receives the sum of the losses without smoothing
 };
 
 namespace detail {
@@ -68,8 +69,9 @@ template <class T>
   const index_t rows = logits.shape().rows(), classes = logits.shape().cols();
   const double scale = detail::loss_scale(options, targets);
   Tensor<T> log_sum_exp(Shape{rows});
-  const double sum = kernels::cross_entropy_forward<T>(logits.value().data(), targets.data(), rows, classes,
-                                                       kernel, nullptr, log_sum_exp.data());
+  const double sum =
+      kernels::cross_entropy_forward<T>(logits.value().data(), targets.data(), rows, classes, kernel, nullptr,
+                                        log_sum_exp.data(), options.unsmoothed);
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
   if (detail::not_recorded<T>(y, logits)) return Var<T>(std::move(y));
   // dlogits = scale (softmax(logits) - (1 - e) onehot - e / V), row by row.
@@ -83,33 +85,20 @@ template <class T>
                 });
 }
 
-/// cross_entropy(linear(x, weight, bias), targets) without ever holding all logits: blocks of rows go through
-/// the product, the loss and both gradients in one pass, so that memory does not grow with rows x vocabulary.
+namespace detail {
+
+/// A loss of linear(x, weight, bias) without ever holding all logits: blocks of rows go through the product,
+/// the loss and both gradients in one pass, so that memory does not grow with rows x vocabulary.
 ///
-/// x: (N, d); weight: (V, d); bias: (V) or absent; targets: (N). Returns a scalar. Throws as linear and
-/// cross_entropy.
-template <class T>
-[[nodiscard]] Var<T> linear_cross_entropy(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
-                                          const Parameter<T>& bias, const Tensor<std::int32_t>& targets,
-                                          const CrossEntropyOptions& options = {}) {
-  const OpScope scope(Runtime::instance().profiler(), "linear_cross_entropy");
-  if (weight.shape().rank() != 2 || (bias.defined() && bias.shape() != Shape{weight.shape()[0]})) {
-    throw ShapeError("linear_cross_entropy",
-                     "weight '" + weight.name() + "' of shape " + weight.shape().str() +
-                         " must be (classes, d), and the bias (classes) or absent",
-                     {weight.shape()});
-  }
-  const index_t d = weight.shape()[-1], classes = weight.shape()[0];
-  if (x.rank() != 2 || x.dim(1) != d || targets.numel() != x.dim(0)) {
-    throw ShapeError("linear_cross_entropy",
-                     "input " + x.shape().str() + " must be (rows, " + std::to_string(d) + ") to match '" +
-                         weight.name() + "' of shape " + weight.shape().str() +
-                         ", with one target a row; targets have shape " + targets.shape().str(),
-                     {x.shape(), weight.shape(), targets.shape()});
-  }
-  const auto kernel = detail::kernel_options(options);
-  const double scale = detail::loss_scale(options, targets);
-  const index_t rows = x.dim(0);
+/// x: (copies * N, d), N rows and then as many for each further copy of them. rows_loss(logits, row, n,
+/// recorded): logits (copies * n, V) of the rows [row, row + n) of each copy; returns the sum of their
+/// losses, and overwrites logits by their gradient where `recorded`. Returns the sum times `scale`, which the
+/// gradients hold already.
+template <class T, class F>
+[[nodiscard]] Var<T> linear_loss(const char* op, const Context<T>& ctx, const Var<T>& x,
+                                 const Parameter<T>& weight, const Parameter<T>& bias, index_t copies,
+                                 double scale, F&& rows_loss) {
+  const index_t d = weight.shape()[-1], classes = weight.shape()[0], rows = x.dim(0) / copies;
   const Var<T> w = ctx.use(weight);
   const Var<T> b = ctx.use(bias);
   const bool wants_x = x.recorded(), wants_w = w.recorded(), wants_b = b.recorded();
@@ -117,8 +106,9 @@ template <class T>
 
   // About 16 MB of logits at a time: enough rows for the products to run at full speed, little beside the
   // model.
-  const index_t block = std::clamp<index_t>((index_t{1} << 22) / std::max<index_t>(classes, 1), 64, 1024);
-  Tensor<T> logits(Shape{std::min(block, rows), classes});
+  const index_t block =
+      std::clamp<index_t>((index_t{1} << 22) / std::max<index_t>(classes * copies, 1), 64, 1024);
+  Tensor<T> logits(Shape{copies * std::min(block, rows), classes});
   Tensor<T> dx = wants_x ? Tensor<T>(x.shape()) : Tensor<T>();
   Tensor<T> dw = wants_w ? Tensor<T>(weight.shape()) : Tensor<T>();
   Tensor<T> db = wants_b ? Tensor<T>(bias.shape()) : Tensor<T>();
@@ -127,35 +117,35 @@ template <class T>
   double sum = 0;
   for (index_t row = 0; row < rows; row += block) {
     const index_t n = std::min(block, rows - row);
-    const T* xr = x.value().data() + row * d;
-    const std::int32_t* target = targets.data() + row;
-    detail::weight_product<T>("linear_cross_entropy", ctx, n, xr, weight, 0, classes, recorded, logits.data(),
-                              epilogue);
-    if (!recorded) {
-      sum += kernels::cross_entropy_forward<T>(logits.data(), target, n, classes, kernel, nullptr, nullptr);
-      continue;
+    for (index_t c = 0; c < copies; ++c) {
+      weight_product<T>(op, ctx, n, x.value().data() + (c * rows + row) * d, weight, 0, classes, recorded,
+                        logits.data() + c * n * classes, epilogue);
     }
-    sum += kernels::cross_entropy_forward_backward<T>(logits.data(), target, n, classes, kernel,
-                                                      static_cast<T>(scale), nullptr);
-    const T beta = row == 0 ? T(0) : T(1);
-    if (wants_x) {
-      detail::WeightProducts<T>(ctx).run(true, n, T(1), logits.data(), weight.value(), 0, classes, T(0),
-                                         dx.data() + row * d);
+    sum += rows_loss(logits.data(), row, n, recorded);
+    if (!recorded) continue;
+    for (index_t c = 0; c < copies; ++c) {
+      const index_t first = (c * rows + row) * d;
+      const T* gradient = logits.data() + c * n * classes;
+      const T beta = row == 0 && c == 0 ? T(0) : T(1);
+      if (wants_x) {
+        WeightProducts<T>(ctx).run(true, n, T(1), gradient, weight.value(), 0, classes, T(0),
+                                   dx.data() + first);
+      }
+      if (wants_w) {
+        kernels::gemm<T>(true, false, classes, d, n, T(1), gradient, classes, x.value().data() + first, d,
+                         beta, dw.data(), d, {}, ctx.precision());
+      }
+      if (wants_b) kernels::sum_rows<T>(gradient, db.data(), beta, n, classes);
     }
-    if (wants_w) {
-      kernels::gemm<T>(true, false, classes, d, n, T(1), logits.data(), classes, xr, d, beta, dw.data(), d,
-                       {}, ctx.precision());
-    }
-    if (wants_b) kernels::sum_rows<T>(logits.data(), db.data(), beta, n, classes);
   }
   if (rows == 0) {
     if (wants_w) dw.fill(T(0));
     if (wants_b) db.fill(T(0));
   }
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
-  if (detail::not_recorded<T>(y, x, w, b)) return Var<T>(std::move(y));
+  if (not_recorded<T>(y, x, w, b)) return Var<T>(std::move(y));
   // The gradients stand for dy = 1; any other arrives as a factor.
-  return record("linear_cross_entropy", std::move(y), {x, w, b}, SavedTensors(),
+  return record(op, std::move(y), {x, w, b}, SavedTensors(),
                 [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
                   const T dy = back.dy().item();
                   Tensor<T>* ready[] = {&dx, &dw, &db};
@@ -167,6 +157,60 @@ template <class T>
                     }
                   }
                 });
+}
+
+// Throws ShapeError unless x (copies * N, d), weight (V, d), bias (V) or absent and targets (N) fit.
+template <class T>
+void require_linear_loss(const char* op, const Var<T>& x, const Parameter<T>& weight,
+                         const Parameter<T>& bias, const Tensor<std::int32_t>& targets, index_t copies = 1) {
+  if (weight.shape().rank() != 2 || (bias.defined() && bias.shape() != Shape{weight.shape()[0]})) {
+    throw ShapeError(op,
+                     "weight '" + weight.name() + "' of shape " + weight.shape().str() +
+                         " must be (classes, d), and the bias (classes) or absent",
+                     {weight.shape()});
+  }
+  if (x.rank() != 2 || x.dim(1) != weight.shape()[-1] || targets.numel() * copies != x.dim(0)) {
+    throw ShapeError(op,
+                     "input " + x.shape().str() + " must be (rows, " + std::to_string(weight.shape()[-1]) +
+                         ") to match '" + weight.name() + "' of shape " + weight.shape().str() +
+                         ", with one target " + (copies == 1 ? "a row" : "for two rows") +
+                         "; targets have shape " + targets.shape().str(),
+                     {x.shape(), weight.shape(), targets.shape()});
+  }
+}
+
+}  // namespace detail
+
+/// cross_entropy(linear(x, weight, bias), targets) without ever holding all logits: blocks of rows go through
+/// the product, the loss and both gradients in one pass, so that memory does not grow with rows x vocabulary.
+///
+/// x: (N, d); weight: (V, d); bias: (V) or absent; targets: (N). Returns a scalar. Throws as linear and
+/// cross_entropy.
+template <class T>
+[[nodiscard]] Var<T> linear_cross_entropy(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
+                                          const Parameter<T>& bias, const Tensor<std::int32_t>& targets,
+                                          const CrossEntropyOptions& options = {}) {
+  constexpr const char* name = "linear_cross_entropy";
+  const OpScope scope(Runtime::instance().profiler(), name);
+  detail::require_linear_loss(name, x, weight, bias, targets);
+  const auto kernel = detail::kernel_options(options);
+  const double scale = detail::loss_scale(options, targets);
+  double unsmoothed = 0;
+  const Var<T> loss = detail::linear_loss(
+      name, ctx, x, weight, bias, 1, scale, [&](T* logits, index_t row, index_t n, bool recorded) {
+        const std::int32_t* target = targets.data() + row;
+        const index_t classes = weight.shape()[0];
+        double plain = 0;
+        const double sum =
+            recorded ? kernels::cross_entropy_forward_backward<T>(logits, target, n, classes, kernel,
+                                                                  static_cast<T>(scale), nullptr, &plain)
+                     : kernels::cross_entropy_forward<T>(logits, target, n, classes, kernel, nullptr, nullptr,
+                                                         &plain);
+        unsmoothed += plain;
+        return sum;
+      });
+  if (options.unsmoothed != nullptr) *options.unsmoothed = unsmoothed;
+  return loss;
 }
 
 }  // namespace eigenformer

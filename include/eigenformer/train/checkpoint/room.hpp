@@ -1,0 +1,56 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "eigenformer/data/files/folder_transaction.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// Takes the room of a file on the disk; 0, or the errno of the failure. Where the file system cannot take
+// room in advance, what it says to have free counts.
+inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (descriptor < 0) return errno;
+  int error = 0;
+  while (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    error = errno;
+    if (error != EINTR) break;
+    error = 0;
+  }
+  ::close(descriptor);
+  if (error != EOPNOTSUPP && error != ENOSYS) return error;
+  struct statvfs disk {};
+  if (::statvfs(path.parent_path().c_str(), &disk) != 0) return 0;  // the disk does not say
+  return static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize < bytes ? ENOSPC : 0;
+}
+
+}  // namespace detail
+
+/// Throws IoError unless a folder has room for files of these sizes, in bytes, besides what is in it. Makes
+/// the folder if need be, and leaves nothing else behind.
+inline void require_room(const std::filesystem::path& folder, const std::vector<std::uint64_t>& sizes) {
+  const FolderTransaction never_committed(folder);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::string name = "room-" + std::to_string(i);
+    if (sizes[i] == 0) continue;
+    if (const int error = detail::take_room(never_committed.file(name), sizes[i]); error != 0) {
+      std::uint64_t sum = 0;
+      for (const std::uint64_t size : sizes) sum += size;
+      throw IoError("training", "cannot take " + std::to_string(sum / 1000000 + 1) + " MB of room in '" +
+                                    folder.string() +
+                                    "', which saving the training needs: " + detail::errno_text(error));
+    }
+  }
+}
+
+}  // namespace eigenformer

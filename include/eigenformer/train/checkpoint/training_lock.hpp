@@ -1,0 +1,120 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+
+namespace eigenformer {
+
+/// Keeps other trainings out of a model's folder as long as it lives: a lock of the operating system (flock)
+/// on `<folder>/training/lock`, which holds the process id. Readers of the folder never look at it.
+///
+/// The system releases the lock when the process ends, however it ends, so a file that a killed training left
+/// hinders nobody. Where the file system has no locks (some network file systems), nothing is locked; see
+/// held().
+class TrainingLock {
+ public:
+  /// Locks the folder, and makes it where there is none. Throws IoError that names the other process where
+  /// one trains there, and when the file cannot be written.
+  explicit TrainingLock(const std::filesystem::path& folder)
+      : folder_(folder), path_(folder / "training" / "lock") {
+    std::error_code error;
+    made_folder_ = std::filesystem::create_directories(folder_, error);
+    while (!take()) {
+    }
+  }
+  TrainingLock(TrainingLock&& other) noexcept
+      : folder_(std::move(other.folder_)),
+        path_(std::move(other.path_)),
+        made_folder_(other.made_folder_),
+        held_(std::exchange(other.held_, false)),
+        descriptor_(std::exchange(other.descriptor_, -1)) {}
+  TrainingLock& operator=(TrainingLock&&) = delete;
+  /// Releases the lock and removes its file, and folders that it made and that are still empty.
+  ~TrainingLock() {
+    if (descriptor_ < 0) return;
+    // The name may by now be that of another folder's file, where the folder was moved.
+    if (held_ && is_at_its_path()) {
+      ::unlink(path_.c_str());
+      ::rmdir(path_.parent_path().c_str());
+      if (made_folder_) ::rmdir(folder_.c_str());
+    }
+    ::close(descriptor_);
+  }
+
+  /// Whether the file system has locks, and this is one.
+  bool held() const noexcept { return held_; }
+  /// The file that is locked.
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  bool is_at_its_path() const noexcept {
+    struct stat own {};
+    struct stat there {};
+    return ::fstat(descriptor_, &own) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+           own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+  }
+
+  // False where the file was removed by its owner between opening and locking.
+  bool take() {
+    std::error_code error;
+    std::filesystem::create_directories(path_.parent_path(), error);
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) {
+      const int reason = errno;
+      if (reason == EINTR || (reason == ENOENT && !error)) return false;
+      throw detail::errno_error("training", "write", path_, error ? error.value() : reason);
+    }
+    while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      const int reason = errno;
+      if (reason == EINTR) continue;
+      if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) return true;
+      const std::string other = holder();
+      ::close(std::exchange(descriptor_, -1));
+      if (reason != EWOULDBLOCK) throw detail::errno_error("training", "lock", path_, reason);
+      throw IoError("training", "'" + folder_.string() + "' is being trained by " +
+                                    (other.empty() ? std::string("another process") : "process " + other) +
+                                    " ('" + path_.string() +
+                                    "' is locked), must be trained by one at a time");
+    }
+    if (!is_at_its_path()) {
+      ::close(std::exchange(descriptor_, -1));
+      return false;
+    }
+    held_ = true;
+    const std::string id = std::to_string(::getpid()) + '\n';
+    // What cannot be written, on a full disk, takes from the other's message alone.
+    if (::ftruncate(descriptor_, 0) == 0)
+      (void)detail::write_all(descriptor_, std::as_bytes(std::span<const char>(id.data(), id.size())));
+    return true;
+  }
+
+  // The process id in the file.
+  std::string holder() const {
+    std::array<char, 32> bytes{};
+    const ssize_t n = ::pread(descriptor_, bytes.data(), bytes.size(), 0);
+    const std::string_view text(bytes.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+    return std::string(text.substr(0, text.find_first_not_of("0123456789")));
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path path_;
+  bool made_folder_ = false;
+  bool held_ = false;
+  int descriptor_ = -1;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_file.hpp"
+
+namespace eigenformer {
+
+/// Where the folder of a model keeps the log of its training.
+inline std::filesystem::path training_log_file(const std::filesystem::path& folder) {
+  return folder / "training" / "training.jsonl";
+}
+
+/// The lines of a training's log, as docs/training-log.md tells them, up to some update.
+struct TrainingLogLines {
+  std::vector<nlohmann::json> lines{};
+  std::uint64_t bytes = 0;  ///< of these lines
+  bool damaged = false;     ///< whether what follows them is not of a log
+};
+
+/// Reads the lines of a log's text, up to the first that is damaged or of a later update than last_step. So a
+/// last line without an end, of a process that was killed, is left out.
+inline TrainingLogLines parse_training_log(std::string_view text,
+                                           index_t last_step = std::numeric_limits<index_t>::max()) {
+  TrainingLogLines log;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
+    nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin), nullptr, false);
+    const auto has = [&](const char* name, bool (nlohmann::json::*is)() const noexcept) {
+      return line.is_object() && line.contains(name) && (line.at(name).*is)();
+    };
+    log.damaged = !has("event", &nlohmann::json::is_string) ||
+                  !has("step", &nlohmann::json::is_number_integer) ||
+                  !has("seconds", &nlohmann::json::is_number);
+    if (log.damaged || line["step"].get<index_t>() > last_step) break;
+    log.lines.push_back(std::move(line));
+    log.bytes = end + 1;
+  }
+  return log;
+}
+
+/// Reads the log of a training. Throws IoError for a file that cannot be read, and that names the line for
+/// one that is no log.
+inline TrainingLogLines read_training_log(const std::filesystem::path& path) {
+  TrainingLogLines log = parse_training_log(read_text_file(path));
+  if (log.damaged) {
+    throw IoError("training_log", "'" + path.string() + "', line " + std::to_string(log.lines.size() + 1) +
+                                      " is not of a training's log, expected a JSON object with \"event\", "
+                                      "\"step\" and \"seconds\"");
+  }
+  return log;
+}
+
+}  // namespace eigenformer
