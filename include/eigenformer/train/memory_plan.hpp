@@ -44,9 +44,9 @@ struct MemoryPlan {
   index_t batch_tokens = 0;  ///< target tokens of a batch
   index_t accumulate = 1;    ///< batches of an update; times batch_tokens as many tokens as were asked for
   bool checkpoint_activations = false;
-  std::size_t bytes = 0;  ///< the most memory that the process is expected to take
-  std::size_t lasting =
-      0;  ///< what of it does not depend on the batch: the process as it is, gradients, moments
+  std::size_t process = 0;  ///< what the process takes without training: weights, corpus, the program
+  std::size_t bytes = 0;    ///< the most memory that the process is expected to take
+  std::size_t lasting = 0;  ///< what of it does not depend on the batch: process, gradients, moments
 
   /// Puts the choice into a training's options.
   void apply(TrainingOptions& options) const {
@@ -135,6 +135,7 @@ class UpdateMemory {
       const double total = static_cast<double>(batch.target_tokens());
       const Var<T> value = loss(ctx, batch, UpdateWeight{several_ ? 2 * total : total});
       forward = in_use() - before;
+      block_ = forward / static_cast<double>(tape.size()) / total;
       if (several_ && gradients_ > 0) {
         if (part.entries().empty()) part = zeros_like(gradients);
         add_backward(value, tape, part, gradients);
@@ -172,6 +173,11 @@ class UpdateMemory {
   }
 
   double gradients() const { return gradients_; }
+  // What the pool holds for each byte in use, at most: blocks of varying sizes below MemoryPool::large are
+  // reused for requests of down to two thirds of theirs, larger ones are cut from segments.
+  double pool_factor(double target_tokens) const {
+    return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.5 : 1.1;
+  }
   // The most that batches of so many tokens take, gradients included, of which `workers` are computed at
   // once.
   double operator()(double source_tokens, double target_tokens, index_t workers) const {
@@ -189,6 +195,7 @@ class UpdateMemory {
   static constexpr index_t tokens = 512;
   bool several_;  // batches of an update
   double gradients_ = 0;
+  double block_ = 0;  // of an activation, for each target token
   BytesOfTokens activations_, transient_;
 };
 
@@ -240,6 +247,7 @@ template <SourceTargetModel M, class Corpus>
   };
   (void)update_memory(options.loop.checkpoint_activations, options.loop.accumulate > 1);
   pool.trim();
+  release_freed_memory();
   const std::size_t process = resident_bytes().value_or(pool.statistics().bytes_in_use);
   const std::size_t averaged =
       options.loop.average_last > 1 ? (static_cast<std::size_t>(options.loop.average_last) + 2) * trained : 0;
@@ -258,9 +266,10 @@ template <SourceTargetModel M, class Corpus>
           most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens()),
                        std::min(options.loop.workers, plan.accumulate)));
     }
+    plan.process = process;
     plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());
-    const std::size_t update =
-        static_cast<std::size_t>(1.05 * most);  // other batches, other holes in the pool
+    const auto update =
+        static_cast<std::size_t>(memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
     plan.bytes = process + moments + averaged + update + (std::size_t{16} << 20);
     return plan;
   };

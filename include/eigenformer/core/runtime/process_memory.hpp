@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <string>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace eigenformer {
 
@@ -26,6 +30,13 @@ inline std::optional<std::size_t> process_status(const std::string& key) {
 /// The memory of this process that is in RAM, in bytes; nothing where the system does not say (only Linux
 /// does).
 inline std::optional<std::size_t> resident_bytes() { return detail::process_status("VmRSS"); }
+
+/// Gives what the C library keeps of freed memory back to the system, where it can be asked to (glibc).
+inline void release_freed_memory() noexcept {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 /// The most that it was since the process began.
 inline std::optional<std::size_t> peak_resident_bytes() { return detail::process_status("VmHWM"); }
