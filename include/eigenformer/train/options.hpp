@@ -61,6 +61,10 @@ struct LoopOptions {
   /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
   /// elsewhere. Parameters, their updates, and what is between two products are float either way.
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
+  /// Backward makes the activations inside each layer of a Stack again in place of keeping them
+  /// (checkpoint()): less memory, the time of one more forward pass, the same bits. It may change when a
+  /// training goes on.
+  bool checkpoint_activations = false;
   Validation validation{};
   /// Threads that each compute a batch of an update, with a tape of their own and the same weights; with the
   /// bits of one. The loss function is then called by several threads at once.
@@ -95,6 +99,10 @@ struct LoopOptions {
     visit(OptionField{"precision",
                       "numbers in matrix products: float, or bfloat16 with float sums where it is faster"},
           self.precision);
+    visit(OptionField{"checkpoint_activations",
+                      "make the activations inside layers again in backward in place of keeping them: less "
+                      "memory, more time, the same results"},
+          self.checkpoint_activations);
     visit(OptionField{"workers", "threads that each compute a batch of an update", Allowed::positive},
           self.workers);
     DistributedOptions::fields(self.distributed, visit);

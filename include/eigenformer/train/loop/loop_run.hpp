@@ -348,7 +348,9 @@ void TrainingLoop<T>::update() {
   gradients_.zero();
   const auto micro_batches = updates_->batches(progress_.epoch, progress_.batch, count);
   const UpdateLoss mean = accumulator_->add(
-      *micro_batches, {key, kernels::faster_precision(options_.precision), weights_}, gradients_);
+      *micro_batches,
+      {key, kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
+      gradients_);
   const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;

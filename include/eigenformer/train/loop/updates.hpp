@@ -154,6 +154,7 @@ struct PassOptions {
   DropoutKey key;
   kernels::GemmPrecision precision{};
   std::shared_ptr<kernels::WeightCache> weights{};
+  bool checkpoint_activations = false;
 };
 
 // The batches of an update, by their numbers in it. Nothing about a batch depends on who computes the others.
@@ -220,6 +221,7 @@ template <class T>
 Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const PassOptions& pass,
                         Tape<T>& tape, UpdateLoss& of_batch) {
   tape.clear();
+  if (pass.checkpoint_activations) tape.set_checkpoints_layers(true);
   const Context<T> ctx =
       Context<T>::training(tape, pass.key).with_precision(pass.precision).with_weight_cache(pass.weights);
   Var<T> part = batches.loss(k, UpdateWeight{total, &of_batch.parts}, ctx);
