@@ -1,17 +1,22 @@
 #include <cmath>
-#include <filesystem>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
 #include "eigenformer/train/trainer.hpp"
+#include "eigenformer/train/validation/validation.hpp"
 #include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
 #include "terminal/interrupt.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
+#include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
@@ -24,12 +29,49 @@ namespace translator {
 
 namespace {
 
+/// Throws ValueError for measures of validations that there is no data for.
+void require_validation_data(const ef::ValidationOptions& validation, bool given) {
+  if (given || !validation.translates()) return;
+  throw ef::ValueError(
+      "train",
+      "validation by BLEU or chrF needs validation data, and there are too few pairs to hold "
+      "any out: give --valid-source and --valid-target");
+}
+
+/// Begins the log, or goes on with it. saved: whether the folder holds this training already; what it holds
+/// of another one keeps its log until then.
+void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
+               const nlohmann::json& about) {
+  if (saved) {
+    log.start(about, resumed);
+  } else {
+    log.start_when_saved(about);
+  }
+}
+
+/// Trains; the log gets the reason of the end, which may be an error.
+ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
+  try {
+    const ef::TrainingEnd end = trainer.run(stop);
+    log.end(end);
+    return end;
+  } catch (const std::exception& error) {
+    log.end(error.what());
+    throw;
+  }
+}
+
 int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   const TrainingRanks ranks(command);
-  if (ranks.first()) check_folder(command);
-  if (ranks.first() && command.resume) remove_leftovers(command.folder);
+  std::optional<ef::TrainingLock> lock;
+  if (ranks.first()) {
+    check_folder(command);
+    lock.emplace(command.folder);
+    check_folder(command);  // another training may have ended meanwhile
+    remove_leftovers(command.folder);
+  }
   TerminalProgress progress;
   if (!ranks.first()) progress.silence();
   auto start = starting_model(command);
@@ -38,6 +80,7 @@ int train(const TrainCommand& command) {
                                    : command.flags->settings();
   ranks.share(command, s, progress);
   s.validate();
+  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
 
   const Corpora corpora = read_corpora(s.corpus, progress);
   const ef::TokenizerPair tokenizers =
@@ -77,9 +120,10 @@ int train(const TrainCommand& command) {
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
-  if (!command.init_from.empty()) {
+  const auto adapter = adapter_description(command, s);
+  if (start && (!command.resume || adapter)) {
     ef::load_state_dict(model, ef::state_dict(start->model));
-    progress.say("starting from the model in '" + command.init_from + "'");
+    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
   }
   start.reset();
   progress.say(format("model: %.2f million parameters, %s",
@@ -90,26 +134,60 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
-  FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
-  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training,
-                  ranks.first() ? static_cast<ef::TrainingSink&>(sink) : ef::TrainingSink::silent());
+  require_validation_data(s.training.validation, validates);
+  if (validates) {
+    s.training.loop.validation =
+        ef::validation_of(model, validation_set, corpora.validation, tokenizers, s.training);
+  }
+  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
+  FolderSink sink(progress, trained);
+  ef::TrainingLog log(ef::training_log_file(command.folder), sink);
+  Trainer trainer(model, train_set, nullptr, s.training,
+                  ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent());
   if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
-  sink.watch(trainer);
+  if (adapter) {
+    ef::index_t factors = 0;
+    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
+    progress.say(format("adapter: %.3f million parameters are trained, those of the model stay as they are",
+                        static_cast<double>(factors) / 1e6));
+  }
   if (command.resume) {
-    trainer.load(ef::load_training_state<float>(state_file(command.folder)));
+    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     progress.say("going on after step " + std::to_string(trainer.step()));
-  } else {
-    // A folder that cannot be written or a disk without room shows now and not at the first validation.
-    fs::remove(state_file(command.folder));
+  }
+  sink.watch(trainer, command.resume);
+  sink.require_room();
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
+    // So that --resume works from now on. Another model stays until there is something better than chance.
     sink.on_best();
     sink.on_checkpoint();
   }
   const ef::index_t first = trainer.step();
-  const ef::TrainingEnd end = trainer.run(interrupts.token());
-  // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
+  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
+            {{"settings", s.to_json()},
+             {"model", ef::options_to_json(s.model)},
+             {"parameters", ef::count_parameters(model)},
+             {"pairs", train_set.size()},
+             {"validation_pairs", validation_set.size()},
+             {"threads", ef::Runtime::instance().threads()},
+             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
+  const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);
+  // Before the first validation the folder has the weights training began with, or another model: rather have
+  // the latest.
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+    log.on_best();
+    log.on_checkpoint();
+  }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
-  describe_end(end, trainer, command.folder, progress);
+  if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
+    progress.say("interrupted before the first update: '" + command.folder + "' is as it was");
+    return interrupted_exit_code;
+  }
+  if (!sink.saved()) {
+    throw ef::ValueError("train", "no validation gave a finite number, so '" + command.folder +
+                                      "' keeps the model it had; lower --learning-rate");
+  }
+  describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
 
@@ -130,7 +208,13 @@ void add_train(CLI::App& app, Run& run) {
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
   sub->add_flag("--mpi", command->mpi, "join the processes of MPI; under mpirun that is done anyway");
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->add_option(
+         "--adapter-names", command->adapter_names,
+         "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "
+         "bart (BART, mBART, Marian, M2M100, NLLB) or t5; own: those of translator inspect")
+      ->check(CLI::IsMember({"own", "bart", "t5"}));
+  sub->add_flag("--overwrite", command->overwrite,
+                "replace a model that is in the folder, at the first validation of the new one");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "

@@ -8,6 +8,7 @@
 #include "confidence_file.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
+#include "eigenformer/io/adapters/merged_model.hpp"
 #include "model_folder.hpp"
 
 namespace translator {
@@ -20,9 +21,13 @@ struct DecodingModel {
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
-  /// Throws as load_packed_folder does.
-  explicit DecodingModel(const std::string& folder)
-      : packed(eigenformer::load_packed_folder(folder)), loaded(packed.loaded), ctx(packed.context()) {}
+  /// adapter: the folder of an adapter that is merged into its weights; empty: none. Throws as
+  /// load_packed_folder does.
+  explicit DecodingModel(const std::string& folder, const std::string& adapter = {})
+      : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
+                               : eigenformer::load_packed_folder(folder, adapter)),
+        loaded(packed.loaded),
+        ctx(packed.context()) {}
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
 };
@@ -32,10 +37,11 @@ class DecodingModels {
  public:
   /// Throws as load_packed_folder does, and ValueError where the models' vocabularies, or what stands around
   /// their sentences, differ.
-  explicit DecodingModels(const std::vector<std::string>& folders)
-      : models_(load(folders)), ensemble_(members()) {
-    // Of one model alone: that of an ensemble is another.
-    if (folders.size() == 1) confidence_ = load_confidence(folders[0]);
+  /// adapter: of a single model; empty: none.
+  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {})
+      : models_(load(folders, adapter)), ensemble_(members()) {
+    // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
+    if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(*models_[0], *models_[i])) {
         throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
@@ -58,9 +64,13 @@ class DecodingModels {
   const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
 
  private:
-  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders) {
+  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
+                                                          const std::string& adapter) {
+    if (!adapter.empty() && folders.size() > 1)
+      throw eigenformer::ValueError("adapter", "--adapter is of one model, expected a single --model");
     std::vector<std::unique_ptr<DecodingModel>> models;
-    for (const std::string& folder : folders) models.push_back(std::make_unique<DecodingModel>(folder));
+    for (const std::string& folder : folders)
+      models.push_back(std::make_unique<DecodingModel>(folder, adapter));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {

@@ -174,7 +174,8 @@ TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohman
   const auto go_on = [](const auto& flags, const nlohmann::json& now, auto& options) {
     const nlohmann::json before = ef::options_to_json(options);
     for (const auto& [name, value] : now.items()) {
-      if (is_among(name, fixed_names) && value != before.at(name))
+      const bool fixed = is_among(name, fixed_names) || name.starts_with("lora_");
+      if (fixed && value != before.at(name))
         refuse_change(flag_of_field(name), value, before.at(name), while_resuming);
     }
     options = flags.applied("train", options, now);

@@ -77,7 +77,7 @@ class TrainingRanks {
 
   /// What ranks other than the first do: they compute, and write nothing.
   int follow(Trainer& trainer, const TrainCommand& command, const std::stop_token& stop) const {
-    if (command.resume) trainer.load(ef::load_training_state<float>(state_file(command.folder)));
+    if (command.resume) ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     return trainer.run(stop) == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
   }
 

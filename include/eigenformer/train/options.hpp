@@ -12,6 +12,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
@@ -150,6 +151,7 @@ struct TrainingOptions {
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
   ValidationOptions validation{};             ///< what validations measure: see validation_of()
   OptimizerOptions optimizer{};
+  LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -179,6 +181,7 @@ struct TrainingOptions {
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
     ValidationOptions::fields(self.validation, visit);
     OptimizerOptions::fields(self.optimizer, visit);
+    LoraOptions::fields(self.lora, visit);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -5,6 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/loop/loop.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/optimizer.hpp"
@@ -33,6 +36,11 @@ namespace eigenformer {
 ///     trainer.run();
 ///     ef::save_model_folder("own", loaded);
 ///
+/// An adapter (LoRA) in place of the whole model: with options.lora, or an adapter that is attached to the
+/// model (add_lora, load_adapter), its factors are trained and nothing else; gradients, moments and states
+/// are those of the factors. It stays attached afterwards: save_adapter() writes it, merge_lora() makes it
+/// part of the model.
+///
 /// Validation by a metric, such as BLEU of what the model translates: no validation corpus, and
 ///
 ///     .loop = {.max_steps = 1000, .validation = {.measure = [&] { return bleu(model); }, .better =
@@ -56,6 +64,7 @@ class Trainer {
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
         corpus_(detail::corpus_fingerprint(corpus)),
         parameters_(trained(model, options)),
+        base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         stepped_(detail::parameters_of_rank(parameters_, options.loop)),
         optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
@@ -102,6 +111,10 @@ class Trainer {
     if (!decays_all_) state.values["decays"] = "matrices";
     state.values["optimizer"] = word_of(options_.optimizer.kind);
     state.values["optimizer_state"] = word_of(options_.optimizer.state);
+    if (!base_.empty()) {
+      state.values["lora"] = lora_settings();
+      state.values["lora_base"] = base_;
+    }
     return state;
   }
 
@@ -112,6 +125,16 @@ class Trainer {
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
+    if (reader.has("lora") != !base_.empty()) {
+      throw ValueError("training", base_.empty()
+                                       ? "the saved training is that of an adapter: set options.lora"
+                                       : "the saved training is that of a whole model, and not of an "
+                                         "adapter");
+    }
+    if (!base_.empty()) {
+      reader.require_equal("lora", lora_settings());
+      reader.require_equal("lora_base", base_);
+    }
     const auto corpus = reader.template value<std::string>("corpus");
     if (corpus != corpus_) {
       throw ValueError("training",
@@ -182,15 +205,25 @@ class Trainer {
     return options;
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
-    auto all = parameters(model);
+    if (options.lora.rank > 0) {
+      RandomGenerator rng(options.loop.seed);
+      add_lora(model, options.lora, rng);
+    }
+    auto all = lora_parameters(model);
+    if (all.empty()) all = parameters(model);
     freeze(all, options.frozen);
     return all;
+  }
+  // Where the adapter was attached before, the options do not tell.
+  nlohmann::json lora_settings() const {
+    return options_.lora.rank > 0 ? options_to_json(options_.lora) : nlohmann::json("attached before");
   }
 
   TrainingOptions options_;
   Batcher batcher_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
+  std::string base_;                         // of an adapter's training, the weights that it adapts
   std::vector<ParameterHandle<T>> stepped_;  // here: all, or this rank's
   AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
