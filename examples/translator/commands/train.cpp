@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
@@ -18,6 +20,7 @@
 #include "terminal/threads.hpp"
 #include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
+#include "training/teachers.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
@@ -78,22 +81,32 @@ int train(const TrainCommand& command) {
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
+  const auto teacher_names =
+      s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+  if (!start && !teacher_names.empty())
+    s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
   ranks.share(command, s, progress);
   s.validate();
   require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
+  const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
+  if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
   const Corpora corpora = read_corpora(s.corpus, progress);
-  const ef::TokenizerPair tokenizers =
-      start ? start->tokenizers : make_tokenizers(s.corpus, corpora.train, progress);
+  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
+                                       : teachers ? teachers->models->tokenizers()
+                                                  : make_tokenizers(s.corpus, corpora.train, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
     s.training.text = description.text = start->description.text;
+  } else if (teachers) {
+    s.training.text = description.text = teachers->models->first().loaded.description.text;
   } else {
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
-  const ef::index_t most = most_tokens(s.corpus, description);
+  ef::index_t most = most_tokens(s.corpus, description);
+  if (teachers) most = std::min(most, most_tokens(s.corpus, teachers->models->description()));
   const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
     ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
     progress.say(format("%s: %s, %lld source and %lld target tokens", name,
@@ -143,7 +156,8 @@ int train(const TrainCommand& command) {
   FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
   Trainer trainer(model, train_set, nullptr, s.training,
-                  ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent());
+                  ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
+                  teachers ? teachers->teacher : nullptr);
   if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
   if (adapter) {
     ef::index_t factors = 0;
@@ -175,7 +189,10 @@ int train(const TrainCommand& command) {
   // Before the first validation the folder has the weights training began with, or another model: rather have
   // the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
-    log.on_best();
+    {
+      const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+      log.on_best();
+    }
     log.on_checkpoint();
   }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);

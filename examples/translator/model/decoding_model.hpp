@@ -15,6 +15,22 @@ namespace translator {
 
 using Model = eigenformer::Seq2SeqTransformer<float>;
 
+/// Whether two models read and write the same ids: their vocabularies, and what stands around sentences.
+inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::TextConventions& s,
+                      const eigenformer::TokenizerPair& b, const eigenformer::TextConventions& t) {
+  const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
+    if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
+    for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
+      if (x.token(id) != y.token(id)) return false;
+    }
+    return true;
+  };
+  return s.source_text == t.source_text && s.source_prefix == t.source_prefix &&
+         s.source_suffix == t.source_suffix && s.begin_id == t.begin_id &&
+         s.target_prefix == t.target_prefix && s.end_id == t.end_id && same(*a.source, *b.source) &&
+         same(*a.target, *b.target);
+}
+
 /// A model as decoding wants it: its weights packed in the format of its folder, and nothing held twice.
 struct DecodingModel {
   eigenformer::PackedModel<Model> packed;
@@ -43,7 +59,8 @@ class DecodingModels {
     // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
     if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
-      if (!same_text(*models_[0], *models_[i])) {
+      if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
+                     models_[i]->loaded.description.text)) {
         throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
                                                       "' have different vocabularies or text conventions, "
                                                       "expected the same");
@@ -57,6 +74,7 @@ class DecodingModels {
   }
 
   const DecodingModel& first() const { return *models_.front(); }
+  const std::vector<std::unique_ptr<DecodingModel>>& all() const { return models_; }
   const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
   /// Of the model that has room for the fewest tokens.
   const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
@@ -77,21 +95,6 @@ class DecodingModels {
     std::vector<eigenformer::Ensemble<Model>::Member> members;
     for (const auto& model : models_) members.push_back({model->loaded.model, model->ctx});
     return members;
-  }
-  static bool same_text(const DecodingModel& a, const DecodingModel& b) {
-    const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
-      if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
-      for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
-        if (x.token(id) != y.token(id)) return false;
-      }
-      return true;
-    };
-    const eigenformer::TextConventions &s = a.loaded.description.text, &t = b.loaded.description.text;
-    return s.source_text == t.source_text && s.source_prefix == t.source_prefix &&
-           s.source_suffix == t.source_suffix && s.begin_id == t.begin_id &&
-           s.target_prefix == t.target_prefix && s.end_id == t.end_id &&
-           same(*a.loaded.tokenizers.source, *b.loaded.tokenizers.source) &&
-           same(*a.loaded.tokenizers.target, *b.loaded.tokenizers.target);
   }
 
   std::vector<std::unique_ptr<DecodingModel>> models_;

@@ -15,6 +15,7 @@ struct CorpusOptions {
   std::string source, target, tsv;
   std::string valid_source, valid_target;
   std::string guided_alignment;
+  std::string teacher;
   std::string tokenizer = ef::has_subword_tokenizer() ? "subword" : "word";
   ef::index_t vocab_size = 8000;
   bool separate_vocab = false;
@@ -34,6 +35,10 @@ struct CorpusOptions {
     visit(OptionField{"guided_alignment",
                       "links between the words of each pair, such as 0-0 1-2, which teach the attention"},
           self.guided_alignment);
+    visit(OptionField{"teacher",
+                      "folders of models, separated by commas, whose probabilities the model learns, too; a "
+                      "new model has their vocabulary"},
+          self.teacher);
     visit(OptionField{"tokenizer", "char, word or subword"}, self.tokenizer);
     visit(OptionField{"vocab_size", "entries of a vocabulary at most", Allowed::positive}, self.vocab_size);
     visit(OptionField{"separate_vocab", "a vocabulary for each language, not one for both"},

@@ -76,6 +76,9 @@ TrainFlags::TrainFlags(CLI::App& command)
       tying_(command.get_option("--tie")) {
   layers_->group("Model");
   bf16_->group("Training");
+  for (const char* name : {"--validate-with", "--validate-by", "--validate-sample", "--validate-beam",
+                           "--validate-every", "--patience", "--average-last"})
+    command.get_option(name)->group("Validation");
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
   // The curve of Vaswani et al. 2017 is the same, whatever its peak.
   CLI::Option* const schedule = command.get_option("--schedule");
@@ -109,14 +112,31 @@ nlohmann::json TrainFlags::given_training() const {
   return given;
 }
 
-void TrainFlags::require_alignment(const TrainSettings& settings) const {
-  if (!settings.corpus.guided_alignment.empty()) return;
+void TrainFlags::require_what_options_need(const TrainSettings& settings) const {
   const nlohmann::json given = given_training();
-  for (const auto& [name, value] : given.items()) {
-    if (!name.starts_with("guided_alignment_")) continue;
-    throw ef::ValueError("train",
-                         flag_of_field(name) + " has no effect without --guided-alignment: give both");
+  const auto require = [&](const char* prefix, const std::string& needed, const char* flag) {
+    if (!needed.empty()) return;
+    for (const auto& [name, value] : given.items()) {
+      if (!name.starts_with(prefix)) continue;
+      throw ef::ValueError("train", flag_of_field(name) + " has no effect without " + flag + ": give both");
+    }
+  };
+  require("guided_alignment_", settings.corpus.guided_alignment, "--guided-alignment");
+  require("distillation_", settings.corpus.teacher, "--teacher");
+}
+
+void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& model,
+                                 const char* whose) const {
+  const nlohmann::json given_corpus = corpus_.given();
+  for (const auto& [name, value] : given_corpus.items()) {
+    if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
+      throw ef::ValueError("train", flag_of_field(name) + " is of a new vocabulary: leave it out, the " +
+                                        whose + " has its own");
+    }
   }
+  s.corpus.tokenizer = model.tokenizer;
+  s.corpus.separate_vocab = !model.joint;
+  s.corpus.vocab_size = std::max(model.model.source_vocab_size, model.model.target_size());
 }
 
 TrainSettings TrainFlags::settings() const {
@@ -132,24 +152,28 @@ TrainSettings TrainFlags::settings() const {
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.added_positions())
                            ? ef::num_positions(s.corpus.max_length)
                            : s.corpus.max_length;
-  require_alignment(s);
+  require_what_options_need(s);
+  return s;
+}
+
+TrainSettings TrainFlags::taught_by(const ef::ModelDescription& teacher) const {
+  TrainSettings s = settings();
+  take_vocabulary(s, teacher, "teacher");
+  const ef::Seq2SeqOptions& of = teacher.model;
+  if (automatic_tying_) s.model.tying = teacher.joint ? ef::Tying::all : ef::Tying::target;
+  s.model.source_vocab_size = of.source_vocab_size;
+  s.model.target_vocab_size = of.target_size();
+  s.model.padding_index = of.padding_index;
+  s.model.constant_id = of.constant_id;
+  if (std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
+    s.model.max_length = ef::num_positions(s.corpus.max_length, teacher.text);
   return s;
 }
 
 TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
-  const nlohmann::json given_corpus = corpus_.given();
-  for (const auto& [name, value] : given_corpus.items()) {
-    if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
-      throw ef::ValueError("train", flag_of_field(name) +
-                                        " is of a new vocabulary: leave it out, the model to "
-                                        "start from has its own");
-    }
-  }
-  s.corpus.tokenizer = start.tokenizer;
-  s.corpus.separate_vocab = !start.joint;
-  s.corpus.vocab_size = std::max(start.model.source_vocab_size, start.model.target_size());
+  take_vocabulary(s, start, "model to start from");
   s.training = training_.applied("train", s.training, given_training());
   const nlohmann::json given = given_model();
   nlohmann::json others = given;
@@ -162,7 +186,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   s.model = model_.applied("train", start.model, given);
   if (!std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
     s.model.max_length = std::max(s.model.max_length, s.corpus.max_length);
-  require_alignment(s);
+  require_what_options_need(s);
   return s;
 }
 
@@ -205,6 +229,7 @@ void TrainSettings::validate() const {
   }
   model.validate("train");
   training.validate();
+  training.r_drop.require_dropout(model);
 }
 
 nlohmann::json TrainSettings::to_json() const {

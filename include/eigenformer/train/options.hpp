@@ -21,7 +21,9 @@
 #include "eigenformer/train/loop/early_stopping.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/warmup.hpp"
+#include "eigenformer/train/objectives/distillation_options.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
+#include "eigenformer/train/objectives/r_drop_options.hpp"
 #include "eigenformer/train/validation/validation_options.hpp"
 
 namespace eigenformer {
@@ -56,7 +58,12 @@ struct LoopOptions {
   double clip_norm = 1.0;        ///< global gradient norm at most; 0: no clipping
   index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
   index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last = 0;   ///< average the last so many validations' weights at the end; 0 and 1: do not
+  index_t average_last = 0;  ///< average the last so many validations' weights at the end; 0 and 1: do not
+  /// Average the best so many validations' weights at the end, by what they measure; 0 and 1: do not.
+  index_t average_best = 0;
+  /// Validate, keep and average an exponential moving average of the weights; see ExponentialAverage. 0: the
+  /// weights themselves.
+  double ema_decay = 0;
   index_t report_every = 20;  ///< updates between two reports of progress
   std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
   /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
@@ -94,6 +101,15 @@ struct LoopOptions {
     visit(OptionField{"average_last", "average the weights of the last so many validations at the end",
                       Allowed::not_negative},
           self.average_last);
+    visit(OptionField{"average_best", "average the weights of the best so many validations at the end",
+                      Allowed::not_negative},
+          self.average_best);
+    visit(
+        OptionField{
+            "ema_decay",
+            "validate and keep a moving average of the weights with this decay (such as 0.999); 0: off",
+            Allowed::rate},
+        self.ema_decay);
     visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
           self.report_every);
     visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
@@ -114,6 +130,11 @@ struct LoopOptions {
     validate_fields("training", *this);
     if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
       throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
+    }
+    if (average_last > 1 && average_best > 1) {
+      throw ValueError("training", "average_last is " + std::to_string(average_last) +
+                                       " and average_best is " + std::to_string(average_best) +
+                                       ", only one of them can be above 1");
     }
   }
 };
@@ -152,6 +173,8 @@ struct TrainingOptions {
   ValidationOptions validation{};             ///< what validations measure: see validation_of()
   OptimizerOptions optimizer{};
   LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
+  RDropOptions r_drop{};
+  DistillationOptions distillation{};  ///< of a training with a teacher
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
@@ -182,6 +205,8 @@ struct TrainingOptions {
     ValidationOptions::fields(self.validation, visit);
     OptimizerOptions::fields(self.optimizer, visit);
     LoraOptions::fields(self.lora, visit);
+    RDropOptions::fields(self.r_drop, visit);
+    DistillationOptions::fields(self.distillation, visit);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -57,7 +58,8 @@ class Trainer {
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
   Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
+          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent(),
+          std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
@@ -68,7 +70,7 @@ class Trainer {
         stepped_(detail::parameters_of_rank(parameters_, options.loop)),
         optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-        loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
+        loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
               batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
     if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
@@ -99,6 +101,10 @@ class Trainer {
 
   /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
   std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
+
+  /// Puts the weights that count for validations and use into the model for as long as the result lives, as
+  /// TrainingLoop::evaluation_weights.
+  [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
 
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
@@ -203,6 +209,11 @@ class Trainer {
     (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
     options.groups = groups_of(stepped_, options.groups);
     return options;
+  }
+  static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
+                                    const Teacher<T>* teacher) {
+    detail::require_objective(model, options.r_drop, teacher);
+    return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
   }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
     if (options.lora.rank > 0) {
