@@ -14,6 +14,7 @@ namespace ef = eigenformer;
 using Run = std::function<int()>;
 
 void add_demo(CLI::App& app, Run& run);
+void add_prepare(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
 void add_curves(CLI::App& app, Run& run);
 void add_translate(CLI::App& app, Run& run);

@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
         "error.");
     translator::Run run;
     translator::add_demo(app, run);
+    translator::add_prepare(app, run);
     translator::add_train(app, run);
     translator::add_curves(app, run);
     translator::add_translate(app, run);

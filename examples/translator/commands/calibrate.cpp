@@ -51,7 +51,7 @@ int calibrate(const CalibrateCommand& command) {
   command.set_threads();
   if (command.save && command.folders.size() > 1)
     throw ef::ValueError("calibrate", "--save is of one model, expected a single --model");
-  const DecodingModels models(command.folders, command.adapter);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = command.for_models(models);
   const ef::ConfidenceScale scale = options.confidence;
   options.confidence = {};

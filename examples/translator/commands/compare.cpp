@@ -68,7 +68,8 @@ ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef:
 
 int compare(const CompareCommand& command) {
   command.set_threads();
-  const DecodingModels first(command.folders, command.adapter), second({command.other});
+  const DecodingModels first(command.folders, command.adapter, command.target_language),
+      second({command.other}, {}, command.target_language);
   const DecodingModel &a = first.first(), &b = second.first();
   const auto [sources, references] = command.files.read("compare");
   // Options that one of the models refuses are refused before the work.

@@ -82,7 +82,7 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
   if (!command.output.empty()) check_writable_file(command.output);
-  const DecodingModels models(command.folders, command.adapter);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
   const SentenceTranslator translator = sentence_translator(models, command.for_models(models));
   const auto [sources, references] = command.files.read("evaluate");
   std::optional<ef::AlignmentError> aligned;

@@ -19,7 +19,7 @@ namespace {
 
 struct ScoreCommand {
   std::vector<std::string> folders;
-  std::string source, target, output, adapter;
+  std::string source, target, output, adapter, target_language;
   ef::index_t threads = 0;
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
   std::optional<OptionFlags<ef::OutputOptions>> format;
@@ -38,7 +38,7 @@ int score(const ScoreCommand& command) {
   set_threads(command.threads);
   const auto format = command.format->applied("score");
   format.validate();
-  const DecodingModels models(command.folders, command.adapter);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
   options.confidence = models.confidence();
   options.batching = command.batching->applied("generation");
@@ -103,6 +103,7 @@ void add_score(CLI::App& app, Run& run) {
       "score", "Gives the log-probability of translations that are there: to filter a corpus, to rerank");
   auto command = std::make_shared<ScoreCommand>();
   add_models(*sub, command->folders, command->adapter, true);
+  add_target_language(*sub, command->target_language);
   sub->add_option("--source", command->source, "sentences, one a line; plain, gzip or zstd")->required();
   sub->add_option("--target", command->target, "their translations, line by line")->required();
   sub->add_option(

@@ -82,16 +82,20 @@ ef::DocumentOptions document_options(const std::string& language) {
 
 ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
   // What is wrong with it is said now, not to the first client.
+  // A model of several languages is served for one of them by each place.
+  std::string language;
   ef::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
     const ef::ModelDescription description = ef::read_model_description(place.folder);
+    language = description.text.target_languages.empty() ? std::string() : place.target;
+    (void)ef::with_target_language(description.text, language);
     (void)text_options(command, description);
     (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
     return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   });
   const ef::DocumentOptions documents = document_options(place.source);
-  return {place.source, place.target, [&command, place, documents] {
-            const auto models =
-                std::make_shared<const DecodingModels>(std::vector{place.folder.string()}, command.adapter);
+  return {place.source, place.target, [&command, place, documents, language] {
+            const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()},
+                                                                       command.adapter, language);
             ef::TextTranslatorOptions options = text_options(command, models->description());
             options.confidence = models->confidence();
             options.alignment = guided_alignment_options(*models);

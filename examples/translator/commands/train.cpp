@@ -25,6 +25,7 @@
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
 #include "training/training_folder.hpp"
+#include "training/training_pairs.hpp"
 #include "training/training_ranks.hpp"
 #include "training/training_start.hpp"
 
@@ -91,45 +92,36 @@ int train(const TrainCommand& command) {
   const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
   if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
-  const Corpora corpora = read_corpora(s.corpus, progress);
+  std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
   const ef::TokenizerPair tokenizers = start      ? start->tokenizers
                                        : teachers ? teachers->models->tokenizers()
-                                                  : make_tokenizers(s.corpus, corpora.train, progress);
+                                                  : make_tokenizers(s.corpus, corpora, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
-    s.training.text = description.text = start->description.text;
+    description.text = start->description.text;
   } else if (teachers) {
-    s.training.text = description.text = teachers->models->first().loaded.description.text;
+    description.text = teachers->models->first().loaded.description.text;
   } else {
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
-  ef::index_t most = most_tokens(s.corpus, description);
-  if (teachers) most = std::min(most, most_tokens(s.corpus, teachers->models->description()));
-  const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
-    progress.say(format("%s: %s, %lld source and %lld target tokens", name,
-                        counted(encoded.size(), "pair").c_str(),
-                        static_cast<long long>(encoded.source.tokens()),
-                        static_cast<long long>(encoded.target.tokens())) +
-                 (encoded.report.over_long > 0
-                      ? ", " + std::to_string(encoded.report.over_long) + " over-long left out"
-                      : ""));
-    return encoded;
-  };
-  ef::EncodedCorpus train_set = encode(corpora.train, "training on");
+  s.training.text = description.text = conventions_of(corpora, tokenizers, description.text);
+  const ef::index_t room =
+      teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
+  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted in the line alone.
     if (!description.text.source_text.empty()) {
       throw ef::ValueError("train", "--guided-alignment does not work with this model, which has '" +
                                         description.text.source_text + "' put before each source line");
     }
-    progress.say(align(train_set, corpora.train, tokenizers, s.corpus.guided_alignment));
+    if (train_set.single() == nullptr)
+      throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
+    progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
   }
-  const bool validates = corpora.validation.size() > 0;
-  const ef::EncodedCorpus validation_set =
-      validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
+  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
+                                     progress);
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
@@ -147,15 +139,16 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
+  const bool validates = validation_set.pairs() != nullptr;
   require_validation_data(s.training.validation, validates);
   if (validates) {
     s.training.loop.validation =
-        ef::validation_of(model, validation_set, corpora.validation, tokenizers, s.training);
+        ef::validation_of(model, *validation_set.pairs(), validation_set.texts(), tokenizers, s.training);
   }
   const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
   FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
-  Trainer trainer(model, train_set, nullptr, s.training,
+  Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
                   ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
                   teachers ? teachers->teacher : nullptr);
   if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
@@ -181,8 +174,8 @@ int train(const TrainCommand& command) {
             {{"settings", s.to_json()},
              {"model", ef::options_to_json(s.model)},
              {"parameters", ef::count_parameters(model)},
-             {"pairs", train_set.size()},
-             {"validation_pairs", validation_set.size()},
+             {"pairs", train_set.pairs()->size()},
+             {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
              {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
   const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);

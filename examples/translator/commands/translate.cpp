@@ -56,7 +56,7 @@ int translate(const TranslateOptions& options) {
   const std::stop_token stop = interrupts ? interrupts->token() : std::stop_token();
   options.set_threads();
   const std::optional<Shard> shard = options.shard();
-  const DecodingModels models(options.folders, options.adapter);
+  const DecodingModels models(options.folders, options.adapter, options.target_language);
   LineTranslation translation(options, models);
   InputLines input(options.input, shard, stop);
   TranslationOutput output(options.output, interrupts ? options.identity(input.size()) : RunIdentity{},

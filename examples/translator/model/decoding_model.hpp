@@ -37,13 +37,16 @@ struct DecodingModel {
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
-  /// adapter: the folder of an adapter that is merged into its weights; empty: none. Throws as
-  /// load_packed_folder does.
-  explicit DecodingModel(const std::string& folder, const std::string& adapter = {})
+  /// adapter: the folder of an adapter that is merged into its weights; empty: none. target_language: of a
+  /// model with several. Throws as load_packed_folder and with_target_language do.
+  explicit DecodingModel(const std::string& folder, const std::string& adapter = {},
+                         const std::string& target_language = {})
       : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
                                : eigenformer::load_packed_folder(folder, adapter)),
         loaded(packed.loaded),
-        ctx(packed.context()) {}
+        ctx(packed.context()) {
+    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
+  }
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
 };
@@ -51,11 +54,12 @@ struct DecodingModel {
 /// The models of one or more folders, which translate together.
 class DecodingModels {
  public:
-  /// Throws as load_packed_folder does, and ValueError where the models' vocabularies, or what stands around
+  /// Throws as DecodingModel does, and ValueError where the models' vocabularies, or what stands around
   /// their sentences, differ.
   /// adapter: of a single model; empty: none.
-  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {})
-      : models_(load(folders, adapter)), ensemble_(members()) {
+  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {},
+                          const std::string& target_language = {})
+      : models_(load(folders, adapter, target_language)), ensemble_(members()) {
     // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
     if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
@@ -83,12 +87,13 @@ class DecodingModels {
 
  private:
   static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
-                                                          const std::string& adapter) {
+                                                          const std::string& adapter,
+                                                          const std::string& target_language) {
     if (!adapter.empty() && folders.size() > 1)
       throw eigenformer::ValueError("adapter", "--adapter is of one model, expected a single --model");
     std::vector<std::unique_ptr<DecodingModel>> models;
     for (const std::string& folder : folders)
-      models.push_back(std::make_unique<DecodingModel>(folder, adapter));
+      models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {

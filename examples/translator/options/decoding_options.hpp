@@ -32,6 +32,12 @@ inline void add_models(CLI::App& app, std::vector<std::string>& folders, std::st
       "the weights in memory");
 }
 
+/// Adds --target-language.
+inline void add_target_language(CLI::App& app, std::string& language) {
+  app.add_option("--target-language", language,
+                 "language to translate into, such as de, of a model that was trained with several");
+}
+
 /// Adds --threads.
 inline void add_threads(CLI::App& app, ef::index_t& threads) {
   app.add_option("--threads", threads, "threads; 0: as many as there are cores")
@@ -54,12 +60,13 @@ inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& model
 class DecodingCommand {
  public:
   std::vector<std::string> folders;
-  std::string adapter;
+  std::string adapter, target_language;
 
   /// more_models: whether several models may be given, which translate together. n_best: whether the command
   /// has a use for more than the best.
   void add_to(CLI::App& app, bool more_models = true, bool n_best = false) {
     add_models(app, folders, adapter, more_models);
+    add_target_language(app, target_language);
     search_.emplace(
         app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
         [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });

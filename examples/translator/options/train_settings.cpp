@@ -8,15 +8,30 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
+#include "training/corpus_list.hpp"
 
 namespace translator {
 
 namespace {
 
 /// What cannot change when a training goes on, besides the model.
-constexpr std::array<std::string_view, 11> fixed_names = {
-    "tokenizer", "vocab_size", "separate_vocab", "max_length",      "batch_tokens", "accumulate",
-    "seed",      "frozen",     "validate_by",    "validate_sample", "validate_beam"};
+constexpr std::array<std::string_view, 16> fixed_names = {"tokenizer",
+                                                          "vocab_size",
+                                                          "separate_vocab",
+                                                          "max_length",
+                                                          "batch_tokens",
+                                                          "accumulate",
+                                                          "seed",
+                                                          "frozen",
+                                                          "bpe_dropout",
+                                                          "unigram_alpha",
+                                                          "sampled_sides",
+                                                          "corpus_weights",
+                                                          "corpus_temperature",
+                                                          "validate_by",
+                                                          "validate_sample",
+                                                          "validate_beam"};
 
 /// Of a model's options those that may change when it begins a new training: they are not in its weights.
 constexpr std::array<std::string_view, 6> training_only_names = {
@@ -60,6 +75,27 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
   }
 }
 
+/// Takes over what a prepared corpus decides. Throws for what was given beside it in vain.
+void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
+  const std::vector<std::string> folders = prepared_folders(corpus);
+  if (folders.empty()) return;
+  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "max_length", "guided_alignment"}) {
+    if (!given.contains(name)) continue;
+    throw ef::ValueError("train",
+                         flag_of_field(name) +
+                             " does not go with a prepared corpus: leave it out, it was prepared with "
+                             "its own tokenizers and lengths");
+  }
+  corpus.max_length = 0;
+  for (const std::string& folder : folders) {
+    const ef::PreparedDescription prepared = ef::read_prepared_description(folder);
+    corpus.tokenizer = prepared.tokenizer;
+    corpus.vocab_size = prepared.vocab_size;
+    corpus.separate_vocab = !prepared.joint;
+    corpus.max_length = std::max(corpus.max_length, prepared.max_length);
+  }
+}
+
 }  // namespace
 
 TrainFlags::TrainFlags(CLI::App& command)
@@ -74,6 +110,8 @@ TrainFlags::TrainFlags(CLI::App& command)
           "--layers", [](const std::int64_t&) {}, "layers of the encoder, and of the decoder (above 0)")),
       bf16_(command.add_flag("--bf16")->description("short for --precision bf16")),
       tying_(command.get_option("--tie")) {
+  for (const char* name : {"--source", "--target", "--tsv", "--data"})
+    command.get_option(name)->multi_option_policy(CLI::MultiOptionPolicy::Join);
   layers_->group("Model");
   bf16_->group("Training");
   for (const char* name : {"--validate-with", "--validate-by", "--validate-sample", "--validate-beam",
@@ -142,10 +180,16 @@ void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& m
 TrainSettings TrainFlags::settings() const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
+  take_prepared(s.corpus, corpus_.given());
   s.training = training_.applied("train", s.training, given_training());
   s.model = model_.applied("train", s.model, given_model());
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
   if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
+    if (const auto folders = prepared_folders(s.corpus); !folders.empty()) {
+      throw ef::ValueError("train", "the corpus in '" + folders[0] +
+                                        "' was prepared with a tokenizer of kind " + s.corpus.tokenizer +
+                                        ", that of a model: give it with --init-from");
+    }
     throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
@@ -173,6 +217,7 @@ TrainSettings TrainFlags::taught_by(const ef::ModelDescription& teacher) const {
 TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
+  take_prepared(s.corpus, corpus_.given());
   take_vocabulary(s, start, "model to start from");
   s.training = training_.applied("train", s.training, given_training());
   const nlohmann::json given = given_model();
@@ -211,10 +256,26 @@ TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohman
 
 void TrainSettings::validate() const {
   const CorpusOptions& c = corpus;
-  if (c.tsv.empty() == (c.source.empty() || c.target.empty()) ||
-      (!c.tsv.empty() && !(c.source.empty() && c.target.empty()))) {
-    throw ef::ValueError("train", "give --source and --target, or --tsv in place of both");
+  const std::vector<CorpusEntry> entries = corpus_entries(c);
+  if (!c.guided_alignment.empty() && (entries.size() > 1 || c.sampling.on())) {
+    throw ef::ValueError("train",
+                         "--guided-alignment is of one corpus whose segmentation is not drawn: leave out "
+                         "further corpora, --bpe-dropout and --unigram-alpha");
   }
+  if (c.sampling.on() && !prepared_folders(c).empty()) {
+    throw ef::ValueError(
+        "train",
+        "--bpe-dropout and --unigram-alpha need the text, and a prepared corpus has only its "
+        "tokens: give --source and --target, or --tsv");
+  }
+  c.sampling.validate();
+  if (c.sampling.on() && (c.tokenizer == "char" || c.tokenizer == "word")) {
+    throw ef::ValueError("train", "--bpe-dropout and --unigram-alpha need subwords, and the tokenizer is '" +
+                                      c.tokenizer + "'");
+  }
+  if (c.sampling.sides != ef::SampledSides::both && !c.sampling.on())
+    throw ef::ValueError("train",
+                         "--sampled-sides has no effect without --bpe-dropout or --unigram-alpha: give both");
   if (c.valid_source.empty() != c.valid_target.empty()) {
     throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
   }

@@ -155,6 +155,7 @@ struct EnumNames<ScheduleKind> {
 struct TrainingOptions {
   LoopOptions loop{.epochs = 20};
   index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
+  index_t prefetch = 4;         ///< batches that a thread of its own makes ahead; 0: none. The same bits
   double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
   /// Updates of linear warm-up; without a value as many as suit the length of the training: fitted_warmup().
   std::optional<index_t> warmup{};
@@ -180,6 +181,9 @@ struct TrainingOptions {
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
     visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
+    visit(OptionField{"prefetch", "batches that a thread of its own makes ahead; 0: none",
+                      Allowed::not_negative},
+          self.prefetch);
     visit(
         OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
         self.learning_rate);

@@ -10,12 +10,35 @@
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/optimizer.hpp"
 
 namespace eigenformer {
 
-/// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
+namespace detail {
+
+// The batches of a training, made ahead or when they are needed.
+class TrainerBatches {
+ public:
+  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
+    if (ahead > 0) prefetched_.emplace(batcher, ahead);
+  }
+  index_t num_batches(index_t epoch) {
+    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
+  }
+  Batch batch(index_t epoch, index_t k) {
+    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
+  }
+
+ private:
+  Batcher& batcher_;
+  std::optional<PrefetchedBatches<Batcher>> prefetched_;
+};
+
+}  // namespace detail
+
+/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam or another optimizer, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
@@ -57,22 +80,22 @@ class Trainer {
   /// nothing to teach, and a validation corpus beside
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
-  Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent(),
-          std::shared_ptr<const Teacher<T>> teacher = nullptr)
+  Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
+          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        corpus_(detail::corpus_fingerprint(corpus)),
+        batches_(batcher_, options.prefetch),
+        corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         stepped_(detail::parameters_of_rank(parameters_, options.loop)),
         optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
         loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
-              batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
-    if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
+              batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
     } else {
@@ -186,7 +209,7 @@ class Trainer {
     throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
   }
 
-  static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
     options.validate();
     if (options.validation.translates() && !options.loop.validation.measure) {
       throw ValueError("trainer",
@@ -232,6 +255,7 @@ class Trainer {
 
   TrainingOptions options_;
   Batcher batcher_;
+  detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;                         // of an adapter's training, the weights that it adapts

@@ -78,7 +78,7 @@ struct SourceTargetLoss {
 /// Mean loss of a corpus, without dropout and smoothing, in nats a target token; in an inference context,
 /// such as one with packed weights. Throws ValueError for no pair.
 template <SourceTargetModel M>
-double corpus_loss(const M& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048,
+double corpus_loss(const M& model, const PairSource& corpus, index_t batch_tokens = 2048,
                    const Context<typename M::value_type>& ctx = Context<typename M::value_type>::inference(),
                    const TextConventions& text = {}) {
   Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false, .text = text});
