@@ -86,7 +86,8 @@ class Trainer {
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        batches_(batcher_, options.prefetch),
+        // Ranks take every N-th batch, which reading ahead in their order would not serve.
+        batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
         corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
