@@ -88,7 +88,7 @@ int train(const TrainCommand& command) {
     s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
   ranks.share(command, s, progress);
   s.validate();
-  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
+  require_base(command, s, start ? &*start : nullptr);
   const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
   if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 

@@ -173,7 +173,8 @@ void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& m
     }
   }
   s.corpus.tokenizer = model.tokenizer;
-  s.corpus.separate_vocab = !model.joint;
+  // Marian's imports have two tokenizers of one vocabulary, and tie all tables.
+  s.corpus.separate_vocab = !model.joint && model.model.tying != ef::Tying::all;
   s.corpus.vocab_size = std::max(model.model.source_vocab_size, model.model.target_size());
 }
 

@@ -316,13 +316,15 @@ StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& re
 
 template <class T>
 std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
-  std::uint64_t now = 0, optimizer = 0, trained = 0, all = 0;
+  std::uint64_t now = 0, optimizer = 0, average = 0, trained = 0, all = 0;
   const auto bytes = [](const Tensor<T>& tensor) {
     return static_cast<std::uint64_t>(tensor.numel()) * sizeof(T);
   };
   for (const auto& [name, tensor] : state().tensors) {
     if (name.starts_with("optimizer.")) {
       optimizer += bytes(tensor);
+    } else if (name.starts_with("ema.")) {
+      average += bytes(tensor);
     } else if (!name.starts_with("snapshot.")) {
       now += bytes(tensor);
     }
@@ -333,6 +335,7 @@ std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
   }
   const index_t kept = std::max(options_.average_last, options_.average_best);
   const auto snapshots = static_cast<std::uint64_t>(kept > 1 ? kept : 0);
+  if (average_ != nullptr) now += std::max(average, trained);
   // Adam's, which has the largest state of all.
   return now + std::max(optimizer, 2 * trained) + snapshots * all;
 }
