@@ -4,6 +4,7 @@
 #   eigenformer::sentencepiece  the subword tokenizer; there when SentencePiece is
 #   eigenformer::icu            the tokenizers of BART and BERT, sentences of paragraphs; there when ICU is
 #   eigenformer::server         translating over HTTP; there when nlohmann-json and Boost 1.74 or newer are
+#   eigenformer::mpi            training by many processes; there when an MPI is (OpenMPI, MPICH)
 #   eigenformer::compiled       kernels and modules for float and double, compiled once instead of in every file
 # Expects EIGENFORMER_INCLUDE_DIR, the folder that holds eigenformer/eigenformer.hpp. Not named eigenformer-targets-*.cmake:
 # CMake includes all files of that name by itself, too early.
@@ -80,6 +81,16 @@ if(EIGENFORMER_ZSTD_INCLUDE_DIR AND EIGENFORMER_ZSTD_LIBRARY)
 else()
   message(STATUS "eigenformer: zstd not found, so no eigenformer::zstd and texts compressed by it cannot be read "
                  "(Debian and Ubuntu: libzstd-dev)")
+endif()
+
+find_package(MPI QUIET COMPONENTS CXX)
+if(TARGET MPI::MPI_CXX)
+  eigenformer_component(mpi)
+  target_link_libraries(${target} INTERFACE eigenformer::eigenformer MPI::MPI_CXX)
+  target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_MPI=1)
+else()
+  message(STATUS "eigenformer: MPI not found, so no eigenformer::mpi and no training by several processes "
+                 "(Debian and Ubuntu: libopenmpi-dev openmpi-bin, or libmpich-dev mpich)")
 endif()
 
 # Headers alone; they need no library of Boost's.

@@ -69,6 +69,8 @@ function(eigenformer_needs file out)
         list(APPEND needs ICU)
       elseif(line MATCHES "<boost/")
         list(APPEND needs Boost)
+      elseif(line MATCHES "<mpi\\.h>")
+        list(APPEND needs MPI)
       elseif(line MATCHES "<benchmark/")
         list(APPEND needs "Google Benchmark")
       elseif(line MATCHES "include *\"(.+)\"")
@@ -101,6 +103,7 @@ function(eigenformer_missing out)
          (need STREQUAL "SentencePiece" AND NOT TARGET eigenformer::sentencepiece) OR
          (need STREQUAL "ICU" AND NOT TARGET eigenformer::icu) OR
          (need STREQUAL "Boost" AND NOT TARGET eigenformer::server) OR
+         (need STREQUAL "MPI" AND NOT TARGET eigenformer::mpi) OR
          (need STREQUAL "Google Benchmark" AND NOT TARGET benchmark::benchmark))
         list(APPEND missing "${need}")
       endif()

@@ -1,5 +1,5 @@
 # cmake -DROOT=include/eigenformer -P check_order.cmake: a folder includes only itself and folders named before it;
-# Eigen, nlohmann-json, SentencePiece and Boost appear only where they are wanted; a folder has 3 to 12 files and folders.
+# Eigen, nlohmann-json, SentencePiece, Boost and MPI appear only where they are wanted; a folder has 3 to 12 files and folders.
 cmake_minimum_required(VERSION 3.22)
 set(order core kernels autograd nn optim data io generation metrics train server)
 set(failures "")
@@ -27,6 +27,7 @@ foreach(header IN LISTS headers)
            (line MATCHES "<nlohmann/" AND NOT header MATCHES "^(io|train|server)/") OR
            (line MATCHES "<sentencepiece" AND NOT header MATCHES "^data/tokenizers/(subword|sentencepiece)_tokenizer") OR
            (line MATCHES "<boost/" AND NOT header MATCHES "^server/") OR
+           (line MATCHES "<mpi\\.h>" AND NOT header STREQUAL "train/distributed/mpi.hpp") OR
            (line MATCHES "<unicode/" AND NOT header MATCHES "^data/text/(icu_text|charsmap|sentence_rules)"))
       list(APPEND failures "${header} must not have ${line}")
     endif()

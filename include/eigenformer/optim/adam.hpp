@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "eigenformer/kernels/elementwise/adam.hpp"
+#include "eigenformer/optim/bf16_moments.hpp"
+#include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 
@@ -16,6 +18,7 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;   ///< added to the gradient, times the parameter; norms and biases do not decay
   ParameterGroups groups{};  ///< own rates and decay by name
+  StatePrecision state = StatePrecision::float32;  ///< of the moments; bf16 takes half the memory
 };
 
 struct AdamWOptions {
@@ -24,7 +27,8 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay =
       0.01;  ///< shrinks the parameter itself, times the learning rate; norms and biases do not decay
-  ParameterGroups groups{};  ///< own rates and decay by name
+  ParameterGroups groups{};                        ///< own rates and decay by name
+  StatePrecision state = StatePrecision::float32;  ///< of the moments; bf16 takes half the memory
 };
 
 /// Adam (Kingma and Ba 2015) in PyTorch's form. Holds the parameters' handles, each once.
@@ -34,6 +38,10 @@ struct AdamWOptions {
 ///
 /// Weight decay leaves norms and biases alone unless a group says otherwise; PyTorch's decays all that it is
 /// given.
+///
+/// With StatePrecision::bf16 a step is worked out in T and its moments are then rounded stochastically, by
+/// random bits that follow from the parameter's name, its step and the element. So parameters should have
+/// names, all different, as those of a model have.
 template <class T = float>
 class Adam {
  public:
@@ -54,29 +62,38 @@ class Adam {
       const T* g = detail::gradient_of(name_, gradients, p);
       if (g == nullptr) continue;
       if (!m.steps.defined()) {
-        m.take_memory();
+        take_memory(m);
         m.first.fill(T(0));
         m.second.fill(T(0));
         m.steps = Tensor<T>::scalar(T(0));
       }
       *m.steps.data() += T(1);
-      kernels::adam_step<T>(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(),
-                            learning_rate * m.rule.rate, options_.beta1, options_.beta2, options_.eps,
-                            m.rule.weight_decay, decoupled_, static_cast<index_t>(m.steps.item()),
-                            grad_scale);
+      const auto step = static_cast<index_t>(m.steps.item());
+      const auto take = [&](auto&& kernel, const auto&... more) {
+        kernel(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(),
+               learning_rate * m.rule.rate, options_.beta1, options_.beta2, options_.eps, m.rule.weight_decay,
+               decoupled_, step, grad_scale, more...);
+      };
+      if (half()) {
+        take(detail::adam_step_bf16<T>,
+             DropoutKey{detail::hash_of_name(p.name), static_cast<std::uint32_t>(step), 0});
+      } else {
+        take(kernels::adam_step<T>);
+      }
       p.value.mark_changed();
     }
   }
 
   /// The moments and counts of every parameter that was stepped, under PyTorch's names: "<name>.exp_avg",
-  /// "<name>.exp_avg_sq" and "<name>.step"; shares storage.
+  /// "<name>.exp_avg_sq" and "<name>.step"; shares storage. Moments in bf16 are "<name>.exp_avg_bf16" and
+  /// "<name>.exp_avg_sq_bf16", flat, with the bits of two numbers in each float.
   std::vector<StateEntry<T>> state() const {
     require_names();
     std::vector<StateEntry<T>> entries;
     for (const auto& m : moments_) {
       if (!m.steps.defined()) continue;
-      entries.push_back({m.parameter->name + ".exp_avg", m.first, {}});
-      entries.push_back({m.parameter->name + ".exp_avg_sq", m.second, {}});
+      entries.push_back({m.parameter->name + first_name(), m.first, {}});
+      entries.push_back({m.parameter->name + second_name(), m.second, {}});
       entries.push_back({m.parameter->name + ".step", m.steps, {}});
     }
     return entries;
@@ -91,9 +108,9 @@ class Adam {
     for (auto& m : moments_) {
       const std::string& n = m.parameter->name;
       const bool any =
-          given.count(n + ".exp_avg") + given.count(n + ".exp_avg_sq") + given.count(n + ".step") > 0;
-      slots.push_back({n + ".exp_avg", &m.first, m.parameter->value.shape(), any});
-      slots.push_back({n + ".exp_avg_sq", &m.second, m.parameter->value.shape(), any});
+          given.count(n + first_name()) + given.count(n + second_name()) + given.count(n + ".step") > 0;
+      slots.push_back({n + first_name(), &m.first, moment_shape(*m.parameter), any});
+      slots.push_back({n + second_name(), &m.second, moment_shape(*m.parameter), any});
       slots.push_back({n + ".step", &m.steps, Shape{}, any});
     }
     detail::load_slots(name_, slots, entries);
@@ -125,7 +142,7 @@ class Adam {
             options.weight_decay, "finite and not negative");
     for (const auto& p : detail::distinct(name, parameters)) {
       moments_.push_back({p, {}, {}, {}, {}});
-      if (!p->frozen) moments_.back().take_memory();
+      if (!p->frozen) take_memory(moments_.back());
     }
     set_groups(options.groups);
   }
@@ -136,13 +153,19 @@ class Adam {
     Tensor<T> first, second;
     Tensor<T> steps;  // a scalar, so that it is saved like the others; undefined before the first step
     detail::StepRule rule;
-
-    // Before the first step, so that what lasts does not lie between what a step leaves behind.
-    void take_memory() {
-      if (!first.defined()) first = Tensor<T>(parameter->value.shape());
-      if (!second.defined()) second = Tensor<T>(parameter->value.shape());
-    }
   };
+
+  // Before the first step, so that what lasts does not lie between what a step leaves behind.
+  void take_memory(Moments& m) const {
+    if (!m.first.defined()) m.first = Tensor<T>(moment_shape(*m.parameter));
+    if (!m.second.defined()) m.second = Tensor<T>(moment_shape(*m.parameter));
+  }
+  Shape moment_shape(const detail::ParameterState<T>& p) const {
+    return half() ? Shape{detail::packed_elements<T>(p.value.numel())} : p.value.shape();
+  }
+  bool half() const { return options_.state == StatePrecision::bf16; }
+  const char* first_name() const { return half() ? ".exp_avg_bf16" : ".exp_avg"; }
+  const char* second_name() const { return half() ? ".exp_avg_sq_bf16" : ".exp_avg_sq"; }
 
   std::vector<ParameterHandle<T>> handles() const {
     std::vector<ParameterHandle<T>> handles;
@@ -162,8 +185,10 @@ template <class T = float>
 class AdamW : public Adam<T> {
  public:
   explicit AdamW(const std::vector<ParameterHandle<T>>& parameters, const AdamWOptions& options = {})
-      : Adam<T>("adamw", parameters,
-                {options.beta1, options.beta2, options.eps, options.weight_decay, options.groups}, true) {}
+      : Adam<T>(
+            "adamw", parameters,
+            {options.beta1, options.beta2, options.eps, options.weight_decay, options.groups, options.state},
+            true) {}
 };
 
 EIGENFORMER_INSTANCES(class Adam)

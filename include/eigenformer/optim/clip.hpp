@@ -27,6 +27,19 @@ template <class T>
   return std::sqrt(sum);
 }
 
+/// The factor that scales gradients of a known norm; see the other clip_factor.
+[[nodiscard]] inline ClipFactor clip_factor(double norm, double max_norm, double grad_scale = 1) {
+  if (!(max_norm >= 0)) {
+    throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
+  }
+  ClipFactor result;
+  result.norm = norm * std::abs(grad_scale);
+  result.finite = std::isfinite(result.norm);
+  result.factor = grad_scale;
+  if (result.finite && max_norm > 0) result.factor *= std::min(1.0, max_norm / (result.norm + 1e-6));
+  return result;
+}
+
 /// The factor that scales gradients to a norm of at most max_norm (Pascanu et al. 2013): that of PyTorch's
 /// clip_grad_norm_, max_norm / (norm + 1e-6), times `grad_scale`. The gradients are left as they are; the
 /// factor goes to the optimizer's step, which saves a pass over them. max_norm 0 clips nothing. Throws
@@ -36,15 +49,7 @@ template <class T>
 ///     if (clip.finite) optimizer.step(gradients, learning_rate, clip.factor);
 template <class T>
 [[nodiscard]] ClipFactor clip_factor(const Gradients<T>& gradients, double max_norm, double grad_scale = 1) {
-  if (!(max_norm >= 0)) {
-    throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
-  }
-  ClipFactor result;
-  result.norm = global_norm(gradients) * std::abs(grad_scale);
-  result.finite = std::isfinite(result.norm);
-  result.factor = grad_scale;
-  if (result.finite && max_norm > 0) result.factor *= std::min(1.0, max_norm / (result.norm + 1e-6));
-  return result;
+  return clip_factor(global_norm(gradients), max_norm, grad_scale);
 }
 
 /// Scales gradients so that their norm is at most max_norm, and returns the norm that they had: PyTorch's

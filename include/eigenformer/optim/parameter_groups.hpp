@@ -125,6 +125,25 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
 
 }  // namespace detail
 
+/// The groups that hold one of these parameters: those of an optimizer over a part of a model's parameters,
+/// which steps them as one over all of them does.
+template <class T>
+ParameterGroups groups_of(const std::vector<ParameterHandle<T>>& parameters, const ParameterGroups& groups) {
+  std::vector<bool> holds(groups.size());
+  for (const auto& p : parameters) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      if (!detail::matches_any_name(groups[g].pattern, *p)) continue;
+      holds[g] = true;
+      break;
+    }
+  }
+  ParameterGroups kept;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (holds[g]) kept.push_back(groups[g]);
+  }
+  return kept;
+}
+
 /// Freezes the parameters of which a name fits a pattern (see ParameterGroup): from now on they get no
 /// gradient, and an optimizer that is made afterwards keeps no moments for them. patterns: separated by
 /// commas; empty: nothing happens. Returns how many parameters the patterns fit. Throws ValueError for a

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,10 @@
 #include "eigenformer/kernels/gemm/gemm.hpp"
 #include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
+#include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
 #include "eigenformer/optim/schedule.hpp"
+#include "eigenformer/train/distributed/options.hpp"
 #include "eigenformer/train/loop/early_stopping.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/warmup.hpp"
@@ -29,6 +32,8 @@ template <>
 struct EnumNames<kernels::GemmPrecision> {
   static constexpr std::array names = {"full", "bf16"};
 };
+
+class Communicator;
 
 /// What validations measure: a loss, BLEU, or any other number.
 ///
@@ -64,9 +69,20 @@ struct LoopOptions {
   /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
   /// elsewhere. Parameters, their updates, and what is between two products are float either way.
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
+  /// Backward makes the activations inside each layer of a Stack again in place of keeping them
+  /// (checkpoint()): less memory, the time of one more forward pass, the same bits. It may change when a
+  /// training goes on.
+  bool checkpoint_activations = false;
   Validation validation{};
+  /// Threads that each compute a batch of an update, with a tape of their own and the same weights; with the
+  /// bits of one. The loss function is then called by several threads at once.
+  index_t workers = 1;
+  /// The ranks that share the work: of each update's `accumulate` batches, N ranks compute every N-th. The
+  /// updates are those of one process. Null: this process works alone.
+  std::shared_ptr<Communicator> communicator{};
+  DistributedOptions distributed{};
 
-  /// All but validation, which files do not hold.
+  /// All but validation and communicator, which files do not hold.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
           self.epochs);
@@ -100,6 +116,13 @@ struct LoopOptions {
     visit(OptionField{"precision",
                       "numbers in matrix products: float, or bfloat16 with float sums where it is faster"},
           self.precision);
+    visit(OptionField{"checkpoint_activations",
+                      "make the activations inside layers again in backward in place of keeping them: less "
+                      "memory, more time, the same results"},
+          self.checkpoint_activations);
+    visit(OptionField{"workers", "threads that each compute a batch of an update", Allowed::positive},
+          self.workers);
+    DistributedOptions::fields(self.distributed, visit);
   }
 
   /// Throws ValueError that names an impossible field.
@@ -149,6 +172,7 @@ struct TrainingOptions {
   TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
   ValidationOptions validation{};             ///< what validations measure: see validation_of()
+  OptimizerOptions optimizer{};
   LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
   RDropOptions r_drop{};
   DistillationOptions distillation{};  ///< of a training with a teacher
@@ -183,6 +207,7 @@ struct TrainingOptions {
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
     ValidationOptions::fields(self.validation, visit);
+    OptimizerOptions::fields(self.optimizer, visit);
     LoraOptions::fields(self.lora, visit);
     RDropOptions::fields(self.r_drop, visit);
     DistillationOptions::fields(self.distillation, visit);
@@ -193,6 +218,7 @@ struct TrainingOptions {
     validate_fields("training", *this);
     loop.validate();
     validation.validate();
+    optimizer.validate();
   }
 
   /// Whether rates depend on the number of updates in all.

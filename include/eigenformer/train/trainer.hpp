@@ -9,10 +9,10 @@
 #include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
-#include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/loop/loop.hpp"
 #include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
+#include "eigenformer/train/optimizer.hpp"
 
 namespace eigenformer {
 
@@ -39,7 +39,7 @@ class TrainerBatches {
 }  // namespace detail
 
 /// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
-/// Adam, and validation by the loss of a corpus or by any metric.
+/// Adam or another optimizer, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
 /// Seq2SeqTransformer, a type derived from it, or one of the caller's own. The model, the corpora and the
@@ -86,15 +86,13 @@ class Trainer {
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        batches_(batcher_, options.prefetch),
+        // Ranks take every N-th batch, which reading ahead in their order would not serve.
+        batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
         corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
-        optimizer_(parameters_, {.beta1 = options.beta1,
-                                 .beta2 = options.beta2,
-                                 .eps = options.adam_eps,
-                                 .weight_decay = options.weight_decay,
-                                 .groups = options.groups}),
+        stepped_(detail::parameters_of_rank(parameters_, options.loop)),
+        optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
         loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
               batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
@@ -141,6 +139,8 @@ class Trainer {
     const std::optional<index_t> warmup = warmup_.decided();
     state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
+    state.values["optimizer"] = word_of(options_.optimizer.kind);
+    state.values["optimizer_state"] = word_of(options_.optimizer.state);
     if (!base_.empty()) {
       state.values["lora"] = lora_settings();
       state.values["lora_base"] = base_;
@@ -174,12 +174,17 @@ class Trainer {
                            "); to go on with other data, start a new training from the saved model");
     }
     const auto warmup = warmup_of(reader);
+    // Version 0.1.0 had Adam alone.
+    if (reader.has("optimizer")) {
+      reader.require_equal("optimizer", std::string(word_of(options_.optimizer.kind)));
+      reader.require_equal("optimizer_state", std::string(word_of(options_.optimizer.state)));
+    }
     loop_.load(state);
     warmup_.restore(warmup);
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
                               ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
-                              : options_.groups);
+                              : groups_of(stepped_, options_.groups));
   }
 
  private:
@@ -223,6 +228,12 @@ class Trainer {
         }};
     return options;
   }
+  // Of an optimizer that steps a part of the parameters.
+  TrainingOptions optimizer_options(TrainingOptions options) const {
+    (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
+    options.groups = groups_of(stepped_, options.groups);
+    return options;
+  }
   static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
                                     const Teacher<T>* teacher) {
     detail::require_objective(model, options.r_drop, teacher);
@@ -248,8 +259,9 @@ class Trainer {
   detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
-  std::string base_;    // of an adapter's training, the weights that it adapts
-  AdamW<T> optimizer_;  // without weight decay it is Adam
+  std::string base_;                         // of an adapter's training, the weights that it adapts
+  std::vector<ParameterHandle<T>> stepped_;  // here: all, or this rank's
+  AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;
   bool decays_all_ = false;

@@ -49,6 +49,21 @@ TEST_CASE("batches count by their weights, so that parts of a batch are the batc
   CHECK(told_gradient == two_gradient);
 }
 
+TEST_CASE("gradients of whole batches are added up in their order") {
+  Line line;
+  const std::vector<Points> batches{{{1, 2}, {2, 1}}, {{0.3, 4, 5}, {5, 3, 1e9}}, {{6.1, 7}, {9, 4}}};
+  const auto mean = [&](const Context<double>& ctx, const Points& p) { return line.loss(ctx, p); };
+  const auto third = [&](const Context<double>& ctx, const Points& p, UpdateWeight) {
+    return multiply(line.loss(ctx, p), 1.0 / 3);
+  };
+  std::vector<double> sum{0, 0};
+  for (const Points& batch : batches) {
+    const auto [loss, gradient] = gradient_of(line, third, {batch});
+    for (std::size_t i = 0; i < 2; ++i) sum[i] += gradient[i];
+  }
+  CHECK(gradient_of(line, mean, batches).second == sum);
+}
+
 TEST_CASE("impossible weights and losses are refused") {
   Line line;
   const auto mean = [&](const Context<double>& ctx, const Points& p) { return line.loss(ctx, p); };

@@ -18,14 +18,21 @@ namespace eigenformer {
 
 template <class T>
 class Backward;
+template <class T>
+class Tape;
 
 namespace detail {
+
+// Runs the function of a checkpoint again, recording on the tape.
+template <class T>
+using Recomputation = std::function<Var<T>(Tape<T>&)>;
 
 template <class T>
 struct TapeNode {
   const char* op = "";
   std::vector<std::int32_t> inputs;  // -1: an input that needs no gradient
   std::function<void(Backward<T>&)> backward;
+  std::unique_ptr<Recomputation<T>> again;  // of a checkpoint, in place of `backward`
   Shape shape;
   Tensor<T> gradient;
   bool written = false;
@@ -44,6 +51,9 @@ struct TapeState {
   std::vector<Tensor<T>> leaf_gradients;  // of the last backward, by node
   std::uint64_t leaf_generation = 0;
   std::vector<SavedVersion> saved;  // what backwards are going to read, in the order of nodes
+  // While the function of a checkpoint runs forward: the parameters that it uses, which are not recorded.
+  std::vector<ParameterHandle<T>>* checkpointed = nullptr;
+  bool checkpoints_layers = false;
 
   void clear() {
     nodes.clear();

@@ -67,6 +67,22 @@ class Context {
     return key;
   }
 
+  /// This context with a count of dropout sites of its own: what is run with it draws the masks that this
+  /// context draws next, and leaves this one's count alone.
+  Context repeated() const {
+    Context c = *this;
+    if (dropout_ != nullptr) c.dropout_ = std::make_shared<DropoutKey>(*dropout_);
+    return c;
+  }
+
+  /// This context, recording on another tape. Throws ValueError where it does not record.
+  Context on(Tape<T>& tape) const {
+    if (!records()) throw ValueError("context", "a context that does not record has no tape to replace");
+    Context c = *this;
+    c.tape_ = &tape;
+    return c;
+  }
+
   /// This context for rows laid out like `layout`; dropout masks follow its sequences and positions, so that
   /// they do not depend on padding, packing or what else is in the batch.
   Context for_rows(const SequenceLayout& layout) const {

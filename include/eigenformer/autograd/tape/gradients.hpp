@@ -28,6 +28,21 @@ class Gradients {
       return value;
     }
 
+    /// Adds the gradient of the same parameter from elsewhere; one that is not written adds nothing.
+    void add(const Entry& other) {
+      if (!other.written) return;
+      if (!written) {
+        writable().copy_from(other.value);
+        return;
+      }
+      value.mark_changed();
+      T* a = value.data();
+      const T* b = other.value.data();
+      parallel_for(value.numel(), 1 << 16, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) a[i] += b[i];
+      });
+    }
+
     /// Zero again; a large value gives its memory back.
     void reset() {
       if (large(value)) value = Tensor<T>::without_storage(value.shape());
@@ -99,17 +114,7 @@ class Gradients {
       if (ours == nullptr) {
         throw ValueError("gradients", "parameter '" + theirs.parameter->name + "' is missing in the sum");
       }
-      if (!theirs.written) continue;
-      if (!ours->written) {
-        ours->writable().copy_from(theirs.value);
-        continue;
-      }
-      ours->value.mark_changed();
-      T* a = ours->value.data();
-      const T* b = theirs.value.data();
-      parallel_for(ours->value.numel(), 1 << 16, [&](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i) a[i] += b[i];
-      });
+      ours->add(theirs);
     }
   }
 

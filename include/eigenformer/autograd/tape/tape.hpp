@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -17,6 +18,8 @@ namespace eigenformer {
 template <class T>
 class Tape {
  public:
+  using OnComplete = std::function<void(typename Gradients<T>::Entry&)>;
+
   Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
   ~Tape() {
     if (state_ == nullptr) return;
@@ -36,18 +39,35 @@ class Tape {
     return append(std::move(node), std::move(value));
   }
 
-  /// The leaf of a parameter: one per parameter, however often it is used.
+  /// The leaf of a parameter: one per parameter, however often it is used. While a checkpoint's function runs
+  /// forward it is a constant.
   Var<T> parameter(const ParameterHandle<T>& p) {
-    const auto at = state_->parameters.find(p->id);
-    if (at != state_->parameters.end()) return Var<T>(p->value, state_, state_->generation, at->second);
-    detail::TapeNode<T> node;
-    node.op = "parameter";
-    node.leaf = true;
-    node.parameter = p;
-    Var<T> v = append(std::move(node), p->value);
-    state_->parameters.emplace(p->id, v.node());
-    return v;
+    auto at = state_->parameters.find(p->id);
+    if (at == state_->parameters.end()) {
+      detail::TapeNode<T> node;
+      node.op = "parameter";
+      node.leaf = true;
+      node.parameter = p;
+      at = state_->parameters.emplace(p->id, append(std::move(node), p->value).node()).first;
+    }
+    if (state_->checkpointed != nullptr) {
+      state_->checkpointed->push_back(p);
+      return Var<T>(p->value);
+    }
+    return Var<T>(p->value, state_, state_->generation, at->second);
   }
+
+  /// Whether each layer of a Stack is a checkpoint() from now on: less memory for the time of a further
+  /// forward pass, and the same bits.
+  void set_checkpoints_layers(bool on) { state_->checkpoints_layers = on; }
+  bool checkpoints_layers() const noexcept { return state_->checkpoints_layers; }
+  /// Whether the function of a checkpoint is running forward.
+  bool in_checkpoint() const noexcept { return state_->checkpointed != nullptr; }
+
+  /// What checkpoint() is made of. Calls run() so that nothing is recorded, and records its result as an op
+  /// of these inputs whose backward calls again(tape), recording, and goes back through what that recorded.
+  Var<T> record_checkpoint(const std::vector<Var<T>>& inputs, const std::function<Var<T>()>& run,
+                           detail::Recomputation<T> again);
 
   /// Forgets everything recorded; Vars recorded before throw when used again.
   void clear() { state_->clear(); }
@@ -61,7 +81,11 @@ class Tape {
   /// Whatever it throws, an op's own exception included, `gradients` are as they were before; the tape is
   /// consumed once an op's backward has begun. For that, what is in an entry that is written already is
   /// copied until backward returns; entries that are not (after zero()) cost nothing.
-  void backward(const Var<T>& loss, Gradients<T>& gradients) {
+  ///
+  /// `complete`, if there, is called with a recorded parameter's entry once this backward writes no more to
+  /// it and while it still runs: a gradient can be sent away, or added elsewhere and reset, before the others
+  /// are there.
+  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {}) {
     if (loss.numel() != 1) {
       throw ShapeError("backward",
                        "loss of shape " + loss.shape().str() +
@@ -69,7 +93,7 @@ class Tape {
                            "for anything else",
                        {loss.shape()});
     }
-    backward(loss, Tensor<T>::ones(loss.shape()), gradients);
+    backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
   }
   /// The same without parameters: only variable() leaves.
   void backward(const Var<T>& loss) {
@@ -77,7 +101,8 @@ class Tape {
     backward(loss, none);
   }
   /// From an output of any shape, given the gradient that arrives at it.
-  void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients) {
+  void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
+                const OnComplete& complete = {}) {
     check_here(output);
     if (cotangent.shape() != output.shape()) {
       throw ShapeError("backward",
@@ -110,7 +135,7 @@ class Tape {
     // Consumed even when an op throws: half of the closures are gone by then.
     const Consumer consumer{*state_};
     try {
-      run_backward(gradients);
+      run_backward(gradients, 0, complete);
     } catch (...) {
       restore(gradients);
       throw;
@@ -127,19 +152,33 @@ class Tape {
   }
 
  private:
-  void run_backward(Gradients<T>& gradients) {
+  // Goes back through the nodes from `first` on. A checkpoint appends nodes, none of them a parameter's, and
+  // takes them away again, so nothing here holds on to the address of a node or of a version.
+  void run_backward(Gradients<T>& gradients, std::size_t first, const OnComplete& complete = {}) {
     auto& nodes = state_->nodes;
     Profiler& profiler = Runtime::instance().profiler();
-    auto saved = state_->saved.end();
-    for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= 0; --i) {
+    auto saved = static_cast<std::int64_t>(state_->saved.size()) - 1;
+    for (auto i = static_cast<std::int32_t>(nodes.size()) - 1; i >= static_cast<std::int32_t>(first); --i) {
       auto& node = nodes[static_cast<std::size_t>(i)];
       if (node.leaf) {
-        if (node.parameter == nullptr) take_leaf(i);
+        if (node.parameter == nullptr) {
+          take_leaf(i);
+        } else if (complete) {
+          complete(*gradients.find(node.parameter->id));  // all that used it was recorded later
+        }
         continue;
       }
-      const bool runs = node.written && node.backward;
-      for (; saved != state_->saved.begin() && (saved - 1)->node == i; --saved) {
-        if (runs && (saved - 1)->changed()) refuse_changed(*(saved - 1));
+      const bool runs = node.written && (node.backward || node.again != nullptr);
+      for (; saved >= 0 && state_->saved[static_cast<std::size_t>(saved)].node == i; --saved) {
+        const detail::SavedVersion& version = state_->saved[static_cast<std::size_t>(saved)];
+        if (runs && version.changed()) refuse_changed(version);
+      }
+      if (node.again != nullptr) {
+        const auto again = std::move(node.again);
+        Tensor<T> dy = std::move(node.gradient);
+        node.gradient = Tensor<T>();
+        if (runs) run_checkpoint(*again, std::move(dy), gradients);
+        continue;
       }
       if (runs) {
         const OpScope scope(profiler, node.op, true);
@@ -152,9 +191,53 @@ class Tape {
     }
   }
 
+  // Records a checkpoint's function at the end of the tape, where its ops write the gradients of their inputs
+  // as if they had been recorded in its place, and goes back through them.
+  void run_checkpoint(detail::Recomputation<T>& again, Tensor<T> dy, Gradients<T>& gradients) {
+    auto& nodes = state_->nodes;
+    const std::size_t first = nodes.size(), versions = state_->saved.size();
+    std::int32_t output = -1;
+    {
+      Var<T> y = again(*this);
+      again = nullptr;  // and with it the inputs
+      if (y.shape() != dy.shape()) {
+        throw ShapeError("checkpoint",
+                         "the function returned " + dy.shape().str() + " at first and " + y.shape().str() +
+                             " when it was run again, it must do the same both times",
+                         {dy.shape(), y.shape()});
+      }
+      if (y.recorded() && static_cast<std::size_t>(y.node()) < first) y = copy_of(y);
+      output = y.node();
+    }
+    for (std::size_t i = first; i < nodes.size(); ++i) {
+      if (nodes[i].parameter == nullptr) continue;
+      throw ValueError("checkpoint", "the function used parameter '" + nodes[i].parameter->name +
+                                         "' when it was run again and not at first, it must do the same both "
+                                         "times");
+    }
+    if (output >= 0) {
+      auto& last = nodes[static_cast<std::size_t>(output)];
+      last.gradient = std::move(dy);
+      last.written = true;
+      run_backward(gradients, first);
+    }
+    nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(first), nodes.end());
+    state_->saved.erase(state_->saved.begin() + static_cast<std::ptrdiff_t>(versions), state_->saved.end());
+  }
+
+  // An op that hands a gradient on.
+  Var<T> copy_of(const Var<T>& x) {
+    detail::TapeNode<T> node;
+    node.op = "checkpoint";
+    node.inputs = {x.node()};
+    node.backward = [](Backward<T>& b) { b.pass(0, b.dy()); };
+    return append(std::move(node), x.value());
+  }
+
   // The gradient of a variable gets memory that nothing shares, not even the caller's cotangent.
   void take_leaf(std::int32_t i) {
     auto& node = state_->nodes[static_cast<std::size_t>(i)];
+    if (static_cast<std::size_t>(i) >= state_->leaf_gradients.size()) return;  // made inside a checkpoint
     Tensor<T>& gradient = state_->leaf_gradients[static_cast<std::size_t>(i)];
     gradient = node.written ? std::move(node.gradient) : Tensor<T>::zeros(node.shape);
     if (!gradient.unique()) gradient = gradient.clone();
@@ -347,6 +430,38 @@ template <class T, class F>
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
   return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
+}
+
+template <class T>
+Var<T> Tape<T>::record_checkpoint(const std::vector<Var<T>>& inputs, const std::function<Var<T>()>& run,
+                                  detail::Recomputation<T> again) {
+  struct Scope {
+    detail::TapeState<T>& state;
+    ~Scope() { state.checkpointed = nullptr; }
+  };
+  std::vector<ParameterHandle<T>> used;
+  Tensor<T> y;
+  {
+    state_->checkpointed = &used;
+    const Scope scope{*state_};
+    const Var<T> result = run();
+    if (result.recorded()) {
+      throw ValueError("checkpoint",
+                       "the function reads a recorded Var that is not among its inputs; give it as one");
+    }
+    y = result.value();
+  }
+  const std::vector<const Var<T>*> addresses = detail::addresses<T>(inputs);
+  const auto tape = detail::tape_of<T>("checkpoint", y, addresses);
+  if (tape != nullptr && tape != state_)
+    throw ValueError("checkpoint", "an input was recorded on another tape than the context's");
+  if (tape == nullptr && used.empty()) return Var<T>(std::move(y));
+  SavedTensors saved;
+  for (const Var<T>& x : inputs) saved.add(x);
+  for (const auto& p : used) saved.add(p->value);
+  Var<T> v = detail::append_op<T>("checkpoint", std::move(y), addresses, state_, saved, nullptr);
+  state_->nodes.back().again = std::make_unique<detail::Recomputation<T>>(std::move(again));
+  return v;
 }
 
 EIGENFORMER_INSTANCES(class Tape)

@@ -21,6 +21,12 @@ namespace eigenformer {
 template <class E>
 struct EnumNames;
 
+/// The word of an enum's value.
+template <class E>
+constexpr const char* word_of(E value) {
+  return EnumNames<E>::names[static_cast<std::size_t>(value)];
+}
+
 /// The values that an option may have.
 enum class Allowed {
   any,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,23 @@ class CrossAttentionPass final : public LayerPass<T> {
     return pass_.recurrence(ctx, forget, input);
   }
   void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override { pass_.use_bias(ctx, bias); }
+  std::shared_ptr<LayerPass<T>> copy() const override {
+    auto copy = std::make_shared<CrossAttentionPass>(*this);
+    copy->weights_ = Var<T>();
+    return copy;
+  }
+  std::vector<Var<T>*> shared() override {
+    std::vector<Var<T>*> vars = pass_.shared();
+    vars.push_back(&memory_.rows);
+    return vars;
+  }
+  /// The layer whose weights are kept runs on the pass itself, so that they are recorded.
+  bool follow(const LayerPass<T>& copy) override {
+    const index_t calls = static_cast<const CrossAttentionPass&>(copy).calls_;
+    if (calls_ <= layer_ && calls > layer_) return false;
+    calls_ = calls;
+    return true;
+  }
 
  private:
   SequencePass<T> pass_;

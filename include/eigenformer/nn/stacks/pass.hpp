@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,17 @@ class LayerPass {
   /// The bias by distance that the stack's self-attentions add, for those whose options have
   /// RelativeBiasPositions; nullptr: none. Called by Stack.
   virtual void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) = 0;
+
+  /// A copy of this pass that a layer may run on again in backward (checkpoint()), with other Vars in place
+  /// of those of shared(); nullptr where layers can only run on the pass itself.
+  virtual std::shared_ptr<LayerPass<T>> copy() const { return nullptr; }
+  /// The recorded Vars that layers reach through the pass, such as the rows of a memory.
+  virtual std::vector<Var<T>*> shared() { return {}; }
+  /// Takes over what a layer left in a copy. False: it has to run on the pass itself, which is as it was.
+  virtual bool follow(const LayerPass<T>& copy) {
+    (void)copy;
+    return true;
+  }
 
  protected:
   LayerPass() = default;
@@ -146,6 +158,16 @@ class SequencePass final : public LayerPass<T> {
   }
   void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
     bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
+  }
+  /// None while weights are collected: those would not be recorded.
+  std::shared_ptr<LayerPass<T>> copy() const override {
+    return maps_ == nullptr ? std::make_shared<SequencePass>(*this) : nullptr;
+  }
+  std::vector<Var<T>*> shared() override {
+    std::vector<Var<T>*> vars;
+    for (Memory<T>& memory : memories_) vars.push_back(&memory.rows);
+    if (bias_.defined()) vars.push_back(&bias_);
+    return vars;
   }
 
  private:

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/tape/checkpoint.hpp"
 #include "eigenformer/nn/layers/norm.hpp"
 #include "eigenformer/nn/module/optional_module.hpp"
 #include "eigenformer/nn/stacks/pass.hpp"
@@ -110,7 +113,7 @@ struct Stack {
     const Context<T> c = ctx.for_rows(pass.layout());
     pass.use_bias(ctx, relative_bias ? &*relative_bias : nullptr);
     Var<T> h = x.rank() == 2 ? x : reshape(x, Shape{x.shape().rows(), x.shape().cols()});
-    for (const L& layer : layers) h = layer(c, h, pass);
+    for (const L& layer : layers) h = run(layer, c, h, pass);
     if (norm) h = (*norm)(ctx, h);
     return x.rank() == 2 ? h : reshape(h, x.shape());
   }
@@ -159,6 +162,27 @@ struct Stack {
 
  private:
   static const char* name() { return detail::stack_name<L>(); }
+
+  // One layer: where the tape asks for it a checkpoint, which runs on a new copy of the pass each time.
+  static Var<T> run(const L& layer, const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) {
+    const bool checkpoints = ctx.records() && ctx.tape()->checkpoints_layers();
+    const std::shared_ptr<LayerPass<T>> copy = checkpoints ? pass.copy() : nullptr;
+    if (copy == nullptr) return layer(ctx, x, pass);
+    std::vector<Var<T>> inputs{x};
+    for (const Var<T>* shared : copy->shared()) inputs.push_back(*shared);
+    const Context<T> repeated = ctx.repeated();
+    const auto ran = std::make_shared<std::shared_ptr<LayerPass<T>>>();
+    const auto on_copy = [&layer, copy, ran](const Context<T>& c, std::span<const Var<T>> given) {
+      *ran = copy->copy();
+      const std::vector<Var<T>*> shared = (*ran)->shared();
+      for (std::size_t i = 0; i < shared.size(); ++i) *shared[i] = given[i + 1];
+      return layer(c, given[0], **ran);
+    };
+    const Var<T> y = checkpoint(ctx, on_copy, inputs);
+    const bool followed = pass.follow(**ran);
+    ran->reset();
+    return followed ? y : layer(repeated, x, pass);
+  }
 
   // Layers that were not made together must at least have one width.
   void finish() {

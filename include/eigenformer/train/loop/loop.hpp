@@ -15,11 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/optim/ema.hpp"
+#include "eigenformer/train/distributed/agreement.hpp"
+#include "eigenformer/train/distributed/ranks.hpp"
+#include "eigenformer/train/distributed/workers.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/state.hpp"
 #include "eigenformer/train/loop/updates.hpp"
@@ -110,6 +114,10 @@ class TrainingLoop {
   /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
   /// skipped.
   ///
+  /// With a communicator all ranks call it, after they have loaded the same state; they begin with the
+  /// weights of rank 0, and end together: by any rank's stop token, and by the time of rank 0, which alone
+  /// measures validations. Where a rank throws, the others throw IoError with its message.
+  ///
   /// At a limit the weights are validated once more if they were not just now, and averaged if so asked. That
   /// is for the model to use, and leaves no trace in state(): with another limit, training goes on from there
   /// as if it had not ended.
@@ -141,7 +149,8 @@ class TrainingLoop {
   [[nodiscard]] EvaluationWeights evaluation_weights();
 
   /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
-  /// counters. Throws ValueError when two parameters have one name.
+  /// counters. Throws ValueError when two parameters have one name. Where ranks keep parts of the optimizer's
+  /// state, rank 0 has all of it in its sink's calls; at other times all ranks must call it together.
   TrainingState<T> state() const;
   /// Goes back to a saved state. Throws ValueError when it belongs to other parameters, to another optimizer
   /// or to options that would make other updates (seed, accumulate, what validations measure), and then
@@ -176,6 +185,11 @@ class TrainingLoop {
   ExpectedSteps expected_steps();
   index_t reported_steps();
   void judge_time();
+  TrainingEnd run_to_end(const std::stop_token& stop);
+  void make_accumulator();
+  void begin_together();
+  void checkpoint();
+  static std::string counted_ranks(int ranks);
   void update();
   void skip(double loss, double norm);
   void report();
@@ -189,6 +203,8 @@ class TrainingLoop {
   TrainingSink& sink_;
   std::vector<ParameterHandle<T>> parameters_;
   std::unique_ptr<detail::Updates<T>> updates_;
+  std::unique_ptr<detail::Accumulator<T>> accumulator_;
+  std::unique_ptr<detail::ShardedState<T>> sharded_;  // where ranks keep parts of the optimizer's state
   OptimizerCalls optimizer_;
   std::function<double(index_t, ExpectedSteps)> schedule_;
   bool uses_total_ = false;

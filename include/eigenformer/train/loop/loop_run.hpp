@@ -79,11 +79,16 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
                        "positive");
     }
   }
+  make_accumulator();
   optimizer_ = {[&optimizer](const Gradients<T>& gradients, double rate, double scale) {
                   optimizer.step(gradients, rate, scale);
                 },
-                [&optimizer] { return optimizer.state(); },
-                [&optimizer](const std::vector<StateEntry<T>>& entries) { optimizer.load(entries); }};
+                [this, &optimizer] {
+                  return sharded_ ? sharded_->state([&] { return optimizer.state(); }) : optimizer.state();
+                },
+                [this, &optimizer](const std::vector<StateEntry<T>>& entries) {
+                  optimizer.load(sharded_ ? sharded_->own(entries) : entries);
+                }};
   if constexpr (std::invocable<RatesOwned&, index_t, ExpectedSteps>) {
     uses_total_ = true;
     if constexpr (requires { schedule.uses_total(); }) uses_total_ = schedule.uses_total();
@@ -101,7 +106,76 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
 }
 
 template <class T>
+std::string TrainingLoop<T>::counted_ranks(int ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
+// How the gradients of an update's batches are computed: here, by workers, or by ranks.
+template <class T>
+void TrainingLoop<T>::make_accumulator() {
+  const auto& communicator = options_.communicator;
+  const index_t ranks = communicator == nullptr ? 1 : communicator->size();
+  if (ranks == 1) {
+    options_.communicator = nullptr;
+    if (options_.workers == 1) {
+      accumulator_ = std::make_unique<detail::SequentialAccumulator<T>>(tape_);
+    } else {
+      accumulator_ = std::make_unique<detail::WorkerAccumulator<T>>(options_.workers);
+    }
+  }
+  const bool has_epochs = updates_->num_batches(0) != detail::endless;
+  for (const auto& [name, count] : {std::pair("ranks", ranks), std::pair("workers", options_.workers)}) {
+    if (!has_epochs || options_.accumulate >= count) continue;
+    throw ValueError("training", "accumulate is " + std::to_string(options_.accumulate) +
+                                     ", must be at least the number of " + name + ", " +
+                                     std::to_string(count) + ", which each compute a batch of an update");
+  }
+  if (ranks == 1) return;
+  if (options_.workers > 1) {
+    throw ValueError("training", "workers is " + std::to_string(options_.workers) +
+                                     ", must be 1 where there are several ranks: start more ranks instead");
+  }
+  std::vector<int> owners;
+  if (options_.distributed.shard_optimizer) {
+    owners = detail::owners_of(parameters_, communicator->size());
+    sharded_ = std::make_unique<detail::ShardedState<T>>(parameters_, owners, communicator);
+  }
+  accumulator_ = std::make_unique<detail::RankAccumulator<T>>(gradients_, communicator, options_.distributed,
+                                                              std::move(owners));
+  if (validates()) options_.validation.measure = detail::on_rank_0(communicator, options_.validation.measure);
+  if (communicator->rank() != 0) options_.validation.details = nullptr;
+}
+
+// All ranks must be at one update of one training; their weights become those of rank 0.
+template <class T>
+void TrainingLoop<T>::begin_together() {
+  Communicator& communicator = *options_.communicator;
+  detail::require_same_on_ranks(communicator, "the parameters", detail::description_of(parameters_));
+  detail::require_same_on_ranks(communicator, "the instructions of kernels",
+                                kernels::isa_name(kernels::isa()));
+  detail::require_same_on_ranks(communicator, "the options", options_to_json(options_).dump());
+  detail::require_same_on_ranks(communicator, "the counters", detail::to_json(progress_).dump());
+  for (const auto& p : parameters_) {
+    communicator.broadcast(
+        std::as_writable_bytes(std::span(p->value.data(), static_cast<std::size_t>(p->value.numel()))));
+    p->value.mark_changed();
+  }
+}
+
+template <class T>
 TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
+  if (options_.communicator == nullptr) return run_to_end(stop);
+  try {
+    begin_together();
+    return run_to_end(stop);
+  } catch (const std::exception& error) {
+    options_.communicator->fail(error.what());
+    throw;
+  }
+}
+
+template <class T>
+TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
   start_ = Clock::now();
   first_step_ = progress_.step;
   skipped_ = 0;
@@ -113,12 +187,15 @@ TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
     if (options_.epochs > 0 && progress_.epoch >= options_.epochs) return finish(TrainingEnd::epochs);
     if (early_stopping_.stop()) return finish(TrainingEnd::early_stopping);
-    if (stop.stop_requested()) {
-      sink_.on_checkpoint();
+    const auto now =
+        detail::agree(options_.communicator,
+                      {.stop = stop.stop_requested(),
+                       .time_is_up = options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60});
+    if (now.stop) {
+      checkpoint();
       return TrainingEnd::interrupted;
     }
-    if (options_.max_minutes > 0 && seconds() >= options_.max_minutes * 60)
-      return finish(TrainingEnd::max_minutes);
+    if (now.time_is_up) return finish(TrainingEnd::max_minutes);
     if (ends_with_total_ && progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
       return finish(TrainingEnd::max_minutes);
     update();
@@ -177,6 +254,7 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
+  if (options_.communicator != nullptr) state.values["ranks"] = options_.communicator->size();
   return state;
 }
 
@@ -205,6 +283,11 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
+  const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
+  if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
+    sink_.on_notice("saved by a training of " + counted_ranks(before) + ", which goes on with " +
+                    counted_ranks(now));
+  }
 }
 
 // Of a training that kept the last snapshots only these can be taken over, of one that kept the best ones
@@ -300,13 +383,15 @@ void TrainingLoop<T>::judge_time() {
   const index_t done = progress_.step - first_step_;
   if (done == 1) judged_from_ = now;
   const double passed = seconds() / (options_.max_minutes * 60);
-  if (done < 2 || ((done < 20 || passed < 0.02) && passed < 0.1)) return;
+  const bool too_early = done < 2 || ((done < 20 || passed < 0.02) && passed < 0.1);
+  if (detail::of_rank_0(options_.communicator, too_early)) return;
   const double each =
       std::chrono::duration<double>(now - judged_from_).count() / static_cast<double>(done - 1);
   const double left = std::max(0.0, options_.max_minutes * 60 - seconds()) / std::max(each, 1e-9);
-  progress_.expected_steps = progress_.step + 1 + static_cast<index_t>(std::min(left, 1e15));
+  progress_.expected_steps = detail::of_rank_0(
+      options_.communicator, progress_.step + 1 + static_cast<index_t>(std::min(left, 1e15)));
   // What is resumed from here on has the same rates.
-  sink_.on_checkpoint();
+  checkpoint();
 }
 
 template <class T>
@@ -319,16 +404,20 @@ void TrainingLoop<T>::update() {
   const index_t count = std::min(options_.accumulate, batches - progress_.batch);
   const DropoutKey key{options_.seed, static_cast<std::uint32_t>(progress_.step), 0};
   gradients_.zero();
-  const UpdateLoss mean =
-      updates_->accumulate(progress_.epoch, progress_.batch, count, tape_, key,
-                           kernels::faster_precision(options_.precision), weights_, gradients_);
-  const ClipFactor clipped = clip_factor(gradients_, options_.clip_norm);
+  const auto micro_batches = updates_->batches(progress_.epoch, progress_.batch, count);
+  const UpdateLoss mean = accumulator_->add(
+      *micro_batches,
+      {key, kernels::faster_precision(options_.precision), weights_, options_.checkpoint_activations},
+      gradients_);
+  const ClipFactor clipped = clip_factor(accumulator_->norm(gradients_), options_.clip_norm);
   learning_rate_ = schedule_(progress_.step + 1, expected_steps());
   gradient_norm_ = clipped.norm;
   ++progress_.step;
   progress_.batch += count;
   if (std::isfinite(mean.loss) && clipped.finite) {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
+    accumulator_->stepped();
+    if (sharded_) sharded_->forget();
     weights_->clear();  // whether or not the optimizer counts its changes
     if (average_ != nullptr) average_->update();
     progress_.bad_updates = 0;
@@ -381,6 +470,12 @@ void TrainingLoop<T>::report() {
 }
 
 template <class T>
+void TrainingLoop<T>::checkpoint() {
+  if (sharded_) sharded_->gather(optimizer_.state);
+  sink_.on_checkpoint();
+}
+
+template <class T>
 void TrainingLoop<T>::validate() {
   progress_.validated_step = progress_.step;
   validate_into(early_stopping_, snapshots_);
@@ -389,6 +484,7 @@ void TrainingLoop<T>::validate() {
 template <class T>
 void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
+  if (sharded_) sharded_->gather(optimizer_.state);
   {
     const EvaluationWeights in_place = evaluation_weights();
     if (options_.average_last > 1) snapshots.add(weights());
@@ -403,7 +499,7 @@ void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<
       if (best) sink_.on_best();
     }
   }
-  sink_.on_checkpoint();
+  checkpoint();
   // The speed reported and judged is that of training.
   const auto taken = Clock::now() - begin;
   window_.start += taken;
@@ -465,7 +561,7 @@ void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAver
     }
     if (best) sink_.on_best();
   }
-  sink_.on_checkpoint();
+  checkpoint();
 }
 
 }  // namespace eigenformer

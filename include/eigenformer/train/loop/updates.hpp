@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/kernels/packed/weight_cache.hpp"
+#include "eigenformer/optim/clip.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 
 namespace eigenformer {
@@ -109,6 +112,12 @@ struct UpdateLoss {
   double loss = 0;
   double weight = 0;
   LossParts parts{};
+
+  /// Adds a batch's share of the loss, and its parts.
+  void add(const UpdateLoss& of_batch) {
+    loss += of_batch.loss;
+    parts.add(of_batch.parts);
+  }
 };
 
 namespace detail {
@@ -138,35 +147,178 @@ Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, Upda
 
 }  // namespace detail
 
+namespace detail {
+
+// What the forward passes of an update have in common.
+struct PassOptions {
+  DropoutKey key;
+  kernels::GemmPrecision precision{};
+  std::shared_ptr<kernels::WeightCache> weights{};
+  bool checkpoint_activations = false;
+};
+
+// The batches of an update, by their numbers in it. Nothing about a batch depends on who computes the others.
+template <class T>
+class MicroBatches {
+ public:
+  virtual ~MicroBatches() = default;
+  virtual index_t size() const = 0;
+  // How much batch k counts; called before loss(k), by one thread.
+  virtual double weight(index_t k) = 0;
+  // Its share of the mean loss of the update's batches; several threads may ask at once.
+  virtual Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) = 0;
+};
+
+// Those that are there already.
+template <class T, class Loss, class Range>
+class RangeMicroBatches final : public MicroBatches<T> {
+ public:
+  RangeMicroBatches(Loss& loss, Range range) : loss_(loss), range_(std::forward<Range>(range)) {
+    for (auto at = std::ranges::begin(range_); at != std::ranges::end(range_); ++at) places_.push_back(at);
+  }
+  RangeMicroBatches(const RangeMicroBatches&) = delete;
+  RangeMicroBatches& operator=(const RangeMicroBatches&) = delete;
+  index_t size() const override { return static_cast<index_t>(places_.size()); }
+  double weight(index_t k) override { return batch_weight(loss_, batch(k)); }
+  Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
+    return share_of_loss<T>(loss_, ctx, batch(k), update);
+  }
+
+ private:
+  decltype(auto) batch(index_t k) const { return *places_[static_cast<std::size_t>(k)]; }
+
+  Loss& loss_;
+  Range range_;
+  std::vector<std::ranges::iterator_t<std::remove_reference_t<Range>>> places_;
+};
+
+// Batches [first, first + count) of an epoch: each is made where it is computed.
+template <class T, class Loss, class Source>
+class EpochMicroBatches final : public MicroBatches<T> {
+ public:
+  EpochMicroBatches(Loss& loss, Source& source, index_t epoch, index_t first, index_t count)
+      : loss_(loss), source_(source), epoch_(epoch), first_(first), made_(static_cast<std::size_t>(count)) {}
+  index_t size() const override { return static_cast<index_t>(made_.size()); }
+  double weight(index_t k) override {
+    auto& batch = made_[static_cast<std::size_t>(k)];
+    if (!batch) batch.emplace(source_.batch(epoch_, first_ + k));
+    return batch_weight(loss_, *batch);
+  }
+  Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) override {
+    return share_of_loss<T>(loss_, ctx, *made_[static_cast<std::size_t>(k)], update);
+  }
+
+ private:
+  using Batch = std::remove_cvref_t<decltype(std::declval<Source&>().batch(index_t{}, index_t{}))>;
+  Loss& loss_;
+  Source& source_;
+  index_t epoch_, first_;
+  std::vector<std::optional<Batch>> made_;
+};
+
+// Runs a batch forward on a tape; its loss and their parts go to `of_batch`.
+template <class T>
+Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const PassOptions& pass,
+                        Tape<T>& tape, UpdateLoss& of_batch) {
+  tape.clear();
+  if (pass.checkpoint_activations) tape.set_checkpoints_layers(true);
+  const Context<T> ctx =
+      Context<T>::training(tape, pass.key).with_precision(pass.precision).with_weight_cache(pass.weights);
+  Var<T> part = batches.loss(k, UpdateWeight{total, &of_batch.parts}, ctx);
+  if (part.numel() != 1) {
+    throw ShapeError("training",
+                     "the loss function returned shape " + part.shape().str() +
+                         ", must be a scalar, the mean loss of the batch",
+                     {part.shape()});
+  }
+  of_batch.loss = static_cast<double>(part.value().item());
+  return part;
+}
+
+inline void require_weight(double total) {
+  if (!(total > 0)) throw ValueError("training", "an update has no batch of a weight above 0");
+}
+
+// Gradients for the same parameters, all zero.
+template <class T>
+Gradients<T> zeros_like(const Gradients<T>& gradients) {
+  Gradients<T> zeros;
+  for (const auto& entry : gradients.entries()) zeros.add(entry.parameter);
+  return zeros;
+}
+
+// Adds the gradients of a batch to a sum, each when it is complete, and leaves `part` zero.
+template <class T>
+void add_backward(const Var<T>& loss, Tape<T>& tape, Gradients<T>& part, Gradients<T>& sum,
+                  const typename Tape<T>::OnComplete& added = {}) {
+  tape.backward(loss, part, [&](typename Gradients<T>::Entry& entry) {
+    auto& total = sum.entries()[static_cast<std::size_t>(&entry - part.entries().data())];
+    total.add(entry);
+    entry.reset();
+    if (added) added(total);
+  });
+}
+
+// How the gradient of an update is made of those of its batches.
+template <class T>
+class Accumulator {
+ public:
+  virtual ~Accumulator() = default;
+  // Adds the gradients of the update's mean loss to `gradients`, which are zero.
+  virtual UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) = 0;
+  // Of what add() made.
+  virtual double norm(const Gradients<T>& gradients) { return global_norm(gradients); }
+  // The optimizer has stepped.
+  virtual void stepped() {}
+};
+
+// One batch after the other. The gradients of each are added up apart and then to those of the batches
+// before, so that the sum has the same bits whoever computes a batch.
+template <class T>
+class SequentialAccumulator final : public Accumulator<T> {
+ public:
+  // The tape must outlive it.
+  explicit SequentialAccumulator(Tape<T>& tape) : tape_(tape) {}
+
+  UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) override {
+    UpdateLoss sum;
+    for (index_t k = 0; k < batches.size(); ++k) sum.weight += batches.weight(k);
+    require_weight(sum.weight);
+    for (index_t k = 0; k < batches.size(); ++k) {
+      UpdateLoss of_batch;
+      const Var<T> part = micro_batch_loss(batches, k, sum.weight, pass, tape_, of_batch);
+      sum.add(of_batch);
+      if (k == 0) {
+        tape_.backward(part, gradients);
+      } else {
+        if (part_.entries().empty()) part_ = zeros_like(gradients);
+        add_backward(part, tape_, part_, gradients);
+      }
+    }
+    return sum;
+  }
+
+ private:
+  Tape<T>& tape_;
+  Gradients<T> part_;
+};
+
+}  // namespace detail
+
 /// Adds the gradients of an update's mean loss to `gradients`, and returns the loss.
 ///
 /// The loss is the mean of the batches' losses, each by its weight; all batches draw their dropout masks from
 /// `key`. So cutting one large batch into small ones changes nothing but the order of sums, where the loss
-/// function's masks follow the rows (Context::for_rows). Throws ValueError for weights that are negative or
-/// all 0. `weights`, if there, keeps what products in bf16 pack (Context::with_weight_cache).
+/// function's masks follow the rows (Context::for_rows). The gradients of whole batches are added up in the
+/// order of batches. Throws ValueError for weights that are negative or all 0. `weights`, if there, keeps
+/// what products in bf16 pack (Context::with_weight_cache).
 template <class T, class Loss, std::ranges::forward_range Batches>
 requires LossFunction<Loss, T, std::ranges::range_value_t<Batches>> UpdateLoss
 accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const DropoutKey& key,
                      kernels::GemmPrecision precision, Gradients<T>& gradients,
                      const std::shared_ptr<kernels::WeightCache>& weights = nullptr) {
-  UpdateLoss sum;
-  for (const auto& batch : batches) sum.weight += detail::batch_weight(loss, batch);
-  if (!(sum.weight > 0)) throw ValueError("training", "an update has no batch of a weight above 0");
-  for (const auto& batch : batches) {
-    tape.clear();
-    const Context<T> ctx =
-        Context<T>::training(tape, key).with_precision(precision).with_weight_cache(weights);
-    const Var<T> part = detail::share_of_loss<T>(loss, ctx, batch, UpdateWeight{sum.weight, &sum.parts});
-    if (part.numel() != 1) {
-      throw ShapeError("training",
-                       "the loss function returned shape " + part.shape().str() +
-                           ", must be a scalar, the mean loss of the batch",
-                       {part.shape()});
-    }
-    sum.loss += static_cast<double>(part.value().item());
-    tape.backward(part, gradients);
-  }
-  return sum;
+  detail::RangeMicroBatches<T, Loss, const Batches&> micro_batches(loss, batches);
+  return detail::SequentialAccumulator<T>(tape).add(micro_batches, {key, precision, weights}, gradients);
 }
 
 namespace detail {
@@ -180,11 +332,8 @@ class Updates {
   virtual ~Updates() = default;
   // Batches of an epoch; `endless` where a function makes them.
   virtual index_t num_batches(index_t epoch) = 0;
-  // Adds the gradients of batches [first, first + count) of an epoch.
-  virtual UpdateLoss accumulate(index_t epoch, index_t first, index_t count, Tape<T>& tape,
-                                const DropoutKey& key, kernels::GemmPrecision precision,
-                                const std::shared_ptr<kernels::WeightCache>& weights,
-                                Gradients<T>& gradients) = 0;
+  // Batches [first, first + count) of an epoch, one update's.
+  virtual std::unique_ptr<MicroBatches<T>> batches(index_t epoch, index_t first, index_t count) = 0;
 };
 
 // std::ranges::subrange, which Clang 14 does not compile with GCC's library.
@@ -214,28 +363,24 @@ class UpdatesOf final : public Updates<T> {
     }
   }
 
-  UpdateLoss accumulate(index_t epoch, index_t first, index_t count, Tape<T>& tape, const DropoutKey& key,
-                        kernels::GemmPrecision precision,
-                        const std::shared_ptr<kernels::WeightCache>& weights,
-                        Gradients<T>& gradients) override {
-    const auto add = [&](const auto& range) {
-      return accumulate_gradients(loss_, range, tape, key, precision, gradients, weights);
+  std::unique_ptr<MicroBatches<T>> batches(index_t epoch, index_t first, index_t count) override {
+    using Function = std::remove_reference_t<Loss>;
+    const auto of = [&](auto range) -> std::unique_ptr<MicroBatches<T>> {
+      return std::make_unique<RangeMicroBatches<T, Function, decltype(range)>>(loss_, std::move(range));
     };
     if constexpr (EpochBatches<Source>) {
-      std::vector<std::remove_cvref_t<decltype(batches_.batch(epoch, first))>> update;
-      for (index_t k = 0; k < count; ++k) update.push_back(batches_.batch(epoch, first + k));
-      return add(update);
+      return std::make_unique<EpochMicroBatches<T, Function, Source>>(loss_, batches_, epoch, first, count);
     } else if constexpr (BatchRange<Source>) {
       using Difference = std::ranges::range_difference_t<Source>;
       const auto begin = std::ranges::begin(batches_) + static_cast<Difference>(first);
-      return add(Slice<std::ranges::iterator_t<Source>>{begin, begin + static_cast<Difference>(count)});
+      return of(Slice<std::ranges::iterator_t<Source>>{begin, begin + static_cast<Difference>(count)});
     } else {
-      const auto made = batches_(first + 1);  // one batch, or a range of them
-      using Made = std::remove_const_t<decltype(made)>;
-      if constexpr (LossFunction<std::remove_reference_t<Loss>, T, Made>) {
-        return add(std::span<const Made>(&made, 1));
+      auto made = batches_(first + 1);  // one batch, or a range of them
+      using Made = decltype(made);
+      if constexpr (LossFunction<Function, T, Made>) {
+        return of(std::array<Made, 1>{std::move(made)});
       } else {
-        return add(made);
+        return of(std::move(made));
       }
     }
   }

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/tape/context.hpp"
+
+namespace eigenformer {
+
+/// function(ctx, inputs) as one op that keeps its inputs and nothing in between: backward runs the function
+/// again, recording, and goes back through it (Chen et al. 2016). It takes the time of one more forward pass
+/// of the function, and gradients have the same bits as without: the second run draws the dropout masks of
+/// the first, and its ops write gradients in the order in which they would have been written.
+///
+///     auto y = ef::checkpoint(ctx, [&](const auto& c, const auto& h) { return layer(c, h); }, x);
+///
+/// function: (const Context<T>&, inputs...) -> Var<T>, or (const Context<T>&, std::span<const Var<T>>) ->
+/// Var<T> for a vector of inputs; what it captures must outlive
+/// backward, and modules are captured by reference, because a copy has parameters of its own. It must depend
+/// on its inputs and on parameters alone, and do the same both times. Every recorded Var that it reads must
+/// be an input. Throws ValueError where one is not.
+template <class T, class F>
+requires std::invocable < const F&, const Context<T>
+&, std::span < const Var < T >>>
+       [[nodiscard]] Var<T> checkpoint(const Context<T>& ctx, F function, const std::vector<Var<T>>& inputs) {
+  if (!ctx.records() || ctx.tape()->in_checkpoint()) return function(ctx, std::span<const Var<T>>(inputs));
+  const Context<T> repeated = ctx.repeated();
+  const auto run = [&] {
+    std::vector<Var<T>> constants;
+    for (const Var<T>& x : inputs) constants.push_back(x.detach());
+    return Var<T>(function(ctx, std::span<const Var<T>>(constants)));
+  };
+  return ctx.tape()->record_checkpoint(inputs, run, [repeated, function, inputs](Tape<T>& tape) {
+    return Var<T>(function(repeated.on(tape), std::span<const Var<T>>(inputs)));
+  });
+}
+
+template <class T, class F, std::same_as<Var<T>>... X>
+requires(sizeof...(X) > 0 && std::invocable<const F&, const Context<T>&, const X&...>)
+    [[nodiscard]] Var<T> checkpoint(const Context<T>& ctx, F function, const X&... inputs) {
+  return checkpoint(
+      ctx,
+      [function = std::move(function)](const Context<T>& c, std::span<const Var<T>> x) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) { return Var<T>(function(c, x[I]...)); }
+        (std::index_sequence_for<X...>{});
+      },
+      std::vector<Var<T>>{inputs...});
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/nn/module/module.hpp"
+#include "eigenformer/train/distributed/communicator.hpp"
+
+namespace eigenformer::detail {
+
+// What a rank sees between two updates.
+struct Seen {
+  bool stop = false;        // it was told to stop
+  bool time_is_up = false;  // by its clock
+};
+
+// What all ranks act upon: a stop of any of them, the clock of rank 0.
+inline Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
+  if (communicator == nullptr) return seen;
+  const std::vector<Seen> all = communicator->all(seen);
+  Seen agreed = all[0];
+  for (const Seen& rank : all) agreed.stop = agreed.stop || rank.stop;
+  return agreed;
+}
+
+template <class V>
+V of_rank_0(const std::shared_ptr<Communicator>& communicator, V value) {
+  return communicator == nullptr ? value : communicator->from(0, value);
+}
+
+// A measurement that rank 0 makes for all.
+inline std::function<double()> on_rank_0(std::shared_ptr<Communicator> communicator,
+                                         std::function<double()> measure) {
+  return [communicator = std::move(communicator), measure = std::move(measure)] {
+    return communicator->from(0, communicator->rank() == 0 ? measure() : 0.0);
+  };
+}
+
+// Names and shapes.
+template <class T>
+std::string description_of(const std::vector<ParameterHandle<T>>& parameters) {
+  std::string text;
+  for (const auto& p : parameters)
+    text += p->name + p->value.shape().str() + (p->frozen ? " frozen, " : ", ");
+  return text;
+}
+
+// An optimizer's state of which each rank keeps that of its own parameters. Entries are named by parameters:
+// "<name>.exp_avg".
+template <class T>
+class ShardedState {
+ public:
+  using Entries = std::vector<StateEntry<T>>;
+
+  ShardedState(const std::vector<ParameterHandle<T>>& parameters, const std::vector<int>& owners,
+               std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)), owners_(owners) {
+    for (const auto& p : parameters) names_.push_back(p->name);
+  }
+
+  // All ranks' entries on rank 0, until forget(); all ranks call it.
+  void gather(const std::function<Entries()>& own_state) {
+    if (gathered_) return;
+    gathering_ = true;
+    const Entries own = own_state();
+    gathering_ = false;
+    const std::vector<std::vector<std::byte>> all = communicator_->gather(bytes_of(own));
+    gathered_.emplace();
+    if (communicator_->rank() != 0) return;
+    std::vector<Entries> of(names_.size() + 1);  // in the order that one process has
+    for (const std::vector<std::byte>& bytes : all) {
+      for (StateEntry<T>& entry : entries_of(bytes)) of[parameter_of(entry.name)].push_back(std::move(entry));
+    }
+    for (Entries& entries : of) {
+      for (StateEntry<T>& entry : entries) gathered_->push_back(std::move(entry));
+    }
+  }
+  void forget() { gathered_.reset(); }
+
+  Entries state(const std::function<Entries()>& own_state) {
+    if (gathering_) return own_state();
+    if (gathered_) return *gathered_;
+    gather(own_state);
+    Entries all = std::move(*gathered_);
+    forget();
+    return all;
+  }
+
+  // Of all entries those of this rank's parameters.
+  Entries own(const Entries& all) {
+    gathered_.emplace(communicator_->rank() == 0 ? all : Entries{});
+    Entries own;
+    for (const StateEntry<T>& entry : all) {
+      const std::size_t p = parameter_of(entry.name);
+      // What belongs to no parameter is the optimizer's to refuse.
+      if (p == names_.size() || owners_[p] == communicator_->rank()) own.push_back(entry);
+    }
+    return own;
+  }
+
+ private:
+  // The parameter with the longest name that an entry's begins with.
+  std::size_t parameter_of(const std::string& entry) const {
+    std::size_t found = names_.size(), longest = 0;
+    for (std::size_t p = 0; p < names_.size(); ++p) {
+      const std::string& name = names_[p];
+      if (name.size() >= longest && entry.size() > name.size() && entry[name.size()] == '.' &&
+          entry.starts_with(name)) {
+        found = p;
+        longest = name.size();
+      }
+    }
+    return found;
+  }
+
+  static std::vector<std::byte> bytes_of(const Entries& entries) {
+    std::vector<std::byte> bytes;
+    const auto put = [&](const void* data, std::size_t size) {
+      const auto* from = static_cast<const std::byte*>(data);
+      bytes.insert(bytes.end(), from, from + size);
+    };
+    const auto put_number = [&](index_t number) { put(&number, sizeof(number)); };
+    for (const StateEntry<T>& entry : entries) {
+      put_number(static_cast<index_t>(entry.name.size()));
+      put(entry.name.data(), entry.name.size());
+      put_number(entry.value.rank());
+      for (index_t d = 0; d < entry.value.rank(); ++d) put_number(entry.value.dim(d));
+      put(entry.value.data(), static_cast<std::size_t>(entry.value.numel()) * sizeof(T));
+    }
+    return bytes;
+  }
+  static Entries entries_of(const std::vector<std::byte>& bytes) {
+    Entries entries;
+    const std::byte* at = bytes.data();
+    const auto take = [&](void* to, std::size_t size) {
+      std::memcpy(to, at, size);
+      at += size;
+    };
+    const auto take_number = [&] {
+      index_t number = 0;
+      take(&number, sizeof(number));
+      return number;
+    };
+    while (at != bytes.data() + bytes.size()) {
+      std::string name(static_cast<std::size_t>(take_number()), '\0');
+      take(name.data(), name.size());
+      std::vector<index_t> dims(static_cast<std::size_t>(take_number()));
+      for (index_t& d : dims) d = take_number();
+      Tensor<T> value{Shape(std::span<const index_t>(dims))};
+      take(value.data(), static_cast<std::size_t>(value.numel()) * sizeof(T));
+      entries.push_back({std::move(name), std::move(value), {}});
+    }
+    return entries;
+  }
+
+  std::shared_ptr<Communicator> communicator_;
+  std::vector<int> owners_;
+  std::vector<std::string> names_;
+  std::optional<Entries> gathered_ = Entries{};  // before the first step there is no state
+  bool gathering_ = false;
+};
+
+}  // namespace eigenformer::detail

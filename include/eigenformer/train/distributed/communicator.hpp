@@ -1,0 +1,179 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+
+namespace eigenformer {
+
+/// What connects the ranks of a training: SingleProcess, ThreadCommunicator, MpiCommunicator, or one of the
+/// caller's own.
+///
+/// All ranks call the same functions in the same order. At any time one thread of a rank communicates; it
+/// need not always be the same (see concurrent()). Every function but fail() throws IoError when another rank
+/// has failed.
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  virtual int rank() const noexcept = 0;  ///< of this process or thread, from 0
+  virtual int size() const noexcept = 0;  ///< how many ranks there are
+
+  /// Sends send[r] to each rank r and receives receive[r] from it; what rank a sends to b has the size of
+  /// what b receives from a. Returns when this rank's memory may be used again.
+  virtual void exchange(std::span<const std::span<const std::byte>> send,
+                        std::span<const std::span<std::byte>> receive) = 0;
+
+  /// The sum over all ranks, in the order that is fastest: the same bits on all ranks, other bits for other
+  /// numbers of ranks. Default: in the order of ranks.
+  virtual void sum(std::span<float> values) { sum_in_order(values); }
+  virtual void sum(std::span<double> values) { sum_in_order(values); }
+
+  /// Whether another thread may communicate than the one that made this object. Default: yes.
+  virtual bool concurrent() const noexcept { return true; }
+
+  /// Tells the other ranks, as far as that is possible, that this one cannot go on: what they wait for throws
+  /// IoError with this message.
+  virtual void fail(const std::string& message) noexcept = 0;
+
+  /// Returns when all ranks have called it.
+  void barrier() { (void)all(char{0}); }
+
+  /// Overwrites `data` with that of rank `root`.
+  void broadcast(std::span<std::byte> data, int root = 0) {
+    const auto n = static_cast<std::size_t>(size());
+    std::vector<std::span<const std::byte>> send(n);
+    std::vector<std::span<std::byte>> receive(n);
+    if (rank() == root) {
+      std::fill(send.begin(), send.end(), std::span<const std::byte>(data));
+      send[static_cast<std::size_t>(root)] = {};
+    } else {
+      receive[static_cast<std::size_t>(root)] = data;
+    }
+    exchange(send, receive);
+  }
+  /// The value of rank `root`.
+  template <class V>
+  requires std::is_trivially_copyable_v<V> V from(int root, V value) {
+    broadcast(std::as_writable_bytes(std::span(&value, 1)), root);
+    return value;
+  }
+
+  /// The values of all ranks, in their order.
+  template <class V>
+  requires std::is_trivially_copyable_v<V> std::vector<V> all(const V& value) {
+    return all(std::span<const V>(&value, 1));
+  }
+  /// The same for lists of one length, one after the other.
+  template <class V>
+  requires std::is_trivially_copyable_v<V> std::vector<V> all(std::span<const V> values) {
+    const auto n = static_cast<std::size_t>(size());
+    std::vector<V> result(n * values.size());
+    std::vector<std::span<const std::byte>> send(n, std::as_bytes(values));
+    std::vector<std::span<std::byte>> receive;
+    for (std::size_t r = 0; r < n; ++r)
+      receive.push_back(std::as_writable_bytes(std::span(result).subspan(r * values.size(), values.size())));
+    exchange(send, receive);
+    return result;
+  }
+
+  /// What each rank sends to all, of any size.
+  std::vector<std::vector<std::byte>> all_of(std::span<const std::byte> data) {
+    const std::vector<std::size_t> sizes = all(data.size());
+    std::vector<std::vector<std::byte>> result;
+    const std::vector<std::span<const std::byte>> send(sizes.size(), data);
+    std::vector<std::span<std::byte>> receive;
+    for (const std::size_t size : sizes) result.emplace_back(size);
+    for (auto& data_of_rank : result) receive.emplace_back(data_of_rank);
+    exchange(send, receive);
+    return result;
+  }
+
+  /// What each rank sends to `root`; empty elsewhere.
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, int root = 0) {
+    const auto n = static_cast<std::size_t>(size());
+    const std::vector<std::size_t> sizes = all(data.size());
+    std::vector<std::vector<std::byte>> result(n);
+    std::vector<std::span<const std::byte>> send(n);
+    std::vector<std::span<std::byte>> receive(n);
+    send[static_cast<std::size_t>(root)] = data;
+    if (rank() == root) {
+      for (std::size_t r = 0; r < n; ++r) {
+        result[r].resize(sizes[r]);
+        receive[r] = result[r];
+      }
+    }
+    exchange(send, receive);
+    return result;
+  }
+
+ private:
+  template <class V>
+  void sum_in_order(std::span<V> values) {
+    const auto n = static_cast<std::size_t>(size());
+    const auto me = static_cast<std::size_t>(rank());
+    const auto piece = [&](std::size_t r) {
+      const std::size_t begin = values.size() * r / n;
+      return values.subspan(begin, values.size() * (r + 1) / n - begin);
+    };
+    std::vector<V> parts(n * piece(me).size());
+    std::vector<std::span<const std::byte>> send;
+    std::vector<std::span<std::byte>> receive;
+    const auto part = [&](std::size_t r) {
+      return std::span(parts).subspan(r * piece(me).size(), piece(me).size());
+    };
+    for (std::size_t r = 0; r < n; ++r) {
+      send.push_back(std::as_bytes(piece(r)));
+      receive.push_back(std::as_writable_bytes(part(r)));
+    }
+    exchange(send, receive);
+    std::vector<V> total(part(0).begin(), part(0).end());
+    for (std::size_t r = 1; r < n; ++r) {
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += part(r)[i];
+    }
+    for (std::size_t r = 0; r < n; ++r) {
+      send[r] = std::as_bytes(std::span<const V>(total));
+      receive[r] = std::as_writable_bytes(piece(r));
+    }
+    exchange(send, receive);
+  }
+};
+
+/// A training of one rank.
+class SingleProcess final : public Communicator {
+ public:
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 1; }
+  void exchange(std::span<const std::span<const std::byte>> send,
+                std::span<const std::span<std::byte>> receive) override {
+    if (send[0].size() != receive[0].size()) {
+      throw ValueError("exchange", std::to_string(send[0].size()) + " bytes are sent, " +
+                                       std::to_string(receive[0].size()) + " are expected");
+    }
+    if (!send[0].empty()) std::memmove(receive[0].data(), send[0].data(), send[0].size());
+  }
+  void fail(const std::string&) noexcept override {}
+};
+
+/// How many processes an mpirun (of OpenMPI, MPICH or Slurm) started together with this one, as its
+/// environment says; 1 without.
+inline long processes_of_mpirun() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr) return std::max(1L, std::atol(value));
+  }
+  return 1;
+}
+
+}  // namespace eigenformer

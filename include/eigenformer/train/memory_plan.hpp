@@ -1,0 +1,297 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/core/runtime/process_memory.hpp"
+#include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/train/objectives/loss.hpp"
+#include "eigenformer/train/optimizer.hpp"
+
+namespace eigenformer {
+
+/// A number of bytes from text such as "800M" or "2G": K, M, G and T are powers of 1024, and B or iB may
+/// follow. Throws ValueError for anything else.
+[[nodiscard]] inline std::size_t bytes_of(const std::string& text) {
+  std::size_t end = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  std::string unit = text.substr(end);
+  const std::size_t letter = unit.empty() ? std::string_view::npos : std::string_view("KMGT").find(unit[0]);
+  const bool plain = unit.empty() || unit == "B";
+  const bool scaled = letter != std::string_view::npos &&
+                      (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
+  const double bytes = value * (scaled ? std::pow(1024.0, static_cast<double>(letter + 1)) : 1);
+  if (end == 0 || !(plain || scaled) || !(bytes >= 1 && bytes < 1e18))
+    throw ValueError("memory", "'" + text + "' is no amount of memory, expected one such as 800M or 2G");
+  return static_cast<std::size_t>(bytes);
+}
+
+/// How a training stays within a limit of memory: its batches in smaller parts, and its layers run again in
+/// backward if that does not do.
+struct MemoryPlan {
+  index_t batch_tokens = 0;  ///< target tokens of a batch
+  index_t accumulate = 1;    ///< batches of an update; times batch_tokens as many tokens as were asked for
+  bool checkpoint_activations = false;
+  std::size_t process = 0;  ///< what the process takes without training: weights, corpus, the program
+  std::size_t bytes = 0;    ///< the most memory that the process is expected to take
+  std::size_t lasting = 0;  ///< what of it does not depend on the batch: process, gradients, moments
+
+  /// Puts the choice into a training's options.
+  void apply(TrainingOptions& options) const {
+    options.batch_tokens = batch_tokens;
+    options.loop.accumulate = accumulate;
+    options.loop.checkpoint_activations = checkpoint_activations;
+  }
+  /// "batches of 512 target tokens, 4 an update, ...: about 1.2 GiB".
+  std::string str() const {
+    return "batches of " + std::to_string(batch_tokens) + " target tokens, " + std::to_string(accumulate) +
+           " an update, " + (checkpoint_activations ? "with" : "without") +
+           " checkpoints of activations: at most about " + text_of(bytes);
+  }
+  /// "1.2 GiB", "310 MiB".
+  static std::string text_of(std::size_t bytes) {
+    const double mib = static_cast<double>(bytes) / (1024.0 * 1024.0);
+    if (mib < 1024) return std::to_string(static_cast<long long>(std::ceil(mib))) + " MiB";
+    const auto tenths = static_cast<long long>(std::ceil(mib / 1024 * 10));
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
+  }
+};
+
+namespace detail {
+
+// Bytes as a sum of a part for each source token, one for each target token, and a rest, none of them
+// negative.
+struct BytesOfTokens {
+  double rest = 0, source = 0, target = 0;
+
+  // From what batches of (n, n), (n / 2, n) and (n, n / 2) tokens take.
+  static BytesOfTokens of(const std::array<double, 3>& bytes, double n) {
+    BytesOfTokens b;
+    b.source = std::max(0.0, (bytes[0] - bytes[1]) / (n / 2));
+    b.target = std::max(0.0, (bytes[0] - bytes[2]) / (n / 2));
+    b.rest = std::max(0.0, bytes[0] - n * (b.source + b.target));
+    return b;
+  }
+  double operator()(double source_tokens, double target_tokens) const {
+    return rest + source * source_tokens + target * target_tokens;
+  }
+};
+
+// A batch of sequences of one length a side, made of a batch's tokens.
+inline Batch probe_batch(const Batch& from, index_t sequences, index_t source_length, index_t target_length) {
+  const auto repeat = [](const std::vector<std::int32_t>& ids, index_t count) {
+    std::vector<std::int32_t> result(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = ids[i % ids.size()];
+    return result;
+  };
+  const auto layout = [&](index_t length) {
+    return SequenceLayout::packed(std::vector<index_t>(static_cast<std::size_t>(sequences), length));
+  };
+  Batch batch;
+  batch.source = repeat(from.source, sequences * source_length);
+  batch.target_input = repeat(from.target_input, sequences * target_length);
+  batch.target_output = repeat(from.target_output, sequences * target_length);
+  batch.source_layout = layout(source_length);
+  batch.target_layout = layout(target_length);
+  return batch;
+}
+
+// What an update takes besides weights and moments, measured by small batches that are run forward and
+// backward.
+template <class T>
+class UpdateMemory {
+ public:
+  template <class Loss>
+  UpdateMemory(const std::vector<ParameterHandle<T>>& parameters, Loss& loss, const Batch& sample,
+               const LoopOptions& options, bool checkpoints, bool several)
+      : several_(several) {
+    MemoryPool& pool = Runtime::instance().pool();
+    Tape<T> tape;
+    tape.set_checkpoints_layers(checkpoints);
+    Gradients<T> gradients(parameters), part;
+    const auto cache = std::make_shared<kernels::WeightCache>();
+    const auto ctx = Context<T>::training(tape, DropoutKey{1, 0, 0})
+                         .with_precision(kernels::faster_precision(options.precision))
+                         .with_weight_cache(cache);
+    const auto in_use = [&] { return static_cast<double>(pool.statistics().bytes_in_use); };
+    const std::size_t without = pool.statistics().bytes_in_use;
+    const auto run = [&](const Batch& batch, double& forward) {
+      if (!several_) gradients.zero();
+      pool.trim();
+      pool.reset_peak();
+      const double before = in_use();
+      const double total = static_cast<double>(batch.target_tokens());
+      const Var<T> value = loss(ctx, batch, UpdateWeight{several_ ? 2 * total : total});
+      forward = in_use() - before;
+      block_ = forward / static_cast<double>(tape.size()) / total;
+      if (several_ && gradients_ > 0) {
+        if (part.entries().empty()) part = zeros_like(gradients);
+        add_backward(value, tape, part, gradients);
+      } else {
+        tape.backward(value, gradients);
+      }
+      return static_cast<double>(pool.statistics().peak_bytes) - before;
+    };
+    const auto longest = [](const SequenceLayout& layout) {
+      index_t length = 1;
+      for (index_t i = 0; i < layout.batch(); ++i) length = std::max(length, layout.length(i));
+      return length;
+    };
+    // Lengths of real sentences, so that the model has room for them.
+    const index_t length = std::max<index_t>(
+        2, std::min({index_t{32}, longest(sample.source_layout), longest(sample.target_layout)}));
+    const index_t sequences = (tokens + length - 1) / length, half = length / 2;
+    double forward = 0;
+    (void)run(probe_batch(sample, sequences, length, length), forward);  // what is made once
+    gradients_ = in_use() - static_cast<double>(without);
+    std::array<double, 3> kept{}, further{};
+    const std::array<std::array<index_t, 2>, 3> lengths = {
+        {{length, length}, {half, length}, {length, half}}};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double peak = run(probe_batch(sample, sequences, lengths[i][0], lengths[i][1]), kept[i]);
+      further[i] = std::max(0.0, peak - (several_ ? kept[i] : std::max(kept[i], gradients_)));
+    }
+    // Twice the rows of half a length, where the length is odd, are one row a sequence less.
+    const double n = static_cast<double>(sequences * length);
+    activations_ = BytesOfTokens::of(kept, n);
+    transient_ = BytesOfTokens::of(further, n);
+    tape.clear();
+    gradients = Gradients<T>();
+    pool.trim();
+  }
+
+  double gradients() const { return gradients_; }
+  // What the pool holds for each byte in use, at most: blocks of varying sizes below MemoryPool::large are
+  // reused for requests of down to two thirds of theirs, larger ones are cut from segments.
+  double pool_factor(double target_tokens) const {
+    return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.5 : 1.1;
+  }
+  // The most that batches of so many tokens take, gradients included, of which `workers` are computed at
+  // once.
+  double operator()(double source_tokens, double target_tokens, index_t workers) const {
+    const double kept = activations_(source_tokens, target_tokens);
+    if (workers > 1) {
+      return gradients_ +
+             static_cast<double>(workers) * (gradients_ + kept + transient_(source_tokens, target_tokens));
+    }
+    // Gradients take the place of activations as backward goes on, unless they are there from a batch before.
+    return transient_(source_tokens, target_tokens) +
+           (several_ ? gradients_ + kept : std::max(kept, gradients_));
+  }
+
+ private:
+  static constexpr index_t tokens = 512;
+  bool several_;  // batches of an update
+  double gradients_ = 0;
+  double block_ = 0;  // of an activation, for each target token
+  BytesOfTokens activations_, transient_;
+};
+
+}  // namespace detail
+
+/// Picks the batches of a training so that the process stays below `limit` bytes: the largest ones whose
+/// number in an update, with as many tokens as `options` ask for, is 1, 2, 4, ... times what they say; and
+/// checkpoints of activations where an eighth of a batch does not do without. It runs some batches of about
+/// 512 tokens forward and backward to see what a token takes, and adds the process as it is now, gradients,
+/// the optimizer's moments and what averaging keeps. Weights stay as they are; options.frozen is applied to
+/// the model, as Trainer does.
+///
+///     ef::TrainingOptions options{.batch_tokens = 8192};
+///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
+///     ef::Trainer trainer(model, corpus, nullptr, options);
+///
+/// fixed_batches: batch_tokens and accumulate stay what they are, as for a training that goes on.
+/// The estimate does not cover what own metrics take in validations. Throws ValueError that says what the
+/// smallest takes, where even that is above the limit.
+template <SourceTargetModel M, class Corpus>
+[[nodiscard]] MemoryPlan plan_memory(M& model, const Corpus& corpus, const TrainingOptions& options,
+                                     std::size_t limit, bool fixed_batches = false) {
+  using T = typename M::value_type;
+  options.validate();
+  const auto all = parameters(model);
+  freeze(all, options.frozen);
+  MemoryPool& pool = Runtime::instance().pool();
+  const auto batcher_of = [&](index_t batch_tokens) {
+    return Batcher(corpus,
+                   {.max_target_tokens = batch_tokens, .seed = options.loop.seed, .text = options.text});
+  };
+  SourceTargetLoss<M> loss{model, options.label_smoothing, options.guided_alignment};
+  Batcher asked = batcher_of(options.batch_tokens);
+  const Batch sample = asked.batch(0, 0);
+
+  std::size_t moments = 0, trained = 0;
+  {
+    const std::size_t before = pool.statistics().bytes_in_use;
+    const auto optimizer = make_optimizer<T>(all, options);
+    moments = pool.statistics().bytes_in_use - before;
+  }
+  for (const auto& p : all) trained += static_cast<std::size_t>(p->value.numel()) * sizeof(T);
+  // Of checkpoint_activations, and of several batches an update: measured when asked for.
+  std::optional<detail::UpdateMemory<T>> measured[2][2];
+  const auto update_memory = [&](bool checkpoints, bool several) -> const detail::UpdateMemory<T>& {
+    auto& memory = measured[checkpoints ? 1 : 0][several ? 1 : 0];
+    if (!memory) memory.emplace(all, loss, sample, options.loop, checkpoints, several);
+    return *memory;
+  };
+  (void)update_memory(options.loop.checkpoint_activations, options.loop.accumulate > 1);
+  pool.trim();
+  release_freed_memory();
+  const std::size_t process = resident_bytes().value_or(pool.statistics().bytes_in_use);
+  const std::size_t averaged =
+      options.loop.average_last > 1 ? (static_cast<std::size_t>(options.loop.average_last) + 2) * trained : 0;
+
+  const auto plan_of = [&](index_t parts, bool checkpoints) {
+    MemoryPlan plan{(options.batch_tokens + parts - 1) / parts, options.loop.accumulate * parts, checkpoints};
+    const bool several = plan.accumulate > 1;
+    const auto& memory = update_memory(checkpoints, several);
+    Batcher batcher = batcher_of(plan.batch_tokens);
+    double most = 0;
+    // Batches are as large as the limit allows, so a sample of them has the largest, or nearly.
+    const index_t count = batcher.num_batches(0), seen = std::min<index_t>(count, 256);
+    for (index_t k = 0; k < seen; ++k) {
+      const Batch batch = batcher.batch(0, k * count / seen);
+      most = std::max(
+          most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens()),
+                       std::min(options.loop.workers, plan.accumulate)));
+    }
+    plan.process = process;
+    plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());
+    const auto update =
+        static_cast<std::size_t>(memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
+    plan.bytes = process + moments + averaged + update + (std::size_t{16} << 20);
+    return plan;
+  };
+  std::optional<MemoryPlan> smallest;
+  const auto fits = [&](const MemoryPlan& plan) {
+    if (!smallest || plan.bytes < smallest->bytes) smallest = plan;
+    return plan.bytes <= limit;
+  };
+  constexpr index_t most_parts = 256, parts_without = 8;
+  for (const bool checkpoints : {false, true}) {
+    if (!checkpoints && options.loop.checkpoint_activations) continue;
+    const index_t most = fixed_batches ? 1 : checkpoints ? most_parts : parts_without;
+    for (index_t parts = 1; parts <= most && (parts == 1 || options.batch_tokens / parts >= 16); parts *= 2) {
+      const MemoryPlan plan = plan_of(parts, checkpoints);
+      if (fits(plan)) return plan;
+    }
+  }
+  throw ValueError("memory", "a training within " + MemoryPlan::text_of(limit) + " is not possible: " +
+                                 (fixed_batches ? "its batches take" : "the smallest batches take") +
+                                 " about " + MemoryPlan::text_of(smallest->bytes) + " (" + smallest->str() +
+                                 "), of which " + MemoryPlan::text_of(smallest->lasting) +
+                                 " are the process without batches, gradients and moments");
+}
+
+}  // namespace eigenformer
