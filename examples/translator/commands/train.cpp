@@ -13,6 +13,7 @@
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
 #include "training/folder_sink.hpp"
+#include "training/memory_limit.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
@@ -86,6 +87,7 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
+  limit_memory(command, model, train_set, s.training, progress);
   FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
   Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
   sink.watch(trainer);
@@ -117,6 +119,7 @@ void add_train(CLI::App& app, Run& run) {
   command->flags = std::make_unique<TrainFlags>(*sub);
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
+  add_memory_limit(*sub, *command);
   sub->add_flag("--resume", command->resume,
                 "resume the training in the folder, bit-identically; other options given replace saved ones, "
                 "where they may change");

@@ -16,6 +16,7 @@ using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
 struct TrainCommand {
   std::unique_ptr<TrainFlags> flags;
   std::string folder, init_from;
+  std::string memory_limit;  // as bytes_of() reads it; empty: none
   ef::index_t threads = 0;
   bool resume = false;
   bool overwrite = false;
