@@ -4,7 +4,8 @@ if(NOT CMAKE_RUNTIME_OUTPUT_DIRECTORY)
 endif()
 
 add_library(eigenformer_warnings INTERFACE)
-target_compile_options(eigenformer_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Werror)
+target_compile_options(eigenformer_warnings INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow
+                                                       $<$<BOOL:${EIGENFORMER_WARNINGS_AS_ERRORS}>:-Werror>)
 target_link_libraries(eigenformer_compiled PRIVATE eigenformer_warnings)
 
 find_package(CLI11 CONFIG QUIET)

@@ -58,7 +58,7 @@ if [[ $preset == fuzz ]]; then
   cmake_preset=asan
   targets=(--target fuzz)
 fi
-cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_TEST_BATCHES=ON "${options[@]}"
+cmake --preset "$cmake_preset" -B "$build" -DEIGENFORMER_BUILD_TESTS=ON -DEIGENFORMER_WARNINGS_AS_ERRORS=ON -DEIGENFORMER_TEST_BATCHES=ON "${options[@]}"
 cmake --build "$build" --parallel "$jobs" "${targets[@]}"
 # The thread sanitizer of some compilers cannot stand the address space of newer kernels.
 without_random_addresses=()

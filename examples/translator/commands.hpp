@@ -14,7 +14,9 @@ namespace ef = eigenformer;
 using Run = std::function<int()>;
 
 void add_demo(CLI::App& app, Run& run);
+void add_prepare(CLI::App& app, Run& run);
 void add_train(CLI::App& app, Run& run);
+void add_curves(CLI::App& app, Run& run);
 void add_translate(CLI::App& app, Run& run);
 void add_score(CLI::App& app, Run& run);
 void add_calibrate(CLI::App& app, Run& run);
@@ -22,6 +24,7 @@ void add_evaluate(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_import(CLI::App& app, Run& run);
 void add_quantize(CLI::App& app, Run& run);
+void add_merge(CLI::App& app, Run& run);
 void add_compare(CLI::App& app, Run& run);
 void add_shortlist(CLI::App& app, Run& run);
 void add_serve(CLI::App& app, Run& run);

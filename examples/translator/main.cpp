@@ -59,7 +59,9 @@ int main(int argc, char** argv) {
         "error.");
     translator::Run run;
     translator::add_demo(app, run);
+    translator::add_prepare(app, run);
     translator::add_train(app, run);
+    translator::add_curves(app, run);
     translator::add_translate(app, run);
     translator::add_score(app, run);
     translator::add_evaluate(app, run);
@@ -67,6 +69,7 @@ int main(int argc, char** argv) {
     translator::add_inspect(app, run);
     translator::add_import(app, run);
     translator::add_quantize(app, run);
+    translator::add_merge(app, run);
     translator::add_compare(app, run);
     translator::add_shortlist(app, run);
     translator::add_serve(app, run);

@@ -8,6 +8,7 @@
 #include "eigenformer/data/files/mapped_file.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/io/numpy/npy.hpp"

@@ -50,12 +50,21 @@ case $kind in
   *)
     prefix=()
     if [[ $kind == find_package ]]; then
-      cmake --install "$build" --prefix "$scratch/prefix" >/dev/null
+      cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
       prefix=("-DCMAKE_PREFIX_PATH=$scratch/prefix")
     fi
     cmake -S "$here/$kind" -B client-build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 \
       -DEIGENFORMER_KERNEL_OPTIMIZATION=-O0 -DEIGENFORMER_SOURCE="$root" -DEIGENFORMER_COMPONENTS="$components" "${prefix[@]}"
     cmake --build client-build
     ./client-build/client
+    if [[ $kind == find_package ]]; then
+      cmake --install client-build --prefix "$scratch/prefix" >/dev/null
+      grep -q "eigenformer::eigenformer" "$scratch/prefix/share/cmake/wrapper/wrapper-config.cmake"
+      [[ -f $scratch/prefix/share/doc/eigenformer-dev/copyright ]]
+      if command -v pkg-config >/dev/null; then
+        found=$(PKG_CONFIG_PATH=$scratch/prefix/share/pkgconfig pkg-config --cflags eigenformer)
+        [[ $found == *-I* && $found == *eigen3* ]] || { echo "pkg-config says: $found" >&2; exit 1; }
+      fi
+    fi
     ;;
 esac

@@ -23,8 +23,9 @@ TEST_CASE("train, translate, evaluate, inspect") {
   CHECK(contains(trained.err, "training data: 60 pairs read, 60 kept"));
   CHECK(contains(trained.err, "too few pairs to hold any out"));
   CHECK(contains(trained.err, "perplexity "));
-  CHECK(contains(trained.err, " tokens/s  ETA "));
-  CHECK(contains(trained.err, "ETA "));
+  CHECK(contains(trained.err, "  elapsed 0:0"));
+  CHECK(contains(trained.err, "  ETA "));
+  CHECK(contains(trained.err, " tokens/s  lr "));
   CHECK(contains(trained.err, "all epochs done after"));
   CHECK_FALSE(contains(trained.err, "\r"));  // not a terminal: plain lines
 

@@ -25,6 +25,25 @@ TEST_CASE("the average is that of the last N states, which later training does n
   CHECK(values(two.a.value()) == std::vector<double>(15, 2.5));
 }
 
+TEST_CASE("the best states are kept, of equal ones the first, in the order in which they came") {
+  StateAverage<double> best(3);
+  const auto state = [](double x) {
+    return std::vector<StateEntry<double>>{{"w", Tensor<double>::full({2}, x), {}}};
+  };
+  CHECK(best.add_best(state(1), 5));
+  CHECK(best.add_best(state(2), 3));
+  CHECK_FALSE(best.add_best(state(3), std::nan("")));
+  CHECK(best.add_best(state(4), 4));
+  CHECK_FALSE(best.add_best(state(5), 5));  // as good as the first, later
+  CHECK_FALSE(best.add_best(state(6), 9));
+  CHECK(best.add_best(state(7), 4));  // in place of the first
+  CHECK_FALSE(best.add_best(state(8), 4));
+  CHECK(best.add_best(state(9), 1));  // in place of the later of two equal ones
+  REQUIRE(best.size() == 3);
+  CHECK(std::vector<double>(best.costs().begin(), best.costs().end()) == std::vector<double>{3, 4, 1});
+  CHECK(best.average()[0].value.at({1}) == doctest::Approx((2 + 4 + 9) / 3.0));
+}
+
 TEST_CASE("averaging refuses nothing, and states that differ") {
   CHECK(
       contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }), "nothing to average"));

@@ -16,6 +16,7 @@
 #include "../../examples/translator/options/option_names.hpp"
 #include "../../examples/translator/options/option_rows.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/data/prepare/prepare_options.hpp"
 #include "eigenformer/generation/alignment/attention_alignment.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/generation/search/sampling_options.hpp"
@@ -172,6 +173,11 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   write_table(page, "BatchingOptions",
               "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",
               option_rows(ef::BatchingOptions{}));
+  ef::PrepareOptions prepare;
+  prepare.nfc = true;  // false in a build without ICU
+  prepare.tokenizer = "subword";
+  write_table(page, "PrepareOptions", "Flags of `translator prepare`; see [training.md](training.md).",
+              option_rows(prepare), every);
   translator::CorpusOptions corpus;
   corpus.tokenizer = "subword";  // word in a build without SentencePiece
   write_table(page, "Data of translator train", "What a training reads.", option_rows(corpus), every);

@@ -168,7 +168,7 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   CHECK(contains(refusal(with("seed", 10)), "made with seed 10, cannot go on with 9"));
   CHECK(contains(refusal(with("batch_tokens", 61)), "batch_tokens 61"));
   CHECK(contains(refusal(with("accumulate", 1)), "accumulate 1"));
-  CHECK(contains(refusal(with("corpus", detail::corpus_fingerprint(other_corpus))), "corpus"));
+  CHECK(contains(refusal(with("corpus", other_corpus.fingerprint())), "corpus"));
   CHECK(contains(refusal(with("step", "many")), "'step' of the training state is \"many\""));
   CHECK(contains(refusal(with("epoch", -1)), "below 0"));
   TrainingState<float> incomplete = state;

@@ -109,11 +109,17 @@ inline std::string unknown_argument(const CLI::App& command) {
   return "unknown option '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
 }
 
+/// Whether an option may be given several times, to name several things.
+inline bool takes_several(const CLI::Option& option) {
+  const CLI::MultiOptionPolicy policy = option.get_multi_option_policy();
+  return policy == CLI::MultiOptionPolicy::TakeAll || policy == CLI::MultiOptionPolicy::Join;
+}
+
 /// Throws ValueError for an option that was given more than once and takes one value; a flag may be repeated.
 inline void require_given_once(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::vector<std::string> values = option->results();
-    if (values.size() < 2 || option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) continue;
+    if (values.size() < 2 || takes_several(*option)) continue;
     const bool flag = option->get_expected_max() == 0;
     if (flag && std::count(values.begin(), values.end(), values[0]) == std::ptrdiff_t(values.size()))
       continue;

@@ -185,7 +185,7 @@ void apply_config(CLI::App& command, const std::string& path) {
       fail(option_key(*option) + " is given again, expected once: line " + std::to_string(earlier->second) +
            " has it");
     }
-    const bool several = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    const bool several = takes_several(*option);
     if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");
     if (option->count() > 0) continue;
     // A flag that is off, as it is by itself, counts as not given: others may exclude it.
@@ -234,7 +234,8 @@ std::string config_text(const CLI::App& command) {
       std::string value;
       if (option->count() == 0) {
         value = flag && option->get_default_str().empty() ? "false" : value_text(option->get_default_str());
-      } else if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) {
+      } else if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
+                 option->results().size() > 1) {
         for (const std::string& one : option->results())
           value += (value.empty() ? "[" : ", ") + value_text(one);
         value += "]";

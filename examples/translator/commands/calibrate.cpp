@@ -51,7 +51,7 @@ int calibrate(const CalibrateCommand& command) {
   command.set_threads();
   if (command.save && command.folders.size() > 1)
     throw ef::ValueError("calibrate", "--save is of one model, expected a single --model");
-  const DecodingModels models(command.folders);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = command.for_models(models);
   const ef::ConfidenceScale scale = options.confidence;
   options.confidence = {};
@@ -78,9 +78,10 @@ int calibrate(const CalibrateCommand& command) {
     const ef::ConfidenceScale fitted =
         ef::fit_confidence(outcomes.words(outcomes.probabilities), outcomes.words(outcomes.right));
     outcomes.print("after the fit, on the data of the fit", fitted);
-    save_confidence(command.folders[0], fitted);
+    const std::string& folder = command.adapter.empty() ? command.folders[0] : command.adapter;
+    save_confidence(folder, fitted);
     std::printf("slope %.4f, offset %.4f: saved in '%s'\n", fitted.slope, fitted.offset,
-                confidence_file(command.folders[0]).string().c_str());
+                confidence_file(folder).string().c_str());
   }
   return 0;
 }

@@ -53,19 +53,23 @@ ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef:
   const std::vector<std::int32_t>& forbidden = text.forbidden_ids;
   ef::Batcher batcher(corpus, {.shuffle = false, .text = text});
   ef::Accuracy equal;
+  LineProgress progress(static_cast<std::uint64_t>(corpus.size()), 0, true, "comparing choices");
+  std::uint64_t done = 0;
   for (ef::index_t k = 0; k < batcher.num_batches(0); ++k) {
     const ef::Batch batch = batcher.batch(0, k);
     const ef::Accuracy part = ef::exact_match(ef::forced_choices(a.loaded.model, a.ctx, batch, forbidden),
                                               ef::forced_choices(b.loaded.model, b.ctx, batch, forbidden));
     equal.correct += part.correct;
     equal.total += part.total;
+    progress.add(done += static_cast<std::uint64_t>(batch.size()));
   }
   return equal;
 }
 
 int compare(const CompareCommand& command) {
   command.set_threads();
-  const DecodingModels first(command.folders), second({command.other});
+  const DecodingModels first(command.folders, command.adapter, command.target_language),
+      second({command.other}, {}, command.target_language);
   const DecodingModel &a = first.first(), &b = second.first();
   const auto [sources, references] = command.files.read("compare");
   // Options that one of the models refuses are refused before the work.
@@ -76,7 +80,9 @@ int compare(const CompareCommand& command) {
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModels* models : {&first, &second}) {
     const SentenceTranslator& translator = models == &first ? of_first : of_second;
-    const ef::BleuScore bleu = ef::corpus_bleu(translate_whole(translator, sources).texts(), references);
+    const WholeLines translated =
+        translate_whole(translator, sources, models == &first ? "translating with A" : "translating with B");
+    const ef::BleuScore bleu = ef::corpus_bleu(translated.texts(), references);
     std::printf("%s %-8s %s\n", models == &first ? "A" : "B",
                 ef::weight_format_name(models->description().weights), bleu.str().c_str());
   }

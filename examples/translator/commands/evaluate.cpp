@@ -35,7 +35,7 @@ struct EvaluateCommand : DecodingCommand {
 double reference_perplexity(const SentenceTranslator& translator, const std::vector<std::string>& sources,
                             const std::vector<std::string>& references) {
   ef::Perplexity perplexity;
-  for (const ef::Translation& pair : translator.score(sources, references))
+  for (const ef::Translation& pair : score_whole(translator, sources, references, "scoring references"))
     perplexity.add(-pair.log_probability, static_cast<ef::index_t>(pair.tokens.size()));
   return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
@@ -53,7 +53,7 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
   }
   ef::TextTranslatorOptions options = command.for_models(models);
   options.alignment = command.alignment_fields->applied("alignment", guided_alignment_options(models));
-  const auto pairs = sentence_translator(models, options).score(sources, references);
+  const auto pairs = score_whole(sentence_translator(models, options), sources, references, "aligning");
   ef::AlignmentError error;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const std::size_t source_words = ef::word_spans(sources[i]).size(),
@@ -82,7 +82,7 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
   if (!command.output.empty()) check_writable_file(command.output);
-  const DecodingModels models(command.folders);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
   const SentenceTranslator translator = sentence_translator(models, command.for_models(models));
   const auto [sources, references] = command.files.read("evaluate");
   std::optional<ef::AlignmentError> aligned;
@@ -94,7 +94,7 @@ int evaluate(const EvaluateCommand& command) {
   }
 
   const auto begin = std::chrono::steady_clock::now();
-  const WholeLines translated = translate_whole(translator, sources);
+  const WholeLines translated = translate_whole(translator, sources, "translating");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {

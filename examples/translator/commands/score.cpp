@@ -11,6 +11,7 @@
 #include "options/decoding_options.hpp"
 #include "terminal/line_reader.hpp"
 #include "terminal/result_output.hpp"
+#include "translation/line_progress.hpp"
 
 namespace translator {
 
@@ -18,7 +19,7 @@ namespace {
 
 struct ScoreCommand {
   std::vector<std::string> folders;
-  std::string source, target, output;
+  std::string source, target, output, adapter, target_language;
   ef::index_t threads = 0;
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
   std::optional<OptionFlags<ef::OutputOptions>> format;
@@ -37,7 +38,7 @@ int score(const ScoreCommand& command) {
   set_threads(command.threads);
   const auto format = command.format->applied("score");
   format.validate();
-  const DecodingModels models(command.folders);
+  const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
   options.confidence = models.confidence();
   options.batching = command.batching->applied("generation");
@@ -45,6 +46,7 @@ int score(const ScoreCommand& command) {
   LineReader sources(command.source), targets(command.target);
   ResultOutput output(command.output);
   output.write(ef::scored_pairs_header(format));
+  LineProgress progress({}, 0, LineProgress::may_show(command.output));
   const auto most = static_cast<std::size_t>(options.batching.batch_size) * 32;
   ef::Perplexity total;
   std::size_t before = 0, scored = 0;
@@ -72,17 +74,20 @@ int score(const ScoreCommand& command) {
     }
     const std::vector<ef::Translation> pairs = translator.score(source, target);
     std::string text;
+    std::uint64_t tokens = 0;
     for (std::size_t i = 0; i < pairs.size(); ++i) {
+      tokens += pairs[i].tokens.size();
       text += ef::format_scored_pair(format, before + i + 1, source[i], target[i], pairs[i]);
       total.add(-pairs[i].log_probability, static_cast<ef::index_t>(pairs[i].tokens.size()));
       scored += pairs[i].tokens.empty() ? 0 : 1;
       if (!pairs[i].cut) continue;
-      std::fprintf(stderr,
-                   "translator: line %zu has more tokens than the model reads; the rest was left out\n",
-                   before + i + 1);
+      progress.say("translator: line " + std::to_string(before + i + 1) +
+                   " has more tokens than the model reads; the rest was left out");
     }
     output.write(text);
+    progress.add(before + pairs.size(), tokens);
   }
+  progress.clear();
   output.finish();
   if (scored > 0) {
     std::fprintf(stderr, "%zu of %zu pairs scored, %lld target tokens, perplexity %.3f\n", scored, before,
@@ -97,7 +102,8 @@ void add_score(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
       "score", "Gives the log-probability of translations that are there: to filter a corpus, to rerank");
   auto command = std::make_shared<ScoreCommand>();
-  add_models(*sub, command->folders, true);
+  add_models(*sub, command->folders, command->adapter, true);
+  add_target_language(*sub, command->target_language);
   sub->add_option("--source", command->source, "sentences, one a line; plain, gzip or zstd")->required();
   sub->add_option("--target", command->target, "their translations, line by line")->required();
   sub->add_option(

@@ -28,7 +28,7 @@ namespace {
 
 struct ServeCommand {
   std::vector<std::string> models, cors_origins;
-  std::string key_file;
+  std::string key_file, adapter;
   bool quiet = false;
   ef::index_t threads = 0;
   std::optional<OptionFlags<ef::ServerOptions>> server;
@@ -82,15 +82,20 @@ ef::DocumentOptions document_options(const std::string& language) {
 
 ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
   // What is wrong with it is said now, not to the first client.
+  // A model of several languages is served for one of them by each place.
+  std::string language;
   ef::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
     const ef::ModelDescription description = ef::read_model_description(place.folder);
+    language = description.text.target_languages.empty() ? std::string() : place.target;
+    (void)ef::with_target_language(description.text, language);
     (void)text_options(command, description);
     (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
     return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   });
   const ef::DocumentOptions documents = document_options(place.source);
-  return {place.source, place.target, [&command, place, documents] {
-            const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()});
+  return {place.source, place.target, [&command, place, documents, language] {
+            const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()},
+                                                                       command.adapter, language);
             ef::TextTranslatorOptions options = text_options(command, models->description());
             options.confidence = models->confidence();
             options.alignment = guided_alignment_options(*models);
@@ -152,6 +157,11 @@ int serve(const ServeCommand& command) {
   command.sharing->applied("translator").validate();
   ef::ServerOptions options = server_options(command);
   std::vector<ef::ServedModel> models;
+  if (!command.adapter.empty()) {
+    if (command.models.size() > 1)
+      throw ef::ValueError("serve", "--adapter is of one model, expected a single --model");
+    (void)ef::read_adapter_description(command.adapter);
+  }
   for (const std::string& model : command.models)
     models.push_back(served_model(command, ef::parse_model_place(model)));
   const std::string host =
@@ -182,6 +192,8 @@ void add_serve(CLI::App& app, Run& run) {
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  sub->add_option("--adapter", command->adapter,
+                  "folder of a LoRA adapter of the model, which is merged into the weights in memory");
   sub->add_option("--api-key-file", command->key_file,
                   "file of API keys, one a line, of which clients must send one");
   sub->add_option(

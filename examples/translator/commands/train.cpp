@@ -1,82 +1,128 @@
+#include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
 #include "eigenformer/train/trainer.hpp"
+#include "eigenformer/train/validation/validation.hpp"
 #include "model/model_folder.hpp"
 #include "options/train_settings.hpp"
 #include "terminal/interrupt.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
+#include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
 #include "training/memory_limit.hpp"
+#include "training/teachers.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
 #include "training/training_end.hpp"
 #include "training/training_folder.hpp"
+#include "training/training_pairs.hpp"
 #include "training/training_start.hpp"
 
 namespace translator {
 
 namespace {
 
+/// Throws ValueError for measures of validations that there is no data for.
+void require_validation_data(const ef::ValidationOptions& validation, bool given) {
+  if (given || !validation.translates()) return;
+  throw ef::ValueError(
+      "train",
+      "validation by BLEU or chrF needs validation data, and there are too few pairs to hold "
+      "any out: give --valid-source and --valid-target");
+}
+
+/// Begins the log, or goes on with it. saved: whether the folder holds this training already; what it holds
+/// of another one keeps its log until then.
+void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
+               const nlohmann::json& about) {
+  if (saved) {
+    log.start(about, resumed);
+  } else {
+    log.start_when_saved(about);
+  }
+}
+
+/// Trains; the log gets the reason of the end, which may be an error.
+ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
+  try {
+    const ef::TrainingEnd end = trainer.run(stop);
+    log.end(end);
+    return end;
+  } catch (const std::exception& error) {
+    log.end(error.what());
+    throw;
+  }
+}
+
 int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
   check_folder(command);
-  if (command.resume) remove_leftovers(command.folder);
+  const ef::TrainingLock lock(command.folder);
+  check_folder(command);  // another training may have ended meanwhile
+  remove_leftovers(command.folder);
   TerminalProgress progress;
   auto start = starting_model(command);
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
                                    : command.flags->settings();
+  const auto teacher_names =
+      s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+  if (!start && !teacher_names.empty())
+    s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
   s.validate();
+  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
+  const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
+  if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
-  const Corpora corpora = read_corpora(s.corpus, progress);
-  const ef::TokenizerPair tokenizers =
-      start ? start->tokenizers : make_tokenizers(s.corpus, corpora.train, progress);
+  std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
+  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
+                                       : teachers ? teachers->models->tokenizers()
+                                                  : make_tokenizers(s.corpus, corpora, progress);
   ef::ModelDescription description;
   description.model = s.model;
   if (start) {
-    s.training.text = description.text = start->description.text;
+    description.text = start->description.text;
+  } else if (teachers) {
+    description.text = teachers->models->first().loaded.description.text;
   } else {
     description.model.source_vocab_size = tokenizers.source->vocabulary_size();
     description.model.target_vocab_size = tokenizers.target->vocabulary_size();
   }
-  const ef::index_t most = most_tokens(s.corpus, description);
-  const auto encode = [&](const ef::ParallelCorpus& corpus, const char* name) {
-    ef::EncodedCorpus encoded = ef::encode_corpus(corpus, tokenizers, description.text, most);
-    progress.say(format("%s: %s, %lld source and %lld target tokens", name,
-                        counted(encoded.size(), "pair").c_str(),
-                        static_cast<long long>(encoded.source.tokens()),
-                        static_cast<long long>(encoded.target.tokens())) +
-                 (encoded.report.over_long > 0
-                      ? ", " + std::to_string(encoded.report.over_long) + " over-long left out"
-                      : ""));
-    return encoded;
-  };
-  ef::EncodedCorpus train_set = encode(corpora.train, "training on");
+  s.training.text = description.text = conventions_of(corpora, tokenizers, description.text);
+  const ef::index_t room =
+      teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
+  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted in the line alone.
     if (!description.text.source_text.empty()) {
       throw ef::ValueError("train", "--guided-alignment does not work with this model, which has '" +
                                         description.text.source_text + "' put before each source line");
     }
-    progress.say(align(train_set, corpora.train, tokenizers, s.corpus.guided_alignment));
+    if (train_set.single() == nullptr)
+      throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
+    progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
   }
-  const bool validates = corpora.validation.size() > 0;
-  const ef::EncodedCorpus validation_set =
-      validates ? encode(corpora.validation, "validating on") : ef::EncodedCorpus{};
+  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
+                                     progress);
 
   ef::RandomGenerator rng(s.training.loop.seed);
   ef::Seq2SeqTransformer<float> model(description.model, rng);
-  if (!command.init_from.empty()) {
+  const auto adapter = adapter_description(command, s);
+  if (start && (!command.resume || adapter)) {
     ef::load_state_dict(model, ef::state_dict(start->model));
-    progress.say("starting from the model in '" + command.init_from + "'");
+    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
   }
   start.reset();
   progress.say(format("model: %.2f million parameters, %s",
@@ -87,25 +133,65 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
-  limit_memory(command, model, train_set, s.training, progress);
-  FolderSink sink(progress, command.folder, model, tokenizers, description.text, s.to_json());
-  Trainer trainer(model, train_set, validates ? &validation_set : nullptr, s.training, sink);
-  sink.watch(trainer);
+  limit_memory(command, model, *train_set.pairs(), s.training, progress,
+               teachers ? teachers->teacher : nullptr);
+  const bool validates = validation_set.pairs() != nullptr;
+  require_validation_data(s.training.validation, validates);
+  if (validates) {
+    s.training.loop.validation =
+        ef::validation_of(model, *validation_set.pairs(), validation_set.texts(), tokenizers, s.training);
+  }
+  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
+  FolderSink sink(progress, trained);
+  ef::TrainingLog log(ef::training_log_file(command.folder), sink);
+  Trainer trainer(model, *train_set.pairs(), nullptr, s.training, log,
+                  teachers ? teachers->teacher : nullptr);
+  if (adapter) {
+    ef::index_t factors = 0;
+    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
+    progress.say(format("adapter: %.3f million parameters are trained, those of the model stay as they are",
+                        static_cast<double>(factors) / 1e6));
+  }
   if (command.resume) {
-    trainer.load(ef::load_training_state<float>(state_file(command.folder)));
+    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     progress.say("going on after step " + std::to_string(trainer.step()));
-  } else {
-    // A folder that cannot be written or a disk without room shows now and not at the first validation.
-    fs::remove(state_file(command.folder));
+  }
+  sink.watch(trainer, command.resume);
+  sink.require_room();
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
+    // So that --resume works from now on. Another model stays until there is something better than chance.
     sink.on_best();
     sink.on_checkpoint();
   }
   const ef::index_t first = trainer.step();
-  const ef::TrainingEnd end = trainer.run(interrupts.token());
-  // Before the first validation the folder has the weights training began with: rather have the latest.
-  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best())) sink.on_best();
+  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
+            {{"settings", s.to_json()},
+             {"model", ef::options_to_json(s.model)},
+             {"parameters", ef::count_parameters(model)},
+             {"pairs", train_set.pairs()->size()},
+             {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
+             {"threads", ef::Runtime::instance().threads()},
+             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
+  const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);
+  // Before the first validation the folder has the weights training began with, or another model: rather have
+  // the latest.
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+    {
+      const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+      log.on_best();
+    }
+    log.on_checkpoint();
+  }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
-  describe_end(end, trainer, command.folder, progress);
+  if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
+    progress.say("interrupted before the first update: '" + command.folder + "' is as it was");
+    return interrupted_exit_code;
+  }
+  if (!sink.saved()) {
+    throw ef::ValueError("train", "no validation gave a finite number, so '" + command.folder +
+                                      "' keeps the model it had; lower --learning-rate");
+  }
+  describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
 }
 
@@ -126,7 +212,13 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->add_option(
+         "--adapter-names", command->adapter_names,
+         "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "
+         "bart (BART, mBART, Marian, M2M100, NLLB) or t5; own: those of translator inspect")
+      ->check(CLI::IsMember({"own", "bart", "t5"}));
+  sub->add_flag("--overwrite", command->overwrite,
+                "replace a model that is in the folder, at the first validation of the new one");
   sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
   sub->footer(
       "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "

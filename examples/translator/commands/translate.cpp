@@ -56,7 +56,7 @@ int translate(const TranslateOptions& options) {
   const std::stop_token stop = interrupts ? interrupts->token() : std::stop_token();
   options.set_threads();
   const std::optional<Shard> shard = options.shard();
-  const DecodingModels models(options.folders);
+  const DecodingModels models(options.folders, options.adapter, options.target_language);
   LineTranslation translation(options, models);
   InputLines input(options.input, shard, stop);
   TranslationOutput output(options.output, interrupts ? options.identity(input.size()) : RunIdentity{},
@@ -70,8 +70,7 @@ int translate(const TranslateOptions& options) {
   } else if (!shard || shard->first()) {
     output.write(translation.header());
   }
-  // Not between translations on the same terminal.
-  const bool shown = isatty(STDERR_FILENO) == 1 && (!options.output.empty() || isatty(STDOUT_FILENO) == 0);
+  const bool shown = LineProgress::may_show(options.output);
   if (shown) translation.count_tokens();
   LineProgress progress(shown ? input.count() : std::nullopt, done, shown);
   const auto keep = [&] {

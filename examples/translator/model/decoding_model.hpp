@@ -8,11 +8,28 @@
 #include "confidence_file.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
+#include "eigenformer/io/adapters/merged_model.hpp"
 #include "model_folder.hpp"
 
 namespace translator {
 
 using Model = eigenformer::Seq2SeqTransformer<float>;
+
+/// Whether two models read and write the same ids: their vocabularies, and what stands around sentences.
+inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::TextConventions& s,
+                      const eigenformer::TokenizerPair& b, const eigenformer::TextConventions& t) {
+  const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
+    if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
+    for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
+      if (x.token(id) != y.token(id)) return false;
+    }
+    return true;
+  };
+  return s.source_text == t.source_text && s.source_prefix == t.source_prefix &&
+         s.source_suffix == t.source_suffix && s.begin_id == t.begin_id &&
+         s.target_prefix == t.target_prefix && s.end_id == t.end_id && same(*a.source, *b.source) &&
+         same(*a.target, *b.target);
+}
 
 /// A model as decoding wants it: its weights packed in the format of its folder, and nothing held twice.
 struct DecodingModel {
@@ -20,9 +37,16 @@ struct DecodingModel {
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
-  /// Throws as load_packed_folder does.
-  explicit DecodingModel(const std::string& folder)
-      : packed(eigenformer::load_packed_folder(folder)), loaded(packed.loaded), ctx(packed.context()) {}
+  /// adapter: the folder of an adapter that is merged into its weights; empty: none. target_language: of a
+  /// model with several. Throws as load_packed_folder and with_target_language do.
+  explicit DecodingModel(const std::string& folder, const std::string& adapter = {},
+                         const std::string& target_language = {})
+      : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
+                               : eigenformer::load_packed_folder(folder, adapter)),
+        loaded(packed.loaded),
+        ctx(packed.context()) {
+    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
+  }
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
 };
@@ -30,14 +54,17 @@ struct DecodingModel {
 /// The models of one or more folders, which translate together.
 class DecodingModels {
  public:
-  /// Throws as load_packed_folder does, and ValueError where the models' vocabularies, or what stands around
+  /// Throws as DecodingModel does, and ValueError where the models' vocabularies, or what stands around
   /// their sentences, differ.
-  explicit DecodingModels(const std::vector<std::string>& folders)
-      : models_(load(folders)), ensemble_(members()) {
-    // Of one model alone: that of an ensemble is another.
-    if (folders.size() == 1) confidence_ = load_confidence(folders[0]);
+  /// adapter: of a single model; empty: none.
+  explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {},
+                          const std::string& target_language = {})
+      : models_(load(folders, adapter, target_language)), ensemble_(members()) {
+    // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
+    if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
-      if (!same_text(*models_[0], *models_[i])) {
+      if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
+                     models_[i]->loaded.description.text)) {
         throw eigenformer::ValueError("ensemble", "'" + folders[0] + "' and '" + folders[i] +
                                                       "' have different vocabularies or text conventions, "
                                                       "expected the same");
@@ -51,6 +78,7 @@ class DecodingModels {
   }
 
   const DecodingModel& first() const { return *models_.front(); }
+  const std::vector<std::unique_ptr<DecodingModel>>& all() const { return models_; }
   const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
   /// Of the model that has room for the fewest tokens.
   const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
@@ -58,30 +86,20 @@ class DecodingModels {
   const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
 
  private:
-  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders) {
+  static std::vector<std::unique_ptr<DecodingModel>> load(const std::vector<std::string>& folders,
+                                                          const std::string& adapter,
+                                                          const std::string& target_language) {
+    if (!adapter.empty() && folders.size() > 1)
+      throw eigenformer::ValueError("adapter", "--adapter is of one model, expected a single --model");
     std::vector<std::unique_ptr<DecodingModel>> models;
-    for (const std::string& folder : folders) models.push_back(std::make_unique<DecodingModel>(folder));
+    for (const std::string& folder : folders)
+      models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));
     return models;
   }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {
     std::vector<eigenformer::Ensemble<Model>::Member> members;
     for (const auto& model : models_) members.push_back({model->loaded.model, model->ctx});
     return members;
-  }
-  static bool same_text(const DecodingModel& a, const DecodingModel& b) {
-    const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
-      if (x.kind() != y.kind() || x.vocabulary_size() != y.vocabulary_size()) return false;
-      for (std::int32_t id = 0; id < x.vocabulary_size(); ++id) {
-        if (x.token(id) != y.token(id)) return false;
-      }
-      return true;
-    };
-    const eigenformer::TextConventions &s = a.loaded.description.text, &t = b.loaded.description.text;
-    return s.source_text == t.source_text && s.source_prefix == t.source_prefix &&
-           s.source_suffix == t.source_suffix && s.begin_id == t.begin_id &&
-           s.target_prefix == t.target_prefix && s.end_id == t.end_id &&
-           same(*a.loaded.tokenizers.source, *b.loaded.tokenizers.source) &&
-           same(*a.loaded.tokenizers.target, *b.loaded.tokenizers.target);
   }
 
   std::vector<std::unique_ptr<DecodingModel>> models_;

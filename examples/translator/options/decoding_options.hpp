@@ -16,8 +16,8 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// Adds --model. several: whether it may be given more than once.
-inline void add_models(CLI::App& app, std::vector<std::string>& folders, bool several) {
+/// Adds --model and --adapter. several: whether --model may be given more than once.
+inline void add_models(CLI::App& app, std::vector<std::string>& folders, std::string& adapter, bool several) {
   app.add_option("--model", folders,
                  several ? "folder of the model; given again: models that work together, by the mean of "
                            "their probabilities"
@@ -26,6 +26,16 @@ inline void add_models(CLI::App& app, std::vector<std::string>& folders, bool se
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+  app.add_option(
+      "--adapter", adapter,
+      "folder of a LoRA adapter of the model, of translator train or of PEFT, which is merged into "
+      "the weights in memory");
+}
+
+/// Adds --target-language.
+inline void add_target_language(CLI::App& app, std::string& language) {
+  app.add_option("--target-language", language,
+                 "language to translate into, such as de, of a model that was trained with several");
 }
 
 /// Adds --threads.
@@ -50,11 +60,13 @@ inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& model
 class DecodingCommand {
  public:
   std::vector<std::string> folders;
+  std::string adapter, target_language;
 
   /// more_models: whether several models may be given, which translate together. n_best: whether the command
   /// has a use for more than the best.
   void add_to(CLI::App& app, bool more_models = true, bool n_best = false) {
-    add_models(app, folders, more_models);
+    add_models(app, folders, adapter, more_models);
+    add_target_language(app, target_language);
     search_.emplace(
         app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
         [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });

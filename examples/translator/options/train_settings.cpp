@@ -8,15 +8,18 @@
 #include <variant>
 
 #include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
+#include "training/corpus_list.hpp"
 
 namespace translator {
 
 namespace {
 
 /// What cannot change when a training goes on, besides the model.
-constexpr std::array<std::string_view, 13> fixed_names = {
-    "optimizer",   "optimizer_state", "tokenizer",    "vocab_size", "separate_vocab",
-    "max_length",  "batch_tokens",    "accumulate",   "seed",       "frozen",
+constexpr std::array<std::string_view, 18> fixed_names = {
+    "optimizer",   "optimizer_state", "tokenizer",     "vocab_size",     "separate_vocab",
+    "max_length",  "batch_tokens",    "accumulate",    "seed",           "frozen",
+    "bpe_dropout", "unigram_alpha",   "sampled_sides", "corpus_weights", "corpus_temperature",
     "validate_by", "validate_sample", "validate_beam"};
 
 /// Of a model's options those that may change when it begins a new training: they are not in its weights.
@@ -61,6 +64,27 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
   }
 }
 
+/// Takes over what a prepared corpus decides. Throws for what was given beside it in vain.
+void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
+  const std::vector<std::string> folders = prepared_folders(corpus);
+  if (folders.empty()) return;
+  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "max_length", "guided_alignment"}) {
+    if (!given.contains(name)) continue;
+    throw ef::ValueError("train",
+                         flag_of_field(name) +
+                             " does not go with a prepared corpus: leave it out, it was prepared with "
+                             "its own tokenizers and lengths");
+  }
+  corpus.max_length = 0;
+  for (const std::string& folder : folders) {
+    const ef::PreparedDescription prepared = ef::read_prepared_description(folder);
+    corpus.tokenizer = prepared.tokenizer;
+    corpus.vocab_size = prepared.vocab_size;
+    corpus.separate_vocab = !prepared.joint;
+    corpus.max_length = std::max(corpus.max_length, prepared.max_length);
+  }
+}
+
 }  // namespace
 
 TrainFlags::TrainFlags(CLI::App& command)
@@ -75,8 +99,13 @@ TrainFlags::TrainFlags(CLI::App& command)
           "--layers", [](const std::int64_t&) {}, "layers of the encoder, and of the decoder (above 0)")),
       bf16_(command.add_flag("--bf16")->description("short for --precision bf16")),
       tying_(command.get_option("--tie")) {
+  for (const char* name : {"--source", "--target", "--tsv", "--data"})
+    command.get_option(name)->multi_option_policy(CLI::MultiOptionPolicy::Join);
   layers_->group("Model");
   bf16_->group("Training");
+  for (const char* name : {"--validate-with", "--validate-by", "--validate-sample", "--validate-beam",
+                           "--validate-every", "--patience", "--average-last"})
+    command.get_option(name)->group("Validation");
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
   // The curve of Vaswani et al. 2017 is the same, whatever its peak.
   CLI::Option* const schedule = command.get_option("--schedule");
@@ -110,47 +139,75 @@ nlohmann::json TrainFlags::given_training() const {
   return given;
 }
 
-void TrainFlags::require_alignment(const TrainSettings& settings) const {
-  if (!settings.corpus.guided_alignment.empty()) return;
+void TrainFlags::require_what_options_need(const TrainSettings& settings) const {
   const nlohmann::json given = given_training();
-  for (const auto& [name, value] : given.items()) {
-    if (!name.starts_with("guided_alignment_")) continue;
-    throw ef::ValueError("train",
-                         flag_of_field(name) + " has no effect without --guided-alignment: give both");
+  const auto require = [&](const char* prefix, const std::string& needed, const char* flag) {
+    if (!needed.empty()) return;
+    for (const auto& [name, value] : given.items()) {
+      if (!name.starts_with(prefix)) continue;
+      throw ef::ValueError("train", flag_of_field(name) + " has no effect without " + flag + ": give both");
+    }
+  };
+  require("guided_alignment_", settings.corpus.guided_alignment, "--guided-alignment");
+  require("distillation_", settings.corpus.teacher, "--teacher");
+}
+
+void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& model,
+                                 const char* whose) const {
+  const nlohmann::json given_corpus = corpus_.given();
+  for (const auto& [name, value] : given_corpus.items()) {
+    if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
+      throw ef::ValueError("train", flag_of_field(name) + " is of a new vocabulary: leave it out, the " +
+                                        whose + " has its own");
+    }
   }
+  s.corpus.tokenizer = model.tokenizer;
+  s.corpus.separate_vocab = !model.joint;
+  s.corpus.vocab_size = std::max(model.model.source_vocab_size, model.model.target_size());
 }
 
 TrainSettings TrainFlags::settings() const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
+  take_prepared(s.corpus, corpus_.given());
   s.training = training_.applied("train", s.training, given_training());
   s.model = model_.applied("train", s.model, given_model());
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
   if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
+    if (const auto folders = prepared_folders(s.corpus); !folders.empty()) {
+      throw ef::ValueError("train", "the corpus in '" + folders[0] +
+                                        "' was prepared with a tokenizer of kind " + s.corpus.tokenizer +
+                                        ", that of a model: give it with --init-from");
+    }
     throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
   }
   s.model.source_vocab_size = s.model.target_vocab_size = s.corpus.vocab_size;
   s.model.max_length = std::holds_alternative<ef::LearnedPositions>(s.model.added_positions())
                            ? ef::num_positions(s.corpus.max_length)
                            : s.corpus.max_length;
-  require_alignment(s);
+  require_what_options_need(s);
+  return s;
+}
+
+TrainSettings TrainFlags::taught_by(const ef::ModelDescription& teacher) const {
+  TrainSettings s = settings();
+  take_vocabulary(s, teacher, "teacher");
+  const ef::Seq2SeqOptions& of = teacher.model;
+  if (automatic_tying_) s.model.tying = teacher.joint ? ef::Tying::all : ef::Tying::target;
+  s.model.source_vocab_size = of.source_vocab_size;
+  s.model.target_vocab_size = of.target_size();
+  s.model.padding_index = of.padding_index;
+  s.model.constant_id = of.constant_id;
+  if (std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
+    s.model.max_length = ef::num_positions(s.corpus.max_length, teacher.text);
   return s;
 }
 
 TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const {
   TrainSettings s;
   s.corpus = corpus_.applied("train", s.corpus);
-  const nlohmann::json given_corpus = corpus_.given();
-  for (const auto& [name, value] : given_corpus.items()) {
-    if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
-      throw ef::ValueError("train", flag_of_field(name) +
-                                        " is of a new vocabulary: leave it out, the model to "
-                                        "start from has its own");
-    }
-  }
-  s.corpus.tokenizer = start.tokenizer;
-  s.corpus.separate_vocab = !start.joint;
-  s.corpus.vocab_size = std::max(start.model.source_vocab_size, start.model.target_size());
+  take_prepared(s.corpus, corpus_.given());
+  take_vocabulary(s, start, "model to start from");
   s.training = training_.applied("train", s.training, given_training());
   const nlohmann::json given = given_model();
   nlohmann::json others = given;
@@ -163,7 +220,7 @@ TrainSettings TrainFlags::started_from(const ef::ModelDescription& start) const 
   s.model = model_.applied("train", start.model, given);
   if (!std::holds_alternative<ef::LearnedPositions>(s.model.added_positions()))
     s.model.max_length = std::max(s.model.max_length, s.corpus.max_length);
-  require_alignment(s);
+  require_what_options_need(s);
   return s;
 }
 
@@ -175,7 +232,8 @@ TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohman
   const auto go_on = [](const auto& flags, const nlohmann::json& now, auto& options) {
     const nlohmann::json before = ef::options_to_json(options);
     for (const auto& [name, value] : now.items()) {
-      if (is_among(name, fixed_names) && value != before.at(name))
+      const bool fixed = is_among(name, fixed_names) || name.starts_with("lora_");
+      if (fixed && value != before.at(name))
         refuse_change(flag_of_field(name), value, before.at(name), while_resuming);
     }
     options = flags.applied("train", options, now);
@@ -187,10 +245,26 @@ TrainSettings TrainFlags::resumed(const ef::Seq2SeqOptions& model, const nlohman
 
 void TrainSettings::validate() const {
   const CorpusOptions& c = corpus;
-  if (c.tsv.empty() == (c.source.empty() || c.target.empty()) ||
-      (!c.tsv.empty() && !(c.source.empty() && c.target.empty()))) {
-    throw ef::ValueError("train", "give --source and --target, or --tsv in place of both");
+  const std::vector<CorpusEntry> entries = corpus_entries(c);
+  if (!c.guided_alignment.empty() && (entries.size() > 1 || c.sampling.on())) {
+    throw ef::ValueError("train",
+                         "--guided-alignment is of one corpus whose segmentation is not drawn: leave out "
+                         "further corpora, --bpe-dropout and --unigram-alpha");
   }
+  if (c.sampling.on() && !prepared_folders(c).empty()) {
+    throw ef::ValueError(
+        "train",
+        "--bpe-dropout and --unigram-alpha need the text, and a prepared corpus has only its "
+        "tokens: give --source and --target, or --tsv");
+  }
+  c.sampling.validate();
+  if (c.sampling.on() && (c.tokenizer == "char" || c.tokenizer == "word")) {
+    throw ef::ValueError("train", "--bpe-dropout and --unigram-alpha need subwords, and the tokenizer is '" +
+                                      c.tokenizer + "'");
+  }
+  if (c.sampling.sides != ef::SampledSides::both && !c.sampling.on())
+    throw ef::ValueError("train",
+                         "--sampled-sides has no effect without --bpe-dropout or --unigram-alpha: give both");
   if (c.valid_source.empty() != c.valid_target.empty()) {
     throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
   }

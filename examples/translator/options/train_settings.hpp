@@ -40,12 +40,17 @@ class TrainFlags {
   /// and its vocabulary. Throws ValueError for what does not fit it.
   TrainSettings started_from(const ef::ModelDescription& start) const;
 
+  /// Those of a new training whose model has the vocabulary of another one, its teacher. Throws ValueError
+  /// for options of a new vocabulary.
+  TrainSettings taught_by(const ef::ModelDescription& teacher) const;
+
   /// Those of a training that goes on: what it was started with, and on top what the command line says.
   /// Throws ValueError for what cannot change.
   TrainSettings resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const;
 
  private:
-  void require_alignment(const TrainSettings& settings) const;
+  void require_what_options_need(const TrainSettings& settings) const;
+  void take_vocabulary(TrainSettings& settings, const ef::ModelDescription& model, const char* whose) const;
   nlohmann::json given_model() const;
   nlohmann::json given_training() const;
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "eigenformer/train/memory_plan.hpp"
 #include "terminal/terminal_progress.hpp"
@@ -32,10 +34,11 @@ inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
 /// and says so. A training that goes on keeps its batches. Throws ValueError where none do.
 template <class Model, class Corpus>
 void limit_memory(const TrainCommand& command, Model& model, const Corpus& corpus,
-                  ef::TrainingOptions& options, TerminalProgress& progress) {
+                  ef::TrainingOptions& options, TerminalProgress& progress,
+                  std::shared_ptr<const ef::Teacher<float>> teacher = nullptr) {
   if (command.memory_limit.empty()) return;
-  const ef::MemoryPlan plan =
-      ef::plan_memory(model, corpus, options, ef::bytes_of(command.memory_limit), command.resume);
+  const ef::MemoryPlan plan = ef::plan_memory(model, corpus, options, ef::bytes_of(command.memory_limit),
+                                              command.resume, std::move(teacher));
   plan.apply(options);
   progress.say("memory: " + plan.str());
 }

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/generation/alignment/aligned_corpus.hpp"
@@ -11,23 +15,28 @@
 #include "model/model_folder.hpp"
 #include "options/corpus_options.hpp"
 #include "terminal/terminal_progress.hpp"
+#include "training/corpus_list.hpp"
+#include "training/prepared_corpus.hpp"
 
 namespace translator {
 
-/// The text that a training reads.
-struct Corpora {
+/// One corpus of a training, and what of it or beside it is validated on.
+struct TextCorpus {
+  CorpusEntry entry;
   ef::ParallelCorpus train, validation;
+  std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< in place of train
 };
 
-inline ef::ParallelCorpus read_corpus(const CorpusOptions& s) {
-  return s.tsv.empty() ? ef::read_parallel_files(s.source, s.target) : ef::read_parallel_tsv(s.tsv);
+inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
+  return entry.tsv.empty() ? ef::read_parallel_files(entry.source, entry.target)
+                           : ef::read_parallel_tsv(entry.tsv);
 }
 
-/// Takes every so manieth pair out of a corpus: 1 %, at most 1000, and nothing of less than 1000 pairs.
-inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus) {
+/// Takes every so manieth pair out of a corpus: 1 %, at most `most`, and nothing of less than 1000 pairs.
+inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus, ef::index_t most) {
   ef::ParallelCorpus held_out, rest;
   const ef::index_t n = corpus.size();
-  const ef::index_t count = n < 1000 ? 0 : std::min<ef::index_t>(1000, n / 100);
+  const ef::index_t count = n < 1000 ? 0 : std::min(most, n / 100);
   for (ef::index_t i = 0, taken = 0; i < n; ++i) {
     const bool take = taken < count && i == taken * n / count + n / count / 2;
     ef::ParallelCorpus& side = take ? held_out : rest;
@@ -41,29 +50,87 @@ inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus) {
   return held_out;
 }
 
-inline Corpora read_corpora(const CorpusOptions& s, TerminalProgress& progress) {
-  Corpora corpora;
-  corpora.train = read_corpus(s);
-  progress.say("training data: " + corpora.train.report.str());
+/// Reads the corpora, and the validation data or holds some out. Corpora with a tag, such as <bt>, are not
+/// held out of: they are rarely what a model is to be good at.
+inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
+                                            const std::optional<ef::TranslationModel<float>>& start,
+                                            const std::filesystem::path& folder, TerminalProgress& progress) {
+  std::vector<TextCorpus> corpora;
+  const std::vector<CorpusEntry> entries = corpus_entries(s);
+  bool validation_given = !s.valid_source.empty();
+  ef::index_t untagged = 0;
+  for (const CorpusEntry& entry : entries) {
+    validation_given = validation_given || !entry.valid_source.empty();
+    if (!entry.data.empty()) {
+      corpora.push_back({entry, {}, {}});
+      corpora.back().prepared =
+          std::make_shared<const ef::PreparedCorpus>(open_prepared(entry.data, start, folder, progress));
+      continue;
+    }
+    corpora.push_back({entry, read_corpus(entry), {}});
+    progress.say("training data: " + (entries.size() > 1 ? entry.name() + ": " : std::string()) +
+                 corpora.back().train.report.str());
+    untagged += entry.tag.empty() ? 1 : 0;
+  }
+  const auto read = [&](TextCorpus& corpus, const std::string& source, const std::string& target) {
+    corpus.validation = ef::read_parallel_files(source, target);
+    corpus.entry.tag.clear();
+    progress.say("validation data: " + corpus.validation.report.str());
+  };
   if (!s.valid_source.empty()) {
-    corpora.validation = ef::read_parallel_files(s.valid_source, s.valid_target);
-    progress.say("validation data: " + corpora.validation.report.str());
+    // Of the target language of all corpora, and not of the first one's tag.
+    TextCorpus& own = corpora.emplace_back();
+    own.entry.target_language = entries[0].target_language;
+    read(own, s.valid_source, s.valid_target);
     return corpora;
   }
-  corpora.validation = hold_out(corpora.train);
-  progress.say(corpora.validation.size() > 0
-                   ? "validation data: none given, so " + std::to_string(corpora.validation.size()) +
+  ef::index_t held_out = 0;
+  for (std::size_t k = 0; k < entries.size(); ++k) {
+    if (!entries[k].valid_source.empty()) {
+      TextCorpus& own = corpora.emplace_back();
+      own.entry.target_language = entries[k].target_language;
+      read(own, entries[k].valid_source, entries[k].valid_target);
+    } else if (!validation_given && entries[k].tag.empty()) {
+      corpora[k].validation =
+          corpora[k].prepared ? corpora[k].prepared->validation : hold_out(corpora[k].train, 1000 / untagged);
+      held_out += corpora[k].validation.size();
+    }
+  }
+  if (validation_given) return corpora;
+  progress.say(held_out > 0
+                   ? "validation data: none given, so " + std::to_string(held_out) +
                          " pairs spread evenly over the training data are held out"
                    : "validation data: none given, and too few pairs to hold any out: the latest weights "
                      "count as the best");
   return corpora;
 }
 
-/// The vocabulary of a new training.
-inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const ef::ParallelCorpus& corpus,
+/// The vocabulary of a new training: that of a prepared corpus among its corpora, or a new one of the text of
+/// all, with their tags. Throws ValueError for corpora that were prepared with different ones.
+inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vector<TextCorpus>& corpora,
                                          TerminalProgress& progress) {
-  ef::TokenizerPair tokenizers = ef::train_tokenizers(
-      {.kind = s.tokenizer, .vocabulary_size = s.vocab_size, .joint = !s.separate_vocab}, corpus);
+  const TextCorpus* first = nullptr;
+  for (const TextCorpus& corpus : corpora) {
+    if (!corpus.prepared) continue;
+    if (first == nullptr) first = &corpus;
+    if (corpus.prepared->pairs->tokenizers() == first->prepared->pairs->tokenizers()) continue;
+    throw ef::ValueError("train", corpus.entry.name() + " and " + first->entry.name() +
+                                      " were prepared with different tokenizers, expected the same");
+  }
+  if (first != nullptr) return first->prepared->tokenizers;
+  ef::ParallelCorpus all;
+  std::vector<CorpusEntry> entries;
+  for (const TextCorpus& corpus : corpora) {
+    entries.push_back(corpus.entry);
+    if (corpora.size() == 1) continue;
+    all.source.insert(all.source.end(), corpus.train.source.begin(), corpus.train.source.end());
+    all.target.insert(all.target.end(), corpus.train.target.begin(), corpus.train.target.end());
+  }
+  ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = s.tokenizer,
+                                                       .vocabulary_size = s.vocab_size,
+                                                       .joint = !s.separate_vocab,
+                                                       .reserved = all_tags(entries)},
+                                                      corpora.size() == 1 ? corpora[0].train : all);
   const std::string source = std::to_string(tokenizers.source->vocabulary_size());
   progress.say("vocabulary: " + s.tokenizer + ", " +
                (tokenizers.joint()

@@ -4,13 +4,15 @@
 #include <string>
 
 #include "terminal/terminal_progress.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
 
 /// Says why a training ended and what to do next.
-inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std::string& folder,
-                         TerminalProgress& progress) {
+/// by: what decided the validations.
+inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
+                         const TrainedModel& trained, TerminalProgress& progress) {
   const char* why = "";
   switch (end) {
     case ef::TrainingEnd::epochs:
@@ -30,13 +32,17 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, const std:
       break;
   }
   std::string text = format("%s after %s", why, counted(trainer.step(), "step").c_str());
-  if (std::isfinite(trainer.best()))
-    text += format(", best validation perplexity %.3f", std::exp(trainer.best()));
+  if (std::isfinite(trainer.best())) {
+    text += by == ef::ValidationMeasure::loss
+                ? format(", best validation perplexity %.3f", std::exp(trainer.best()))
+                : format(", best validation %s %.2f", by == ef::ValidationMeasure::bleu ? "BLEU" : "chrF",
+                         trainer.best());
+  }
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
-    progress.say("go on with: translator train --resume --model " + folder);
+    progress.say("go on with: translator train --resume --model " + trained.folder().string());
   } else {
-    progress.say("translate with: translator translate --model " + folder);
+    progress.say("translate with: translator translate " + trained.options());
   }
 }
 

@@ -6,16 +6,15 @@
 #include <string>
 #include <system_error>
 
+#include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
 
 namespace fs = std::filesystem;
-
-/// Where a folder keeps the state that a training goes on from.
-inline fs::path state_file(const fs::path& folder) { return folder / "training" / "last.safetensors"; }
 
 /// Throws unless training may write to the folder as it was asked to.
 inline void check_folder(const TrainCommand& command) {
@@ -26,7 +25,15 @@ inline void check_folder(const TrainCommand& command) {
     throw ef::ValueError("train",
                          "give --resume to go on with a training, or --init-from to begin one, not both");
   }
-  if (command.resume) {
+  const auto require_state = [&] {
+    const fs::path state = ef::TrainingFolder::state_file(command.folder);
+    if (fs::exists(state)) return;
+    throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" + state.string() +
+                                   "' does not exist; --init-from begins a new training with its model");
+  };
+  if (resumes_adapter(command)) {
+    require_state();
+  } else if (command.resume) {
     if (!ef::is_model_folder(command.folder)) {
       throw ef::IoError("train", "'" + command.folder + "' holds no model to go on with");
     }
@@ -36,21 +43,24 @@ inline void check_folder(const TrainCommand& command) {
                         "'" + command.folder + "' has " + ef::weight_format_name(weights) +
                             " weights, which cannot be trained; go on with the model it was made of");
     }
-    if (!fs::exists(state_file(command.folder))) {
-      throw ef::IoError("train", "'" + command.folder + "' cannot be resumed: '" +
-                                     state_file(command.folder).string() + "' does not exist");
-    }
+    require_state();
   } else if (!command.overwrite && ef::is_model_folder(command.folder)) {
     throw ef::IoError("train", "'" + command.folder +
                                    "' already holds a model; give --resume to go on with its training, " +
+                                   "or --overwrite to start again");
+  } else if (!command.overwrite && ef::is_adapter_folder(command.folder)) {
+    throw ef::IoError("train", "'" + command.folder +
+                                   "' already holds an adapter; give --resume to go on with its training, " +
                                    "or --overwrite to start again");
   }
   check_writable_folder("train", command.folder);
 }
 
-/// Removes the temporary files that a run left in a model's folder when it was killed.
+/// Finishes a save that was interrupted, and removes the temporary files that runs left in a model's folder
+/// when they were killed.
 inline void remove_leftovers(const fs::path& folder) {
-  for (const fs::path& place : {folder, state_file(folder).parent_path()}) {
+  ef::FolderTransaction::recover(folder);
+  for (const fs::path& place : {folder, folder / "training"}) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(place, ignored)) {
       const std::string name = entry.path().filename().string();

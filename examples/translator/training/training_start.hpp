@@ -4,12 +4,14 @@
 #include <string>
 
 #include "eigenformer/io/models/translation_model.hpp"
+#include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
 
 namespace translator {
 
 /// The settings of a training that goes on.
 inline TrainSettings resumed_settings(const TrainCommand& command) {
+  if (resumes_adapter(command)) return resumed_adapter_settings(command);
   const ef::ModelDescription saved = ef::read_model_description(command.folder);
   return command.flags->resumed(saved.model, saved.training);
 }
@@ -17,7 +19,10 @@ inline TrainSettings resumed_settings(const TrainCommand& command) {
 /// Where a training begins: the folder of a model that it goes on with, in either way, or nothing.
 inline std::optional<ef::TranslationModel<float>> starting_model(const TrainCommand& command) {
   if (!command.resume && command.init_from.empty()) return std::nullopt;
-  auto start = ef::load_model_folder<float>(command.resume ? command.folder : command.init_from);
+  auto start = ef::load_model_folder<float>(resumes_adapter(command)
+                                                ? ef::read_adapter_description(command.folder).base
+                                            : command.resume ? command.folder
+                                                             : command.init_from);
   if (start.description.model.causal) return start;
   throw ef::ValueError("train",
                        "the model in '" + command.init_from +

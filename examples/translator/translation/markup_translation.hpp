@@ -45,7 +45,7 @@ inline std::vector<std::string> missed_terms(const ef::Translation& translation)
 /// Translates the whole input as one document of HTML or XML.
 inline void translate_markup_document(const TranslateOptions& options) {
   options.set_threads();
-  const DecodingModels models(options.folders);
+  const DecodingModels models(options.folders, options.adapter, options.target_language);
   const SentenceTranslator translator =
       sentence_translator(models, options.for_results(models, options.output_format()));
   ef::DocumentOptions reading = options.document_options(models);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "eigenformer/generation/document/split_lines.hpp"
 #include "model/sentence_translator.hpp"
 #include "terminal/status_line.hpp"
+#include "translation/line_progress.hpp"
 
 namespace translator {
 
@@ -52,6 +54,41 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
   }
   return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared))),
           split.num_split()};
+}
+
+/// The same in chunks, where a terminal shows how many lines are done. task: what it says is done.
+inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
+                                  const char* task) {
+  LineProgress progress(lines.size(), 0, true, task);
+  if (!progress.shown()) return translate_whole(translator, lines);
+  const auto chunk = static_cast<std::size_t>(translator.options().batching.batch_size) * 8;
+  WholeLines all;
+  for (std::size_t done = 0; done < lines.size();) {
+    const std::size_t count = std::min(chunk, lines.size() - done);
+    WholeLines part =
+        translate_whole(translator, lines.subspan(done, count), {.layout = ef::DocumentLayout::flow}, done);
+    for (auto& of_line : part.translations) all.translations.push_back(std::move(of_line));
+    all.num_split += part.num_split;
+    progress.add(done += count);
+  }
+  return all;
+}
+
+/// The scores of pairs of lines, in chunks where a terminal shows how many are done.
+inline std::vector<ef::Translation> score_whole(const SentenceTranslator& translator,
+                                                std::span<const std::string> sources,
+                                                std::span<const std::string> targets, const char* task) {
+  LineProgress progress(sources.size(), 0, true, task);
+  const auto chunk = progress.shown() ? static_cast<std::size_t>(translator.options().batching.batch_size) * 8
+                                      : sources.size();
+  std::vector<ef::Translation> all;
+  for (std::size_t done = 0; done < sources.size();) {
+    const std::size_t count = std::min(chunk, sources.size() - done);
+    for (ef::Translation& pair : translator.score(sources.subspan(done, count), targets.subspan(done, count)))
+      all.push_back(std::move(pair));
+    progress.add(done += count);
+  }
+  return all;
 }
 
 }  // namespace translator

@@ -18,6 +18,7 @@
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/autograd/ops/normalization/rms_norm.hpp"
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
+#include "eigenformer/autograd/ops/normalization/token_objective.hpp"
 #include "eigenformer/autograd/ops/shape/embedding.hpp"
 #include "eigenformer/autograd/ops/shape/gather.hpp"
 #include "eigenformer/autograd/ops/shape/pool.hpp"

@@ -13,6 +13,7 @@
 #include "eigenformer/kernels/normalization/layer_norm-inl.hpp"
 #include "eigenformer/kernels/normalization/rms_norm-inl.hpp"
 #include "eigenformer/kernels/normalization/softmax-inl.hpp"
+#include "eigenformer/kernels/normalization/token_objective-inl.hpp"
 #include "eigenformer/kernels/packed/gemm_packed-inl.hpp"
 #include "eigenformer/kernels/reduction/permute-inl.hpp"
 #include "eigenformer/kernels/reduction/reduce-inl.hpp"

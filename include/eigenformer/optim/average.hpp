@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <deque>
 #include <map>
 #include <string>
@@ -48,11 +50,11 @@ template <class T>
   return averaged;
 }
 
-/// Keeps copies of a model's last N state dicts, for their mean (Vaswani et al. 2017, 6.1, average the last 5
-/// to 20).
+/// Keeps copies of a model's last or best N state dicts, for their mean (Vaswani et al. 2017, 6.1, average
+/// the last 5 to 20).
 ///
 ///     ef::StateAverage<float> last(5);
-///     last.add(ef::state_dict(model));                  // at each checkpoint
+///     last.add(ef::state_dict(model));                  // at each checkpoint; or add_best(..., loss)
 ///     ef::load_state_dict(model, last.average());
 template <class T = float>
 class StateAverage {
@@ -64,6 +66,38 @@ class StateAverage {
 
   /// Copies a state; the oldest goes when there are more than N.
   void add(const std::vector<StateEntry<T>>& state) {
+    push(state, 0);
+    if (static_cast<index_t>(states_.size()) > count_) remove(0);
+  }
+  /// Copies a state unless N others have a lower cost or had the same before; the one of the highest cost
+  /// goes when there are more than N. One that is not finite is too high. Returns whether the state was taken.
+  bool add_best(const std::vector<StateEntry<T>>& state, double cost) {
+    if (!std::isfinite(cost)) return false;
+    if (static_cast<index_t>(states_.size()) == count_) {
+      std::size_t worst = 0;
+      for (std::size_t k = 1; k < costs_.size(); ++k) {
+        if (costs_[k] >= costs_[worst]) worst = k;
+      }
+      if (!(cost < costs_[worst])) return false;
+      remove(worst);
+    }
+    push(state, cost);
+    return true;
+  }
+
+  /// The states that are kept, the oldest first.
+  const std::deque<std::vector<StateEntry<T>>>& states() const noexcept { return states_; }
+  /// Their costs; 0 for those of add().
+  const std::deque<double>& costs() const noexcept { return costs_; }
+  index_t size() const noexcept { return static_cast<index_t>(states_.size()); }
+
+  /// The mean of the states that are kept. Throws ValueError when there are none.
+  [[nodiscard]] std::vector<StateEntry<T>> average() const {
+    return average_states(std::vector<std::vector<StateEntry<T>>>(states_.begin(), states_.end()));
+  }
+
+ private:
+  void push(const std::vector<StateEntry<T>>& state, double cost) {
     std::vector<StateEntry<T>> copy;
     copy.reserve(state.size());
     for (const auto& e : state)
@@ -75,21 +109,16 @@ class StateAverage {
       }
     }
     states_.push_back(std::move(copy));
-    if (static_cast<index_t>(states_.size()) > count_) states_.pop_front();
+    costs_.push_back(cost);
+  }
+  void remove(std::size_t k) {
+    states_.erase(states_.begin() + static_cast<std::ptrdiff_t>(k));
+    costs_.erase(costs_.begin() + static_cast<std::ptrdiff_t>(k));
   }
 
-  /// The states added last, the oldest first.
-  const std::deque<std::vector<StateEntry<T>>>& states() const noexcept { return states_; }
-  index_t size() const noexcept { return static_cast<index_t>(states_.size()); }
-
-  /// The mean of the states added last. Throws ValueError when there are none.
-  [[nodiscard]] std::vector<StateEntry<T>> average() const {
-    return average_states(std::vector<std::vector<StateEntry<T>>>(states_.begin(), states_.end()));
-  }
-
- private:
   index_t count_;
   std::deque<std::vector<StateEntry<T>>> states_;
+  std::deque<double> costs_;
 };
 
 }  // namespace eigenformer

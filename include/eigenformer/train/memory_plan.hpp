@@ -5,13 +5,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/optimizer.hpp"
 
@@ -202,22 +205,30 @@ class UpdateMemory {
 ///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
 ///     ef::Trainer trainer(model, corpus, nullptr, options);
 ///
-/// fixed_batches: batch_tokens and accumulate stay what they are, as for a training that goes on.
-/// The estimate does not cover what own metrics take in validations. Throws ValueError that says what the
-/// smallest takes, where even that is above the limit.
+/// An adapter that Trainer is yet to attach is counted as a training of the whole model: attach it before
+/// (add_lora). teacher: that of a distillation. fixed_batches: batch_tokens and accumulate stay what they
+/// are, as for a training that goes on. The estimate does not cover what own metrics take in validations.
+/// Throws ValueError that says what the smallest takes, where even that is above the limit.
 template <SourceTargetModel M, class Corpus>
-[[nodiscard]] MemoryPlan plan_memory(M& model, const Corpus& corpus, const TrainingOptions& options,
-                                     std::size_t limit, bool fixed_batches = false) {
+[[nodiscard]] MemoryPlan plan_memory(
+    M& model, const Corpus& corpus, const TrainingOptions& options, std::size_t limit,
+    bool fixed_batches = false, std::shared_ptr<const Teacher<typename M::value_type>> teacher = nullptr) {
   using T = typename M::value_type;
   options.validate();
-  const auto all = parameters(model);
+  auto all = lora_parameters(model);
+  if (all.empty()) all = parameters(model);
   freeze(all, options.frozen);
   MemoryPool& pool = Runtime::instance().pool();
   const auto batcher_of = [&](index_t batch_tokens) {
     return Batcher(corpus,
                    {.max_target_tokens = batch_tokens, .seed = options.loop.seed, .text = options.text});
   };
-  SourceTargetLoss<M> loss{model, options.label_smoothing, options.guided_alignment};
+  SourceTargetLoss<M> loss{model,
+                           {.label_smoothing = options.label_smoothing,
+                            .guided = options.guided_alignment,
+                            .r_drop = options.r_drop,
+                            .distillation = options.distillation},
+                           std::move(teacher)};
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 

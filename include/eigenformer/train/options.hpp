@@ -12,6 +12,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/adapters/lora_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 #include "eigenformer/optim/optimizer_options.hpp"
 #include "eigenformer/optim/parameter_groups.hpp"
@@ -20,7 +21,9 @@
 #include "eigenformer/train/loop/early_stopping.hpp"
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/loop/warmup.hpp"
+#include "eigenformer/train/objectives/distillation_options.hpp"
 #include "eigenformer/train/objectives/guided_alignment_options.hpp"
+#include "eigenformer/train/objectives/r_drop_options.hpp"
 #include "eigenformer/train/validation/validation_options.hpp"
 
 namespace eigenformer {
@@ -55,7 +58,12 @@ struct LoopOptions {
   double clip_norm = 1.0;        ///< global gradient norm at most; 0: no clipping
   index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
   index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last = 0;   ///< average the last so many validations' weights at the end; 0 and 1: do not
+  index_t average_last = 0;  ///< average the last so many validations' weights at the end; 0 and 1: do not
+  /// Average the best so many validations' weights at the end, by what they measure; 0 and 1: do not.
+  index_t average_best = 0;
+  /// Validate, keep and average an exponential moving average of the weights; see ExponentialAverage. 0: the
+  /// weights themselves.
+  double ema_decay = 0;
   index_t report_every = 20;  ///< updates between two reports of progress
   std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
   /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
@@ -93,6 +101,15 @@ struct LoopOptions {
     visit(OptionField{"average_last", "average the weights of the last so many validations at the end",
                       Allowed::not_negative},
           self.average_last);
+    visit(OptionField{"average_best", "average the weights of the best so many validations at the end",
+                      Allowed::not_negative},
+          self.average_best);
+    visit(
+        OptionField{
+            "ema_decay",
+            "validate and keep a moving average of the weights with this decay (such as 0.999); 0: off",
+            Allowed::rate},
+        self.ema_decay);
     visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
           self.report_every);
     visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
@@ -114,6 +131,11 @@ struct LoopOptions {
     if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
       throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
     }
+    if (average_last > 1 && average_best > 1) {
+      throw ValueError("training", "average_last is " + std::to_string(average_last) +
+                                       " and average_best is " + std::to_string(average_best) +
+                                       ", only one of them can be above 1");
+    }
   }
 };
 
@@ -133,6 +155,7 @@ struct EnumNames<ScheduleKind> {
 struct TrainingOptions {
   LoopOptions loop{.epochs = 20};
   index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
+  index_t prefetch = 4;         ///< batches that a thread of its own makes ahead; 0: none. The same bits
   double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
   /// Updates of linear warm-up; without a value as many as suit the length of the training: fitted_warmup().
   std::optional<index_t> warmup{};
@@ -150,11 +173,17 @@ struct TrainingOptions {
   GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
   ValidationOptions validation{};             ///< what validations measure: see validation_of()
   OptimizerOptions optimizer{};
+  LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
+  RDropOptions r_drop{};
+  DistillationOptions distillation{};  ///< of a training with a teacher
 
   /// All but groups and text, which have places of their own in files or none.
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
     visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
+    visit(OptionField{"prefetch", "batches that a thread of its own makes ahead; 0: none",
+                      Allowed::not_negative},
+          self.prefetch);
     visit(
         OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
         self.learning_rate);
@@ -179,6 +208,9 @@ struct TrainingOptions {
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
     ValidationOptions::fields(self.validation, visit);
     OptimizerOptions::fields(self.optimizer, visit);
+    LoraOptions::fields(self.lora, visit);
+    RDropOptions::fields(self.r_drop, visit);
+    DistillationOptions::fields(self.distillation, visit);
   }
 
   /// Throws ValueError that names an impossible field.

@@ -1,17 +1,44 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
 
+#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/loop/loop.hpp"
+#include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/optimizer.hpp"
 
 namespace eigenformer {
 
-/// Trains a model of source and target on an encoded corpus: TrainingLoop with batches of sentence pairs,
+namespace detail {
+
+// The batches of a training, made ahead or when they are needed.
+class TrainerBatches {
+ public:
+  TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
+    if (ahead > 0) prefetched_.emplace(batcher, ahead);
+  }
+  index_t num_batches(index_t epoch) {
+    return prefetched_ ? prefetched_->num_batches(epoch) : batcher_.num_batches(epoch);
+  }
+  Batch batch(index_t epoch, index_t k) {
+    return prefetched_ ? prefetched_->batch(epoch, k) : batcher_.batch(epoch, k);
+  }
+
+ private:
+  Batcher& batcher_;
+  std::optional<PrefetchedBatches<Batcher>> prefetched_;
+};
+
+}  // namespace detail
+
+/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
 /// Adam or another optimizer, and validation by the loss of a corpus or by any metric.
 ///
 /// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
@@ -33,6 +60,11 @@ namespace eigenformer {
 ///     trainer.run();
 ///     ef::save_model_folder("own", loaded);
 ///
+/// An adapter (LoRA) in place of the whole model: with options.lora, or an adapter that is attached to the
+/// model (add_lora, load_adapter), its factors are trained and nothing else; gradients, moments and states
+/// are those of the factors. It stays attached afterwards: save_adapter() writes it, merge_lora() makes it
+/// part of the model.
+///
 /// Validation by a metric, such as BLEU of what the model translates: no validation corpus, and
 ///
 ///     .loop = {.max_steps = 1000, .validation = {.measure = [&] { return bleu(model); }, .better =
@@ -48,19 +80,21 @@ class Trainer {
   /// nothing to teach, and a validation corpus beside
   /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
   /// then count as the best.
-  Trainer(M& model, const EncodedCorpus& corpus, const EncodedCorpus* validation,
-          const TrainingOptions& options, TrainingSink& sink = TrainingSink::silent())
+  Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
+          TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        corpus_(detail::corpus_fingerprint(corpus)),
+        batches_(batcher_, options.prefetch),
+        corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
+        base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         optimizer_(make_optimizer<T>(parameters_, options)),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
-        loop_(parameters_, SourceTargetLoss<M>{model, options.label_smoothing, options.guided_alignment},
-              batcher_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
-    if (corpus.alignment.empty() || options.guided_alignment.weight == 0) return;
+        loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
+              batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
+    if (!corpus.aligned() || options.guided_alignment.weight == 0) return;
     if constexpr (GuidedModel<M>) {
       detail::require_guided(model, options.guided_alignment);
     } else {
@@ -90,6 +124,10 @@ class Trainer {
   /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
   std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
 
+  /// Puts the weights that count for validations and use into the model for as long as the result lives, as
+  /// TrainingLoop::evaluation_weights.
+  [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
+
   /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
   /// counters.
   TrainingState<T> state() const {
@@ -101,6 +139,10 @@ class Trainer {
     if (!decays_all_) state.values["decays"] = "matrices";
     state.values["optimizer"] = word_of(options_.optimizer.kind);
     state.values["optimizer_state"] = word_of(options_.optimizer.state);
+    if (!base_.empty()) {
+      state.values["lora"] = lora_settings();
+      state.values["lora_base"] = base_;
+    }
     return state;
   }
 
@@ -111,6 +153,16 @@ class Trainer {
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
+    if (reader.has("lora") != !base_.empty()) {
+      throw ValueError("training", base_.empty()
+                                       ? "the saved training is that of an adapter: set options.lora"
+                                       : "the saved training is that of a whole model, and not of an "
+                                         "adapter");
+    }
+    if (!base_.empty()) {
+      reader.require_equal("lora", lora_settings());
+      reader.require_equal("lora_base", base_);
+    }
     const auto corpus = reader.template value<std::string>("corpus");
     if (corpus != corpus_) {
       throw ValueError("training",
@@ -156,7 +208,7 @@ class Trainer {
     throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
   }
 
-  static TrainingOptions complete(const M& model, const EncodedCorpus* validation, TrainingOptions options) {
+  static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
     options.validate();
     if (options.validation.translates() && !options.loop.validation.measure) {
       throw ValueError("trainer",
@@ -174,16 +226,32 @@ class Trainer {
         }};
     return options;
   }
+  static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
+                                    const Teacher<T>* teacher) {
+    detail::require_objective(model, options.r_drop, teacher);
+    return {options.label_smoothing, options.guided_alignment, options.r_drop, options.distillation};
+  }
   static std::vector<ParameterHandle<T>> trained(M& model, const TrainingOptions& options) {
-    auto all = parameters(model);
+    if (options.lora.rank > 0) {
+      RandomGenerator rng(options.loop.seed);
+      add_lora(model, options.lora, rng);
+    }
+    auto all = lora_parameters(model);
+    if (all.empty()) all = parameters(model);
     freeze(all, options.frozen);
     return all;
+  }
+  // Where the adapter was attached before, the options do not tell.
+  nlohmann::json lora_settings() const {
+    return options_.lora.rank > 0 ? options_to_json(options_.lora) : nlohmann::json("attached before");
   }
 
   TrainingOptions options_;
   Batcher batcher_;
+  detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
+  std::string base_;  // of an adapter's training, the weights that it adapts
   AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;

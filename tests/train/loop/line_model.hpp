@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "eigenformer/autograd/ops.hpp"
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer::testing {
@@ -36,5 +38,24 @@ struct Line {
     visit("offset", self.offset);
   }
 };
+
+/// Points on y = 3 x - 2 with a little noise, `count` batches of unequal size.
+inline std::vector<Points> batches_of_points(index_t count, std::uint64_t seed = 1) {
+  RandomGenerator rng(seed);
+  std::vector<Points> batches;
+  for (index_t k = 0; k < count; ++k) {
+    Points points;
+    for (index_t i = 0; i < 3 + k % 4; ++i) {
+      points.x.push_back(rng.normal());
+      points.y.push_back(3 * points.x.back() - 2 + 0.1 * rng.normal());
+    }
+    batches.push_back(points);
+  }
+  return batches;
+}
+
+inline auto loss_of(const Line& line) {
+  return [&line](const Context<double>& ctx, const Points& points) { return line.loss(ctx, points); };
+}
 
 }  // namespace eigenformer::testing

@@ -20,25 +20,6 @@ using namespace eigenformer::testing;
 
 namespace {
 
-/// Points on y = 3 x - 2 with a little noise, `count` batches of unequal size.
-std::vector<Points> batches_of_points(index_t count, std::uint64_t seed = 1) {
-  RandomGenerator rng(seed);
-  std::vector<Points> batches;
-  for (index_t k = 0; k < count; ++k) {
-    Points points;
-    for (index_t i = 0; i < 3 + k % 4; ++i) {
-      points.x.push_back(rng.normal());
-      points.y.push_back(3 * points.x.back() - 2 + 0.1 * rng.normal());
-    }
-    batches.push_back(points);
-  }
-  return batches;
-}
-
-auto loss_of(const Line& line) {
-  return [&line](const Context<double>& ctx, const Points& points) { return line.loss(ctx, points); };
-}
-
 double constant_rate(index_t) { return 0.05; }
 
 /// Slope and offset after gradient descent on the batches, epoch by epoch, `accumulate` batches an update.

@@ -46,7 +46,7 @@ Result run(const Seq2SeqTransformer<double>& model, const std::vector<Batch>& ba
   Gradients<double> gradients(parameters(copy));
   Tape<double> tape;
   Result result;
-  const SourceTargetLoss<Seq2SeqTransformer<double>> loss{copy, smoothing};
+  const SourceTargetLoss<Seq2SeqTransformer<double>> loss{copy, {.label_smoothing = smoothing}};
   result.loss =
       accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, kernels::GemmPrecision::full, gradients)
           .loss;

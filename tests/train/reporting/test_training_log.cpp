@@ -118,6 +118,28 @@ TEST_CASE("TrainingLog: after a resume the lines of updates that are made again 
   CHECK(events(read_training_log(path).lines) == std::vector<std::string>{"start8"});
 }
 
+TEST_CASE("TrainingLog: another training's log stays until the first save") {
+  const TemporaryFolder folder;
+  const auto path = folder / "log.jsonl";
+  const std::string old = "{\"event\":\"start\",\"step\":0,\"seconds\":0}\n";
+  std::ofstream(path) << old;
+  TrainingLog log(path, TrainingSink::silent());
+  log.start_when_saved({{"pairs", 5}});
+  log.on_step(step(1));
+  log.on_checkpoint();  // of what is no better than the model that is there
+  CHECK(text_of(path) == old);
+  log.on_best();
+  CHECK(text_of(path) == old);
+  log.on_checkpoint();
+  CHECK(events(read_training_log(path).lines) == std::vector<std::string>{"start0", "step1"});
+  log.on_step(step(2));
+  log.on_best();
+  log.on_checkpoint();
+  const auto lines = read_training_log(path).lines;
+  CHECK(events(lines) == std::vector<std::string>{"start0", "step1", "step2"});
+  CHECK(lines[0].at("pairs") == 5);
+}
+
 TEST_CASE("TrainingLog: of a damaged log the lines before the damage stay") {
   const TemporaryFolder folder;
   const auto path = folder / "log.jsonl";

@@ -117,6 +117,19 @@ class Context {
   }
   const kernels::PackedWeights* packed_weights() const noexcept { return packed_.get(); }
 
+  /// Products with these adapters in place of those that are attached to the model, so that several adapters
+  /// share one model; null: those of the model. An empty set gives the model without any.
+  Context with_adapters(std::shared_ptr<const AdapterSet<T>> adapters) const {
+    Context c = *this;
+    c.adapters_ = std::move(adapters);
+    return c;
+  }
+  const std::shared_ptr<const AdapterSet<T>>& adapters() const noexcept { return adapters_; }
+  /// What is added to products with a weight; null: nothing.
+  const WeightAdapter<T>* adapter_of(const Parameter<T>& weight) const {
+    return adapters_ == nullptr ? weight.adapter().get() : adapters_->find(weight).get();
+  }
+
  private:
   Context() = default;
 
@@ -126,6 +139,7 @@ class Context {
   kernels::GemmPrecision precision_{};
   std::shared_ptr<const kernels::PackedWeights> packed_;
   std::shared_ptr<kernels::WeightCache> cache_;
+  std::shared_ptr<const AdapterSet<T>> adapters_;
 };
 
 }  // namespace eigenformer

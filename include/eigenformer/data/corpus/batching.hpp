@@ -11,10 +11,13 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/index_permutation.hpp"
 #include "eigenformer/core/base/random.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/data/corpus/pair_source.hpp"
 #include "eigenformer/data/corpus/vocabulary.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
@@ -63,7 +66,9 @@ struct BatchingOptions {
   index_t max_source_tokens = 0;     ///< the same for the source; 0: twice max_target_tokens
   index_t max_sentences = 0;         ///< sentence pairs of a batch; 0: no limit
   index_t bucket_sentences =
-      4096;             ///< so many consecutive sentences of the shuffled epoch are sorted by length; 1: none
+      4096;  ///< so many consecutive sentences of the shuffled epoch are sorted by length; 1: none
+  /// A source that is not in memory and has more pairs is planned in segments; see Batcher.
+  index_t whole_pairs = index_t{1} << 22;
   bool shuffle = true;  ///< false: the order of the corpus, only sorted in buckets (validation)
   std::uint64_t seed = 1;
   TextConventions text{};  ///< what stands around sentences; the limits count one token for it
@@ -82,6 +87,10 @@ struct BatchingOptions {
                       "so many consecutive sentences of the shuffled epoch are sorted by length; 1: none",
                       Allowed::positive},
           self.bucket_sentences);
+    visit(
+        OptionField{"whole_pairs", "a source that is not in memory and has more pairs is planned in segments",
+                    Allowed::not_negative},
+        self.whole_pairs);
     visit(OptionField{"shuffle", "a new order in each epoch, and not that of the corpus"}, self.shuffle);
     visit(OptionField{"seed", "seed of the order"}, self.seed);
   }
@@ -90,70 +99,74 @@ struct BatchingOptions {
   void validate() const { validate_fields("batching", *this); }
 };
 
-/// Cuts a corpus into batches, epoch by epoch. What batch k of epoch e holds depends on the corpus, the
+/// Cuts sentence pairs into batches, epoch by epoch. What batch k of epoch e holds depends on the source, the
 /// options, e and k alone, so training can go on in the middle of an epoch. Every pair comes exactly once in
-/// an epoch. Holds the corpus by reference.
+/// an epoch. Holds the source by reference. One thread at a time.
 ///
 /// An epoch is shuffled, sorted by length in buckets (rising and falling in turn, so that neighbours stay
 /// alike where two buckets meet), cut where the next pair would exceed a limit, and its batches are shuffled.
 /// A pair that exceeds a limit by itself is a batch alone.
+///
+/// The order of an epoch takes 8 bytes a pair. A source that is not in memory and has more than
+/// options.whole_pairs is planned in segments of 16 buckets instead: its order is a permutation that is
+/// computed and not held, each segment of it is cut into batches and these are shuffled like a small epoch,
+/// and only the number of batches of each segment is held. An epoch then begins with a pass over all lengths,
+/// on all threads.
 class Batcher {
  public:
-  /// Throws ValueError for a corpus of no pair or with alignments of some pairs, a negative limit and a token
+  /// Throws ValueError for a source of no pair or with alignments of some pairs, a negative limit and a token
   /// budget of 0.
-  explicit Batcher(const EncodedCorpus& corpus, const BatchingOptions& options = {})
-      : corpus_(&corpus), options_(options) {
-    if (corpus.size() == 0) throw ValueError("batching", "number of sentence pairs is 0, must be positive");
+  explicit Batcher(const PairSource& source, const BatchingOptions& options = {})
+      : source_(&source), options_(options) {
+    if (source.size() == 0) throw ValueError("batching", "number of sentence pairs is 0, must be positive");
     options.validate();
-    if (!corpus.alignment.empty() && static_cast<index_t>(corpus.alignment.size()) != corpus.size()) {
-      throw ValueError("batching", "the corpus has alignments of " + std::to_string(corpus.alignment.size()) +
-                                       " pairs and " + std::to_string(corpus.size()) +
-                                       " pairs, expected one for each or none");
-    }
+    aligned_ = source.aligned();
     if (options_.max_source_tokens == 0) options_.max_source_tokens = 2 * options_.max_target_tokens;
+    const bool whole = source.in_memory() || source.size() <= options_.whole_pairs;
+    segment_pairs_ = whole ? source.size() : std::min(source.size(), 16 * options_.bucket_sentences);
+    shuffle_whole_ = whole && options_.shuffle;
   }
-  /// A corpus that goes out of scope at once cannot be held.
-  explicit Batcher(EncodedCorpus&& corpus, const BatchingOptions& options = {}) = delete;
+  /// A source that goes out of scope at once cannot be held.
+  explicit Batcher(PairSource&& source, const BatchingOptions& options = {}) = delete;
 
   /// Number of batches of an epoch. Throws ValueError for a negative epoch.
-  index_t num_batches(index_t epoch) { return static_cast<index_t>(plan(epoch).batches.size()); }
+  index_t num_batches(index_t epoch) { return counts(epoch).back(); }
 
-  /// The corpus's numbers of the pairs in batch k of an epoch, in the batch's order. Throws IndexError where
+  /// The source's numbers of the pairs in batch k of an epoch, in the batch's order. Throws IndexError where
   /// there is no batch k.
   std::span<const index_t> sentences(index_t epoch, index_t k) {
     const Range range = batch_range(epoch, k);
     return std::span<const index_t>(plan_.order).subspan(range.begin, range.end - range.begin);
   }
 
-  /// Batch k of an epoch. Throws IndexError where there is no batch k.
+  /// Batch k of an epoch. Throws IndexError where there is no batch k, and what the source throws.
   Batch batch(index_t epoch, index_t k) {
     const Range range = batch_range(epoch, k);
     Batch batch;
     std::vector<index_t> source_lengths, target_lengths;
     std::vector<std::uint32_t> numbers;
     for (std::size_t i = range.begin; i < range.end; ++i) {
-      const std::span<const std::int32_t> source = corpus_->source[plan_.order[i]];
-      const std::span<const std::int32_t> target = corpus_->target[plan_.order[i]];
-      const TextConventions& text = options_.text;
+      source_->read(epoch, plan_.order[i], pair_);
+      const TextConventions& text = pair_.text != nullptr ? *pair_.text : options_.text;
       const auto append = [](std::vector<std::int32_t>& ids, std::span<const std::int32_t> more) {
         ids.insert(ids.end(), more.begin(), more.end());
       };
       append(batch.source, text.source_prefix);
-      append(batch.source, source);
+      append(batch.source, pair_.source);
       append(batch.source, text.source_suffix);
       batch.target_input.push_back(text.begin_id);
       for (std::vector<std::int32_t>* ids : {&batch.target_input, &batch.target_output}) {
         append(*ids, text.target_prefix);
-        append(*ids, target);
+        append(*ids, pair_.target);
       }
       batch.target_output.push_back(text.end_id);
       source_lengths.push_back(
-          static_cast<index_t>(text.source_prefix.size() + source.size() + text.source_suffix.size()));
-      target_lengths.push_back(static_cast<index_t>(text.target_prefix.size() + target.size()) + 1);
-      numbers.push_back(static_cast<std::uint32_t>(i));
-      if (corpus_->alignment.empty()) continue;
+          static_cast<index_t>(text.source_prefix.size() + pair_.source.size() + text.source_suffix.size()));
+      target_lengths.push_back(static_cast<index_t>(text.target_prefix.size() + pair_.target.size()) + 1);
+      numbers.push_back(static_cast<std::uint32_t>(plan_.begin + i));
+      if (!aligned_) continue;
       auto& links = batch.alignment.emplace_back();
-      for (const AlignmentLink& link : corpus_->alignment[static_cast<std::size_t>(plan_.order[i])]) {
+      for (const AlignmentLink& link : pair_.links) {
         links.push_back({link.source + static_cast<index_t>(text.source_prefix.size()),
                          link.target + static_cast<index_t>(text.target_prefix.size())});
       }
@@ -167,69 +180,120 @@ class Batcher {
   struct Range {
     std::size_t begin = 0, end = 0;
   };
+  // A segment of an epoch's order: all of it, or 16 buckets.
   struct Plan {
-    index_t epoch = -1;
-    std::vector<index_t> order;  // the corpus's numbers, sorted into buckets
+    index_t epoch = -1, segment = -1;
+    std::size_t begin = 0;       // its place in the epoch
+    std::vector<index_t> order;  // the source's numbers, sorted into buckets
     std::vector<Range> batches;  // ranges of `order`, in the order of training
   };
 
   Range batch_range(index_t epoch, index_t k) {
-    const std::vector<Range>& batches = plan(epoch).batches;
-    if (k < 0 || k >= static_cast<index_t>(batches.size())) {
+    const std::vector<index_t>& ends = counts(epoch);
+    if (k < 0 || k >= ends.back()) {
       throw IndexError("batching", "batch " + std::to_string(k) + " does not exist, epoch " +
-                                       std::to_string(epoch) + " has " + std::to_string(batches.size()));
+                                       std::to_string(epoch) + " has " + std::to_string(ends.back()));
     }
-    return batches[static_cast<std::size_t>(k)];
+    const auto segment = static_cast<index_t>(std::upper_bound(ends.begin(), ends.end(), k) - ends.begin());
+    if (plan_.epoch != epoch || plan_.segment != segment) make_plan(epoch, segment, plan_);
+    return plan_.batches[static_cast<std::size_t>(segment == 0 ? k : k - ends[segment - 1])];
   }
 
-  const Plan& plan(index_t epoch) {
+  // The batches of an epoch up to the end of each segment.
+  const std::vector<index_t>& counts(index_t epoch) {
     if (epoch < 0)
       throw ValueError("batching", "epoch is " + std::to_string(epoch) + ", must not be negative");
-    if (plan_.epoch == epoch) return plan_;
-    plan_.epoch = -1;
-    // Epochs draw from far apart stretches of one stream.
-    RandomGenerator rng(options_.seed);
-    rng.set_state({options_.seed, static_cast<std::uint64_t>(epoch) << 36});
-    plan_.order.resize(static_cast<std::size_t>(corpus_->size()));
-    std::iota(plan_.order.begin(), plan_.order.end(), index_t{0});
-    if (options_.shuffle) rng.shuffle(std::span<index_t>(plan_.order));
-    sort_in_buckets();
-    cut();
-    if (options_.shuffle) rng.shuffle(std::span<Range>(plan_.batches));
-    plan_.epoch = epoch;
-    return plan_;
+    if (counted_epoch_ == epoch) return ends_;
+    counted_epoch_ = -1;
+    const index_t segments = (source_->size() + segment_pairs_ - 1) / segment_pairs_;
+    ends_.assign(static_cast<std::size_t>(segments), 0);
+    if (segments == 1) {
+      make_plan(epoch, 0, plan_);
+      ends_[0] = static_cast<index_t>(plan_.batches.size());
+    } else {
+      parallel_for(segments, 1, [&](index_t first, index_t last) {
+        Plan plan;
+        for (index_t s = first; s < last; ++s) {
+          arrange(epoch, s, plan);
+          ends_[static_cast<std::size_t>(s)] = static_cast<index_t>(plan.batches.size());
+        }
+      });
+      std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+    }
+    counted_epoch_ = epoch;
+    return ends_;
   }
 
-  void sort_in_buckets() {
-    const auto shorter = [&](index_t a, index_t b) {
-      const auto key = [&](index_t i) {
-        return std::pair(corpus_->target.length(i), corpus_->source.length(i));
-      };
-      return key(a) < key(b);
+  // Epochs draw from far apart stretches of one stream; the first words of each are keys of a permutation, or
+  // shuffle all of the epoch.
+  RandomGenerator stream(index_t epoch, std::uint64_t from = 0) const {
+    RandomGenerator rng(options_.seed);
+    rng.set_state({options_.seed, (static_cast<std::uint64_t>(epoch) << 36) + from});
+    return rng;
+  }
+
+  void make_plan(index_t epoch, index_t segment, Plan& plan) const {
+    plan.epoch = -1;
+    RandomGenerator rng = arrange(epoch, segment, plan);
+    if (options_.shuffle) rng.shuffle(std::span<Range>(plan.batches));
+    plan.epoch = epoch;
+    plan.segment = segment;
+  }
+
+  // Makes all but the order of the batches, and returns what shuffles these.
+  RandomGenerator arrange(index_t epoch, index_t segment, Plan& plan) const {
+    const index_t begin = segment * segment_pairs_;
+    plan.begin = static_cast<std::size_t>(begin);
+    plan.order.resize(static_cast<std::size_t>(std::min(segment_pairs_, source_->size() - begin)));
+    std::iota(plan.order.begin(), plan.order.end(), begin);
+    RandomGenerator rng = stream(epoch);
+    if (shuffle_whole_) {
+      rng.shuffle(std::span<index_t>(plan.order));
+    } else if (options_.shuffle) {
+      const IndexPermutation permutation(source_->size(), rng);
+      for (index_t& i : plan.order) i = permutation(i);
+      rng = stream(epoch, (static_cast<std::uint64_t>(segment) + 1) << 20);
+    }
+    sort_in_buckets(epoch, plan.order);
+    cut(epoch, plan);
+    return rng;
+  }
+
+  void sort_in_buckets(index_t epoch, std::vector<index_t>& order) const {
+    struct Item {
+      index_t target, source, pair;
     };
-    const std::size_t bucket = static_cast<std::size_t>(options_.bucket_sentences);
+    std::vector<Item> items;
+    const auto bucket = static_cast<std::size_t>(options_.bucket_sentences);
     bool rising = true;
-    for (std::size_t begin = 0; begin < plan_.order.size(); begin += bucket, rising = !rising) {
-      const auto first = plan_.order.begin() + static_cast<std::ptrdiff_t>(begin);
-      const auto last = first + static_cast<std::ptrdiff_t>(std::min(bucket, plan_.order.size() - begin));
-      std::stable_sort(first, last,
-                       [&](index_t a, index_t b) { return rising ? shorter(a, b) : shorter(b, a); });
+    for (std::size_t begin = 0; begin < order.size(); begin += bucket, rising = !rising) {
+      const auto part = std::span(order).subspan(begin, std::min(bucket, order.size() - begin));
+      items.clear();
+      for (const index_t i : part) {
+        const PairLengths lengths = source_->lengths(epoch, i);
+        items.push_back({lengths.target, lengths.source, i});
+      }
+      std::stable_sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
+        const Item &low = rising ? a : b, &high = rising ? b : a;
+        return low.target != high.target ? low.target < high.target : low.source < high.source;
+      });
+      std::transform(items.begin(), items.end(), part.begin(), [](const Item& item) { return item.pair; });
     }
   }
 
-  void cut() {
-    plan_.batches.clear();
+  void cut(index_t epoch, Plan& plan) const {
+    plan.batches.clear();
     Range range;
     index_t source_tokens = 0, target_tokens = 0;
-    for (std::size_t i = 0; i < plan_.order.size(); ++i) {
-      const index_t source = corpus_->source.length(plan_.order[i]) + 1;
-      const index_t target = corpus_->target.length(plan_.order[i]) + 1;
+    for (std::size_t i = 0; i < plan.order.size(); ++i) {
+      const PairLengths lengths = source_->lengths(epoch, plan.order[i]);
+      const index_t source = lengths.source + 1, target = lengths.target + 1;
       const bool full = target_tokens + target > options_.max_target_tokens ||
                         source_tokens + source > options_.max_source_tokens ||
                         (options_.max_sentences > 0 &&
                          static_cast<index_t>(range.end - range.begin) == options_.max_sentences);
       if (full && range.end > range.begin) {
-        plan_.batches.push_back(range);
+        plan.batches.push_back(range);
         range.begin = range.end;
         source_tokens = target_tokens = 0;
       }
@@ -237,12 +301,17 @@ class Batcher {
       target_tokens += target;
       range.end = i + 1;
     }
-    plan_.batches.push_back(range);
+    plan.batches.push_back(range);
   }
 
-  const EncodedCorpus* corpus_;
+  const PairSource* source_;
   BatchingOptions options_;
+  bool aligned_ = false, shuffle_whole_ = false;
+  index_t segment_pairs_ = 0;
+  index_t counted_epoch_ = -1;
+  std::vector<index_t> ends_;
   Plan plan_;
+  EncodedPair pair_;
 };
 
 }  // namespace eigenformer

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/special_ids.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
@@ -32,6 +33,15 @@ struct EnumNames<SearchRule> {
   static constexpr std::array names = {"gnmt", "huggingface", "ctranslate2", "marian"};
 };
 
+/// A language that a model of several translates into, and the token before a source sentence that asks for
+/// it (Johnson et al. 2017).
+struct TargetLanguage {
+  std::string name{};  ///< such as "de"
+  std::int32_t id = 0;
+
+  friend bool operator==(const TargetLanguage&, const TargetLanguage&) = default;
+};
+
 /// What a trained model expects around a sentence, and which ids mean something to the search. The defaults
 /// are those of models that this library trains.
 struct TextConventions {
@@ -53,8 +63,41 @@ struct TextConventions {
   bool early_stopping = false;       ///< end as soon as a beam's worth has ended
   bool force_end = false;            ///< what max_length would cut off ends there, at no cost
 
+  /// Those of a model of several: one is to be chosen, by with_target_language().
+  std::vector<TargetLanguage> target_languages{};
+
   friend bool operator==(const TextConventions&, const TextConventions&) = default;
 };
+
+/// The conventions with a language to translate into: its token ends the source prefix, in place of one that
+/// was chosen before. An empty name leaves that one, or stands
+/// for the only language of a model, and gives back conventions that have none. Throws ValueError that lists
+/// the languages for one that is not among them, and for no name where there are several.
+inline TextConventions with_target_language(TextConventions text, const std::string& language) {
+  const std::vector<TargetLanguage>& known = text.target_languages;
+  if (known.empty() && language.empty()) return text;
+  for (const TargetLanguage& k : known) {
+    if (text.source_prefix.empty() || text.source_prefix.back() != k.id) continue;
+    if (language.empty() || language == k.name) return text;  // it was chosen before
+    text.source_prefix.pop_back();
+    break;
+  }
+  std::string names;
+  for (const TargetLanguage& k : known) {
+    if (k.name == language || (language.empty() && known.size() == 1)) {
+      text.source_prefix.push_back(k.id);
+      return text;
+    }
+    names += (names.empty() ? "" : ", ") + k.name;
+  }
+  if (known.empty()) {
+    throw ValueError("target_language",
+                     "the target language is '" + language + "', and the model has none to choose from");
+  }
+  throw ValueError("target_language",
+                   language.empty() ? "the model translates into several languages, expected one of " + names
+                                    : "the target language is '" + language + "', expected one of " + names);
+}
 
 /// The positions that a sentence of up to `tokens` tokens takes in training and in decoding: its own, and
 /// those of what stands around it (source: prefix and suffix; target: begin or end, and the prefix). A table

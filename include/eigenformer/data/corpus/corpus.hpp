@@ -11,7 +11,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
-#include "eigenformer/data/corpus/alignment_model.hpp"
+#include "eigenformer/data/corpus/pair_source.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -147,8 +147,8 @@ class TokenSequences {
   std::vector<std::size_t> offsets_{0};
 };
 
-/// Sentence pairs as token ids, without begin and end.
-struct EncodedCorpus {
+/// Sentence pairs as token ids in memory, without begin and end.
+struct EncodedCorpus : PairSource {
   TokenSequences source;
   TokenSequences target;
   CorpusReport report{};
@@ -157,7 +157,43 @@ struct EncodedCorpus {
   /// align_corpus().
   std::vector<std::vector<AlignmentLink>> alignment{};
 
-  index_t size() const noexcept { return source.size(); }
+  index_t size() const noexcept override { return source.size(); }
+  index_t source_length(index_t i) const override { return source.length(i); }
+  index_t target_length(index_t i) const override { return target.length(i); }
+  void read(index_t, index_t i, EncodedPair& out) const override {
+    const auto s = source[i], t = target[i];
+    out.source.assign(s.begin(), s.end());
+    out.target.assign(t.begin(), t.end());
+    out.links = alignment.empty() ? std::vector<AlignmentLink>{} : alignment[static_cast<std::size_t>(i)];
+    out.text = nullptr;
+  }
+  /// The number of pairs and a hash of all ids and links (FNV-1a, 64 bits).
+  std::string fingerprint() const override {
+    std::uint64_t hash = 0xCBF29CE484222325u;
+    const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
+    for (const TokenSequences* side : {&source, &target}) {
+      for (index_t i = 0; i < side->size(); ++i) {
+        const std::span<const std::int32_t> ids = (*side)[i];
+        add(ids.size());
+        for (const std::int32_t id : ids) add(static_cast<std::uint32_t>(id));
+      }
+    }
+    for (const std::vector<AlignmentLink>& links : alignment) {
+      add(links.size());
+      for (const AlignmentLink& link : links) {
+        add(static_cast<std::uint64_t>(link.source));
+        add(static_cast<std::uint64_t>(link.target));
+      }
+    }
+    return std::to_string(size()) + " pairs, " + std::to_string(hash);
+  }
+  bool aligned() const override {
+    if (alignment.empty() || static_cast<index_t>(alignment.size()) == size()) return !alignment.empty();
+    throw ValueError("corpus", "the corpus has alignments of " + std::to_string(alignment.size()) +
+                                   " pairs and " + std::to_string(size()) +
+                                   " pairs, expected one for each or none");
+  }
+  bool in_memory() const noexcept override { return true; }
 };
 
 /// Encodes every pair; source_text is put before each source sentence. Pairs with a side of no token or of

@@ -38,6 +38,8 @@ using TokenCounts = std::unordered_map<std::string, index_t, detail::StringHash,
 struct VocabularyOptions {
   index_t max_size = 0;   ///< the greatest number of entries, the four special ones included; 0: no limit
   index_t min_count = 1;  ///< rarer tokens are left out
+  /// Entries that no text is cut into, such as "<2de>"; they come first and count in max_size.
+  std::vector<std::string> reserved{};
 };
 
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
@@ -81,16 +83,20 @@ class Vocabulary {
     }
     std::vector<std::pair<std::string, index_t>> entries;
     for (const auto& entry : counts) {
-      if (entry.second >= options.min_count) entries.push_back(entry);
+      const bool reserved =
+          std::find(options.reserved.begin(), options.reserved.end(), entry.first) != options.reserved.end();
+      if (entry.second >= options.min_count && !reserved) entries.push_back(entry);
     }
     std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
     std::size_t room = entries.size();
-    if (options.max_size != 0)
-      room = std::min(room, static_cast<std::size_t>(options.max_size - num_specials));
-    std::vector<std::string> tokens;
-    tokens.reserve(room);
+    if (options.max_size != 0) {
+      const auto kept = static_cast<std::size_t>(options.max_size - num_specials);
+      room = std::min(room, kept - std::min(kept, options.reserved.size()));
+    }
+    std::vector<std::string> tokens = options.reserved;
+    tokens.reserve(tokens.size() + room);
     for (std::size_t i = 0; i < room; ++i) tokens.push_back(std::move(entries[i].first));
     return Vocabulary(tokens);
   }

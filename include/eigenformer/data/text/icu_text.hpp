@@ -2,6 +2,8 @@
 
 #include <unicode/uchar.h>
 #include <unicode/unorm2.h>
+#include <unicode/uscript.h>
+#include <unicode/ustring.h>
 #include <unicode/utf8.h>
 
 #include <cstdint>
@@ -64,6 +66,43 @@ inline void append_utf8(std::string& text, char32_t c) {
   std::int32_t n = 0;
   U8_APPEND_UNSAFE(bytes, n, static_cast<UChar32>(c));
   text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n));
+}
+
+/// The composed form NFC of a text in UTF-8.
+inline std::string compose(std::string_view text) {
+  UErrorCode error = U_ZERO_ERROR;
+  const UNormalizer2* const nfc = unorm2_getNFCInstance(&error);
+  const auto require = [&] {
+    if (U_FAILURE(error)) throw ValueError("nfc", std::string("ICU: ") + u_errorName(error));
+  };
+  require();
+  std::u16string units(text.size(), u'\0');  // never more units than bytes
+  std::int32_t n = 0;
+  u_strFromUTF8(units.data(), static_cast<std::int32_t>(units.size()), &n, text.data(),
+                static_cast<std::int32_t>(text.size()), &error);
+  require();
+  const bool composed = unorm2_spanQuickCheckYes(nfc, units.data(), n, &error) == n;
+  require();
+  if (composed) return std::string(text);
+  std::u16string out(units.size() * 3 + 16, u'\0');  // NFC is at most three times as long (UAX #15)
+  n = unorm2_normalize(nfc, units.data(), n, out.data(), static_cast<std::int32_t>(out.size()), &error);
+  require();
+  std::string bytes(static_cast<std::size_t>(n) * 3, '\0');
+  std::int32_t size = 0;
+  u_strToUTF8(bytes.data(), static_cast<std::int32_t>(bytes.size()), &size, out.data(), n, &error);
+  require();
+  bytes.resize(static_cast<std::size_t>(size));
+  return bytes;
+}
+
+/// The number of a script by its name or its code of ISO 15924, such as Cyrillic or Cyrl; -1 for others.
+inline int find_script(const std::string& name) { return u_getPropertyValueEnum(UCHAR_SCRIPT, name.c_str()); }
+
+/// The number of the script of a code point.
+inline int script_of(char32_t c) {
+  UErrorCode error = U_ZERO_ERROR;
+  const UScriptCode script = uscript_getScript(static_cast<UChar32>(c), &error);
+  return U_FAILURE(error) ? USCRIPT_UNKNOWN : static_cast<int>(script);
 }
 
 /// The code points of a text; a byte that is not UTF-8 is U+FFFD.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/sampling/merge_dropout.hpp"
 #include "eigenformer/data/text/icu_text.hpp"
 #include "eigenformer/data/tokenizers/added_tokens.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
@@ -57,17 +59,24 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   std::string kind() const override { return "byte_bpe"; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    const auto put = [&](std::int32_t id) { ids.push_back(id); };
-    // Nothing is normalised, so tokens that are looked for afterwards are the second pass over the same text.
-    added_.split(valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
-      added_.split(part, true, put, [&](std::string_view rest, std::size_t) {
-        for (const std::string& word : split(std::string(rest))) {
-          for (const std::string& piece : merged(word)) append(ids, piece);
-        }
-      });
+    return encode_words(text, [&](const std::string& word) { return merged(word); });
+  }
+
+  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
+                                           RandomGenerator& rng) const override {
+    detail::require_rate_of(true, sampling);
+    return encode_words(text, [&](const std::string& word) {
+      std::vector<std::string> parts = spelled(word);
+      detail::merge_with_dropout(
+          parts, sampling.bpe_dropout, rng,
+          [&](const std::string& left,
+              const std::string& right) -> std::optional<detail::PossibleMerge<std::string>> {
+            const std::size_t order = rank(left, right);
+            if (order == std::numeric_limits<std::size_t>::max()) return std::nullopt;
+            return detail::PossibleMerge<std::string>{static_cast<double>(order), left + right};
+          });
+      return parts;
     });
-    return ids;
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -132,10 +141,31 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     return end < text.size() && end - begin > 1 ? end - 1 : end;
   }
 
-  // A word's bytes, spelled, with all merges done: the first of the list first, from left to right.
-  std::vector<std::string> merged(const std::string& word) const {
+  // merge(word): its pieces.
+  template <class Merge>
+  std::vector<std::int32_t> encode_words(std::string_view text, Merge&& merge) const {
+    std::vector<std::int32_t> ids;
+    const auto put = [&](std::int32_t id) { ids.push_back(id); };
+    // Nothing is normalised, so tokens that are looked for afterwards are the second pass over the same text.
+    added_.split(valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
+      added_.split(part, true, put, [&](std::string_view rest, std::size_t) {
+        for (const std::string& word : split(std::string(rest))) {
+          for (const std::string& piece : merge(word)) append(ids, piece);
+        }
+      });
+    });
+    return ids;
+  }
+
+  std::vector<std::string> spelled(const std::string& word) const {
     std::vector<std::string> parts;
     for (const char c : word) parts.push_back(spelled_[static_cast<std::uint8_t>(c)]);
+    return parts;
+  }
+
+  // A word's bytes, spelled, with all merges done: the first of the list first, from left to right.
+  std::vector<std::string> merged(const std::string& word) const {
+    std::vector<std::string> parts = spelled(word);
     while (parts.size() > 1) {
       std::size_t best = std::numeric_limits<std::size_t>::max();
       for (std::size_t i = 0; i + 1 < parts.size(); ++i) best = std::min(best, rank(parts[i], parts[i + 1]));

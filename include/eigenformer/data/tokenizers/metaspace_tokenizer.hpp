@@ -89,17 +89,12 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
 
   std::string kind() const override { return "metaspace"; }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    const std::string valid = valid_utf8(text);
-    std::vector<std::int32_t> ids;
-    const auto put = [&](std::int32_t id) { ids.push_back(id); };
-    added_.split(valid, false, put, [&](std::string_view part, std::size_t begin) {
-      const std::string normal = normalize(part);
-      added_.split(normal, true, put, [&](std::string_view rest, std::size_t inner) {
-        append_text(ids, rest, begin == 0 && inner == 0);
-      });
-    });
-    return ids;
+  std::vector<std::int32_t> encode(std::string_view text) const override { return encode(text, Draw{}); }
+
+  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
+                                           RandomGenerator& rng) const override {
+    detail::require_rate_of(std::holds_alternative<PairModel>(model_), sampling);
+    return encode(text, Draw{&sampling, &rng});
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -185,42 +180,68 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     added_ = AddedTokens(std::move(tokens));
   }
 
-  void append_text(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin) const {
-    if (!options_.split_white_space) return append_words(ids, text, at_begin);
+  // How words are segmented: as encode() does, or drawn.
+  struct Draw {
+    const SubwordSampling* sampling = nullptr;
+    RandomGenerator* rng = nullptr;
+  };
+
+  std::vector<std::int32_t> encode(std::string_view text, Draw draw) const {
+    const std::string valid = valid_utf8(text);
+    std::vector<std::int32_t> ids;
+    const auto put = [&](std::int32_t id) { ids.push_back(id); };
+    added_.split(valid, false, put, [&](std::string_view part, std::size_t begin) {
+      const std::string normal = normalize(part);
+      added_.split(normal, true, put, [&](std::string_view rest, std::size_t inner) {
+        append_text(ids, rest, begin == 0 && inner == 0, draw);
+      });
+    });
+    return ids;
+  }
+
+  void append_text(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const {
+    if (!options_.split_white_space) return append_words(ids, text, at_begin, draw);
     std::size_t begin = 0, at = 0;
     for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
       if (icu::is_white_space(c)) {
-        if (begin < at) append_words(ids, text.substr(begin, at - begin), at_begin && begin == 0);
+        if (begin < at) append_words(ids, text.substr(begin, at - begin), at_begin && begin == 0, draw);
         begin = at + bytes.size();
       }
       at += bytes.size();
     });
-    if (begin < at) append_words(ids, text.substr(begin), at_begin && begin == 0);
+    if (begin < at) append_words(ids, text.substr(begin), at_begin && begin == 0, draw);
   }
 
-  void append_words(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin) const {
+  void append_words(std::vector<std::int32_t>& ids, std::string_view text, bool at_begin, Draw draw) const {
     std::string marked = replaced(std::string(text), " ", std::string(mark));
     const bool wanted = options_.prepend == "always" || (options_.prepend == "first" && at_begin);
     if (wanted && !marked.starts_with(mark)) marked.insert(0, mark);
     for (std::size_t begin = 0; begin < marked.size();) {
       std::size_t end = marked.size();
       if (options_.split) end = std::min(end, marked.find(mark, begin + 1));
-      append_word(ids, std::string_view(marked).substr(begin, end - begin));
+      append_word(ids, std::string_view(marked).substr(begin, end - begin), draw);
       begin = end;
     }
   }
 
-  void append_word(std::vector<std::int32_t>& ids, std::string_view word) const {
-    std::visit(
-        [&](const auto& model) {
-          model.segment(
-              word, [&](std::string_view piece) { return find(piece); },
-              [&](std::int32_t id) {
-                if (id < 0) id = vocabulary().unknown_id;
-                if (id >= 0) ids.push_back(id);
-              });
-        },
-        model_);
+  void append_word(std::vector<std::int32_t>& ids, std::string_view word, Draw draw) const {
+    const auto search = [&](std::string_view piece) { return find(piece); };
+    const auto put = [&](std::int32_t id) {
+      if (id < 0) id = vocabulary().unknown_id;
+      if (id >= 0) ids.push_back(id);
+    };
+    if (draw.rng == nullptr) {
+      std::visit([&](const auto& model) { model.segment(word, search, put); }, model_);
+    } else if (const auto* pairs = std::get_if<PairModel>(&model_)) {
+      pairs->sample(word, draw.sampling->bpe_dropout, *draw.rng, search, put);
+    } else {
+      const auto path =
+          std::get<UnigramModel>(model_).sample(word, draw.sampling->unigram_alpha, *draw.rng, search);
+      for (std::size_t i = 0; i < path.size(); ++i) {
+        if (path[i].id >= 0 || i == 0 || path[i - 1].id >= 0)
+          put(path[i].id);  // a run of unknown ones is one
+      }
+    }
   }
 
   static std::string replaced(const std::string& text, const std::string& from, const std::string& to) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/sampling/sentencepiece_sampler.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
 
@@ -57,16 +58,19 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   std::string kind() const override { return "sentencepiece"; }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    if (language_codes_ && text.substr(0, 2) == ">>") {
-      if (const std::size_t end = text.find("<<"); end != std::string_view::npos) {
-        append(ids, text.substr(0, end + 2));
-        text.remove_prefix(end + 2);
-      }
-    }
+    std::vector<std::int32_t> ids = take_language_code(text);
     std::vector<std::string> found;
     require(processor_->Encode(valid_utf8(text), &found));
     for (const std::string& piece : found) append(ids, piece);
+    return ids;
+  }
+
+  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
+                                           RandomGenerator& rng) const override {
+    std::vector<std::int32_t> ids = take_language_code(text);
+    for (const auto& piece :
+         detail::sample_sentencepiece(*processor_, sampler_.get(*model_), valid_utf8(text), sampling, rng))
+      append(ids, piece.text);
     return ids;
   }
 
@@ -83,6 +87,18 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   }
 
  private:
+  // The id of the >>code<< that a text begins with, which is taken from it; nothing where there is none.
+  std::vector<std::int32_t> take_language_code(std::string_view& text) const {
+    std::vector<std::int32_t> ids;
+    if (language_codes_ && text.substr(0, 2) == ">>") {
+      if (const std::size_t end = text.find("<<"); end != std::string_view::npos) {
+        append(ids, text.substr(0, end + 2));
+        text.remove_prefix(end + 2);
+      }
+    }
+    return ids;
+  }
+
   static void require(const sentencepiece::util::Status& status) {
     if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
   }
@@ -97,6 +113,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   }
 
   std::shared_ptr<const std::string> model_;  // serialised
+  detail::LazySampler sampler_;
   std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
   bool language_codes_;
 };

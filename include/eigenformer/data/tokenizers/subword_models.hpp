@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <queue>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/data/sampling/merge_dropout.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer {
@@ -57,21 +60,7 @@ class UnigramModel {
       const double sum = score + best[begin].score;
       if (best[end].begin == none || sum > best[end].score) best[end] = {sum, begin, id};
     };
-    for (std::size_t begin = 0; begin < word.size();) {
-      const std::size_t first = code_point_length(word, begin);
-      bool known = false;  // the character alone
-      for (std::size_t end = begin + first; end - begin <= longest_;) {
-        const auto id = find(word.substr(begin, end - begin));
-        if (id && !std::isnan(scores_[static_cast<std::size_t>(*id)])) {
-          offer(begin, end, scores_[static_cast<std::size_t>(*id)], *id);
-          known = known || end == begin + first;
-        }
-        if (end == word.size()) break;
-        end += code_point_length(word, end);
-      }
-      if (!known) offer(begin, begin + first, unknown_score_, -1);
-      begin += first;
-    }
+    for_each_piece(word, find, offer);
     std::vector<std::int32_t> ids;  // from the end on
     for (std::size_t end = word.size(); end > 0; end = best[end].begin) {
       if (best[end].id >= 0 || ids.empty() || ids.back() >= 0) ids.push_back(best[end].id);
@@ -79,7 +68,74 @@ class UnigramModel {
     for (auto id = ids.rbegin(); id != ids.rend(); ++id) emit(*id);
   }
 
+  /// A piece of a segmentation: bytes begin to end of the word. id -1: one character that is in no piece.
+  struct Step {
+    std::size_t begin, end;
+    std::int32_t id;
+  };
+  /// A segmentation drawn in proportion to its probability to the power alpha, among all of them (Kudo 2018,
+  /// section 3.2): sums over all segmentations up to each byte, then pieces drawn from the end on. alpha 0:
+  /// the best one.
+  template <class Find>
+  std::vector<Step> sample(std::string_view word, double alpha, RandomGenerator& rng, Find&& find) const {
+    struct Edge {
+      Step step;
+      double score;
+      std::size_t next;  // another one with the same end
+    };
+    const double least = -std::numeric_limits<double>::infinity();
+    std::vector<Edge> edges;
+    std::vector<std::size_t> last(word.size() + 1, none);
+    std::vector<double> sums(word.size() + 1, least);  // alpha 0: the best; else the logarithm of the sum
+    sums[0] = 0;
+    for_each_piece(word, find, [&](std::size_t begin, std::size_t end, double score, std::int32_t id) {
+      const double weighted = alpha > 0 ? alpha * score : score;
+      edges.push_back({{begin, end, id}, weighted, std::exchange(last[end], edges.size())});
+      const double a = std::max(sums[end], sums[begin] + weighted),
+                   b = std::min(sums[end], sums[begin] + weighted);
+      sums[end] = alpha > 0 && b > least ? a + std::log1p(std::exp(b - a)) : a;
+    });
+    std::vector<Step> path;
+    for (std::size_t end = word.size(); end > 0; end = path.back().begin) {
+      std::size_t chosen = last[end];
+      double rest = alpha > 0 ? rng.uniform() : 0;
+      for (std::size_t i = last[end]; i != none; i = edges[i].next) {
+        const double sum = sums[edges[i].step.begin] + edges[i].score;
+        if (alpha > 0) {
+          chosen = i;
+          rest -= std::exp(sum - sums[end]);
+          if (rest < 0) break;
+        } else if (sum >= sums[end]) {
+          chosen = i;  // of equally good ones the first that was found, as segment() has it
+        }
+      }
+      path.push_back(edges[chosen].step);
+    }
+    std::reverse(path.begin(), path.end());
+    return path;
+  }
+
  private:
+  // Calls f(begin, end, score, id) for all pieces in a word, by their beginning and then by their end.
+  template <class Find, class F>
+  void for_each_piece(std::string_view word, Find&& find, F&& f) const {
+    for (std::size_t begin = 0; begin < word.size();) {
+      const std::size_t first = code_point_length(word, begin);
+      bool known = false;  // the character alone
+      for (std::size_t end = begin + first; end - begin <= longest_;) {
+        const auto id = find(word.substr(begin, end - begin));
+        if (id && !std::isnan(scores_[static_cast<std::size_t>(*id)])) {
+          f(begin, end, scores_[static_cast<std::size_t>(*id)], *id);
+          known = known || end == begin + first;
+        }
+        if (end == word.size()) break;
+        end += code_point_length(word, end);
+      }
+      if (!known) f(begin, begin + first, unknown_score_, -1);
+      begin += first;
+    }
+  }
+
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   static std::size_t code_point_length(std::string_view text, std::size_t at) {
@@ -118,12 +174,10 @@ class PairModel {
   template <class Find, class Emit>
   void segment(std::string_view word, Find&& find, Emit&& emit) const {
     std::vector<Symbol> symbols;
-    for_each_code_point(word, [&](char32_t, std::string_view c) {
-      const auto id = find(c);
-      if (!id && !symbols.empty() && symbols.back().id < 0) return;
-      symbols.push_back({id ? *id : -1, static_cast<std::ptrdiff_t>(symbols.size()) - 1,
+    for (const std::int32_t id : characters(word, find)) {
+      symbols.push_back({id, static_cast<std::ptrdiff_t>(symbols.size()) - 1,
                          static_cast<std::ptrdiff_t>(symbols.size()) + 1, true});
-    });
+    }
     if (!symbols.empty()) symbols.back().next = -1;
     std::priority_queue<Candidate, std::vector<Candidate>, Later> queue;
     const auto offer = [&](std::ptrdiff_t left) {
@@ -149,6 +203,20 @@ class PairModel {
     for (const Symbol& symbol : symbols) {
       if (symbol.alive) emit(symbol.id);
     }
+  }
+
+  /// The same with dropout of merges: see detail::merge_with_dropout().
+  template <class Find, class Emit>
+  void sample(std::string_view word, double dropout, RandomGenerator& rng, Find&& find, Emit&& emit) const {
+    std::vector<std::int32_t> ids = characters(word, find);
+    detail::merge_with_dropout(
+        ids, dropout, rng,
+        [&](std::int32_t left, std::int32_t right) -> std::optional<detail::PossibleMerge<std::int32_t>> {
+          const Merge* merge = left < 0 || right < 0 ? nullptr : find_merge(left, right);
+          if (merge == nullptr) return std::nullopt;
+          return detail::PossibleMerge<std::int32_t>{static_cast<double>(merge->rank), merge->id};
+        });
+    for (const std::int32_t id : ids) emit(id);
   }
 
  private:
@@ -178,9 +246,21 @@ class PairModel {
   const Merge* find_merge(const std::vector<Symbol>& symbols, std::ptrdiff_t left) const {
     const Symbol& symbol = symbols[static_cast<std::size_t>(left)];
     const std::int32_t right = symbols[static_cast<std::size_t>(symbol.next)].id;
-    if (symbol.id < 0 || right < 0) return nullptr;
-    const auto found = pairs_.find(key(symbol.id, right));
+    return symbol.id < 0 || right < 0 ? nullptr : find_merge(symbol.id, right);
+  }
+  const Merge* find_merge(std::int32_t left, std::int32_t right) const {
+    const auto found = pairs_.find(key(left, right));
     return found == pairs_.end() ? nullptr : &found->second;
+  }
+  // The ids of a word's characters; -1 for a run of those that are no tokens.
+  template <class Find>
+  static std::vector<std::int32_t> characters(std::string_view word, Find&& find) {
+    std::vector<std::int32_t> ids;
+    for_each_code_point(word, [&](char32_t, std::string_view c) {
+      const auto id = find(c);
+      if (id || ids.empty() || ids.back() >= 0) ids.push_back(id ? *id : -1);
+    });
+    return ids;
   }
 
   std::vector<std::string> merges_;

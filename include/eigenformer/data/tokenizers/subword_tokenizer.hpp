@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/sampling/sentencepiece_sampler.hpp"
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
@@ -27,7 +28,10 @@ struct SubwordOptions {
   index_t vocabulary_size = 8000;  ///< the four special ids included; less where the text has no more pieces
   bool unigram =
       false;  ///< true: unigram language model (Kudo 2018); false: byte pair encoding (Sennrich et al. 2016)
-  bool byte_fallback = false;         ///< spell unknown characters as bytes, at the price of 256 ids
+  bool byte_fallback = false;  ///< spell unknown characters as bytes, at the price of 256 ids
+  /// Pieces that no text is cut into and that decoding passes over, such as "<2de>": SentencePiece's control
+  /// symbols. Their ids follow the special ones. They have no comma.
+  std::vector<std::string> reserved{};
   index_t max_sentences = 1'000'000;  ///< more are thinned out evenly, to bound time and memory
 };
 
@@ -40,7 +44,8 @@ class SubwordTokenizer final : public Tokenizer {
   /// give an equal model. Throws ValueError when SentencePiece refuses, as for a vocabulary smaller than the
   /// number of different characters. Sets SentencePiece's process-wide log level so that it prints nothing.
   static SubwordTokenizer train(std::span<const std::string> sentences, const SubwordOptions& options = {}) {
-    const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) + 1;
+    const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) +
+                          static_cast<index_t>(options.reserved.size()) + 1;
     if (options.vocabulary_size < least) {
       throw ValueError("subword_tokenizer", "vocabulary_size is " + std::to_string(options.vocabulary_size) +
                                                 ", must be at least " + std::to_string(least));
@@ -52,6 +57,12 @@ class SubwordTokenizer final : public Tokenizer {
     Sentences iterator(sentences, static_cast<std::size_t>(options.max_sentences));
     if (iterator.done())
       throw ValueError("subword_tokenizer", "no text to train on, expected at least one sentence");
+    std::string reserved;
+    for (const std::string& piece : options.reserved) {
+      if (piece.empty() || piece.find(',') != std::string::npos)
+        throw ValueError("subword_tokenizer", "the reserved piece '" + piece + "' is empty or has a comma");
+      reserved += (reserved.empty() ? "" : ",") + piece;
+    }
     const std::unordered_map<std::string, std::string> arguments = {
         {"model_type", options.unigram ? "unigram" : "bpe"},
         {"vocab_size", std::to_string(options.vocabulary_size)},
@@ -60,6 +71,7 @@ class SubwordTokenizer final : public Tokenizer {
         {"byte_fallback", options.byte_fallback ? "true" : "false"},
         {"normalization_rule_name", "identity"},
         {"unk_surface", unknown_text},
+        {"control_symbols", reserved},
         {"pad_id", std::to_string(Vocabulary::pad_id)},
         {"unk_id", std::to_string(Vocabulary::unknown_id)},
         {"bos_id", std::to_string(Vocabulary::begin_id)},
@@ -109,6 +121,15 @@ class SubwordTokenizer final : public Tokenizer {
     std::vector<int> ids;
     require(processor_->Encode(normalize_text(text), &ids));
     return {ids.begin(), ids.end()};
+  }
+
+  std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
+                                           RandomGenerator& rng) const override {
+    std::vector<std::int32_t> ids;
+    for (const auto& piece : detail::sample_sentencepiece(*processor_, sampler_.get(*model_),
+                                                          normalize_text(text), sampling, rng))
+      ids.push_back(piece.id);
+    return ids;
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -197,6 +218,7 @@ class SubwordTokenizer final : public Tokenizer {
   }
 
   std::shared_ptr<const std::string> model_;  // serialised
+  detail::LazySampler sampler_;
   std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
 };
 

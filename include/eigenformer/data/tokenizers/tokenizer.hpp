@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,9 @@
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/corpus/vocabulary.hpp"
+#include "eigenformer/data/sampling/subword_sampling.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
 namespace eigenformer {
@@ -32,6 +35,15 @@ class Tokenizer {
 
   /// The ids of one line of text, without begin and end.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  /// The same with a segmentation drawn from `rng`, whose state alone it depends on; rates of 0 give
+  /// encode(). Throws ValueError for a kind that has one segmentation of a text, and for the rate of another
+  /// kind.
+  virtual std::vector<std::int32_t> encode_sampled(std::string_view, const SubwordSampling&,
+                                                   RandomGenerator&) const {
+    throw ValueError("tokenizer",
+                     "kind '" + kind() + "' has one segmentation of a text; sampling needs subwords");
+  }
 
   /// The text of ids; pad, begin and end are passed over, unknown reads U+2047. Throws IndexError for an id
   /// outside the vocabulary.
@@ -59,6 +71,15 @@ class Tokenizer {
     return id == Vocabulary::pad_id || id == Vocabulary::begin_id || id == Vocabulary::end_id;
   }
 };
+
+/// The id of a token that is spelled so, such as a language's tag; nothing where there is none. Looks at all
+/// of the vocabulary.
+inline std::optional<std::int32_t> find_token(const Tokenizer& tokenizer, std::string_view spelling) {
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    if (tokenizer.token(id) == spelling) return id;
+  }
+  return std::nullopt;
+}
 
 /// A tokenizer whose ids are a Vocabulary: what the character and the word tokenizer share.
 class VocabularyTokenizer : public Tokenizer {

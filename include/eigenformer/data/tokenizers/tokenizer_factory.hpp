@@ -32,6 +32,8 @@ struct TokenizerOptions {
   index_t vocabulary_size = 8000;  ///< at most; the four special ids included
   index_t min_count = 1;           ///< char and word: rarer tokens are unknown
   bool joint = true;               ///< one vocabulary for both languages, which tied embeddings need
+  /// Entries that no text is cut into, such as "<2de>", a target language's tag; of the source side.
+  std::vector<std::string> reserved{};
 };
 
 /// The tokenizers of both languages; a joint one is the same object twice.
@@ -65,7 +67,8 @@ std::shared_ptr<const Tokenizer> load_shared(const std::filesystem::path& direct
 
 /// What needs SentencePiece.
 struct SentencePieceFunctions {
-  std::shared_ptr<const Tokenizer> (*train)(std::span<const std::string> sentences, index_t vocabulary_size);
+  std::shared_ptr<const Tokenizer> (*train)(std::span<const std::string> sentences, index_t vocabulary_size,
+                                            const std::vector<std::string>& reserved);
   LoadTokenizer *load_subword, *load_sentencepiece;
   /// A SentencePieceTokenizer of a model's bytes.
   std::shared_ptr<const Tokenizer> (*make)(std::string model, ForeignVocabulary vocabulary,
@@ -83,9 +86,10 @@ struct IcuFunctions {
 
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
 inline std::shared_ptr<const Tokenizer> train_subword(std::span<const std::string> sentences,
-                                                      index_t vocabulary_size) {
+                                                      index_t vocabulary_size,
+                                                      const std::vector<std::string>& reserved) {
   return std::make_shared<SubwordTokenizer>(
-      SubwordTokenizer::train(sentences, {.vocabulary_size = vocabulary_size}));
+      SubwordTokenizer::train(sentences, {.vocabulary_size = vocabulary_size, .reserved = reserved}));
 }
 inline std::shared_ptr<const Tokenizer> make_sentencepiece(std::string model, ForeignVocabulary vocabulary,
                                                            bool language_codes) {
@@ -138,21 +142,25 @@ inline bool has_icu_tokenizers() noexcept { return detail::find_linked<detail::I
 inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                         std::span<const std::string> sentences) {
   const auto train = [&]<class T>() -> std::shared_ptr<const Tokenizer> {
-    return std::make_shared<T>(
-        T::train(sentences, {.max_size = options.vocabulary_size, .min_count = options.min_count}));
+    return std::make_shared<T>(T::train(
+        sentences,
+        {.max_size = options.vocabulary_size, .min_count = options.min_count, .reserved = options.reserved}));
   };
   if (options.kind == "char") return train.template operator()<CharacterTokenizer>();
   if (options.kind == "word") return train.template operator()<WordTokenizer>();
   if (options.kind == "subword")
     return detail::require_sentencepiece("tokenizer", "kind 'subword'")
-        .train(sentences, options.vocabulary_size);
+        .train(sentences, options.vocabulary_size, options.reserved);
   throw ValueError("tokenizer", "kind is '" + options.kind + "', expected char, word or subword");
 }
 
 /// Tokenizers for the sentences of both languages. Throws as train_tokenizer() does.
 inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const ParallelCorpus& corpus) {
-  if (!options.joint)
-    return {train_tokenizer(options, corpus.source), train_tokenizer(options, corpus.target)};
+  if (!options.joint) {
+    TokenizerOptions of_target = options;
+    of_target.reserved.clear();
+    return {train_tokenizer(options, corpus.source), train_tokenizer(of_target, corpus.target)};
+  }
   std::vector<std::string> both = corpus.source;
   both.insert(both.end(), corpus.target.begin(), corpus.target.end());
   const auto tokenizer = train_tokenizer(options, both);

@@ -34,15 +34,26 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("no_repeat_ngram_size", c.no_repeat_ngram_size);
   visit("early_stopping", c.early_stopping);
   visit("force_end", c.force_end);
+  visit("target_languages", c.target_languages);
 }
+
+// Target languages are an object of names and ids.
+template <class Field>
+inline constexpr bool is_target_languages =
+    std::is_same_v<std::remove_cvref_t<Field>, std::vector<TargetLanguage>>;
 
 }  // namespace detail
 
-/// Conventions as a JSON object, every field under its name.
+/// Conventions as a JSON object, every field under its name; target_languages only where there are some.
 inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
-  detail::visit_conventions(
-      conventions, [&](const char* name, const auto& field) { json[name] = detail::option_to_json(field); });
+  detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
+    if constexpr (detail::is_target_languages<decltype(field)>) {
+      for (const TargetLanguage& language : field) json[name][language.name] = language.id;
+    } else {
+      json[name] = detail::option_to_json(field);
+    }
+  });
   return json;
 }
 
@@ -58,7 +69,14 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
     known.insert(name);
     if (!json.contains(name)) return;
     const nlohmann::json& value = json.at(name);
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
+    if constexpr (detail::is_target_languages<decltype(field)>) {
+      if (!value.is_object())
+        throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected an object");
+      for (const auto& [language, id] : value.items()) {
+        field.push_back({language, 0});
+        detail::option_from_json(name, id, field.back().id);
+      }
+    } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::vector<std::int32_t>>) {
       if (!value.is_array())
         throw ValueError("options", std::string(name) + " is " + value.dump() + ", expected a list");
       field.clear();
@@ -76,6 +94,8 @@ inline TextConventions conventions_from_json(const nlohmann::json& json, index_t
                                     ", expected one below the vocabulary's size " + std::to_string(size));
   };
   for (const std::int32_t id : conventions.source_prefix) check("source_prefix", id, source_size);
+  for (const TargetLanguage& language : conventions.target_languages)
+    check("target_languages", language.id, source_size);
   for (const std::int32_t id : conventions.source_suffix) check("source_suffix", id, source_size);
   for (const std::int32_t id : conventions.target_prefix) check("target_prefix", id, target_size);
   for (const auto& [name, number] :

@@ -243,8 +243,11 @@ struct MultiHeadAttention {
   ProjectedHeads<T> project_cross(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& queries,
                                   const Var<T>& memory, const SequenceLayout& keys) const {
     if (!in_proj.fused() || rotary_) return project_apart(ctx, x, queries, memory, memory, keys);
-    return {
-        .all = {}, .q = project_query(ctx, x), .key_value = project_key_value(ctx, memory), .k = {}, .v = {}};
+    return {.all = {},
+            .q = project_query(ctx, x),
+            .key_value = project_key_value(of_keys(ctx, keys), memory),
+            .k = {},
+            .v = {}};
   }
 
   ProjectedHeads<T> project_three(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
@@ -260,11 +263,18 @@ struct MultiHeadAttention {
   // Queries, keys and values in matrices of their own.
   ProjectedHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
-    return {.all = {},
-            .q = turned(project_query(ctx, query), queries, options.num_heads),
-            .key_value = {},
-            .k = turned(normalised(ctx, key_norm, in_proj.key(ctx, key)), keys, options.key_value_heads()),
-            .v = in_proj.value(ctx, value)};
+    const Context<T> key_ctx = of_keys(ctx, keys);
+    return {
+        .all = {},
+        .q = turned(project_query(ctx, query), queries, options.num_heads),
+        .key_value = {},
+        .k = turned(normalised(ctx, key_norm, in_proj.key(key_ctx, key)), keys, options.key_value_heads()),
+        .v = in_proj.value(key_ctx, value)};
+  }
+
+  // The context of projections of keys and values: an adapter's dropout follows their rows.
+  static Context<T> of_keys(const Context<T>& ctx, const SequenceLayout& keys) {
+    return ctx.drops() && ctx.rows() ? ctx.for_rows(keys) : ctx;
   }
 
   // The norm of each head of x (..., heads * head_dim), if there is one.

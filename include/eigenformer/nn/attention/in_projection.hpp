@@ -84,6 +84,11 @@ struct InProjection {
       visit(self.weight, {self.weight.shape()[0]});
     }
   }
+  /// The matrices that adapters are for, and how many rows each of their parts has.
+  static void adaptable(auto& self, auto&& visit) {
+    if (self.fused()) return visit(self.weight, {self.query_width_, self.key_width_, self.key_width_});
+    for (auto* w : {&self.query_weight, &self.key_weight, &self.value_weight}) visit(*w, {w->shape()[0]});
+  }
 
  private:
   Var<T> project(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& own, index_t begin,

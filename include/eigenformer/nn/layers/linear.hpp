@@ -53,6 +53,8 @@ struct Linear {
   }
   /// The matrices of inference, and how many of their rows are one product.
   static void products(auto& self, auto&& visit) { visit(self.weight, {self.weight.shape()[0]}); }
+  /// The matrices that adapters are for, and how many rows each of their parts has.
+  static void adaptable(auto& self, auto&& visit) { visit(self.weight, {self.weight.shape()[0]}); }
 };
 
 static_assert(std::is_nothrow_move_constructible_v<Linear<float>>);

@@ -20,6 +20,8 @@
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
+#include "eigenformer/optim/ema.hpp"
+#include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/train/distributed/agreement.hpp"
 #include "eigenformer/train/distributed/ranks.hpp"
 #include "eigenformer/train/distributed/workers.hpp"
@@ -61,6 +63,22 @@ concept Schedule = requires(S& s, index_t step) {
 }
 || requires(S& s, index_t step, ExpectedSteps total) {
   { s(step, total) } -> std::convertible_to<double>;
+};
+
+/// As long as it lives, a model has the weights that count for validations and use; see
+/// TrainingLoop::evaluation_weights().
+class EvaluationWeights {
+ public:
+  explicit EvaluationWeights(std::function<void()> restore = {}) : restore_(std::move(restore)) {}
+  ~EvaluationWeights() {
+    if (restore_) restore_();
+  }
+  EvaluationWeights(EvaluationWeights&& other) noexcept : restore_(std::exchange(other.restore_, {})) {}
+  EvaluationWeights(const EvaluationWeights&) = delete;
+  EvaluationWeights& operator=(const EvaluationWeights&) = delete;
+
+ private:
+  std::function<void()> restore_;
 };
 
 /// Trains parameters by any loss: batches, dropout, accumulation, clipping, a schedule, an optimizer,
@@ -121,6 +139,16 @@ class TrainingLoop {
   /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
   std::uint64_t expected_state_bytes() const;
 
+  /// Puts the weights that count for validations and use, those of the options' moving average, into the
+  /// parameters, and takes them out when the result is destroyed; where there is no average, or they are
+  /// there already, nothing happens. Validations and the sink's on_best() find them in place. While they are,
+  /// state() gives the weights of training all the same, and run() and load() must not be called.
+  ///
+  ///     trainer.run();
+  ///     const auto average = trainer.evaluation_weights();
+  ///     ef::save_model_folder("en-de", model, ...);
+  [[nodiscard]] EvaluationWeights evaluation_weights();
+
   /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
   /// counters. Throws ValueError when two parameters have one name. Where ranks keep parts of the optimizer's
   /// state, rank 0 has all of it in its sink's calls; at other times all ranks must call it together.
@@ -151,6 +179,7 @@ class TrainingLoop {
 
   static std::string snapshot_prefix(std::size_t k) { return "snapshot." + std::to_string(k) + "."; }
   std::vector<StateEntry<T>> weights() const;
+  StateAverage<T> load_snapshots(const detail::StateReader<T>& reader) const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   index_t steps_of_limits();
@@ -186,6 +215,8 @@ class TrainingLoop {
   EarlyStopping early_stopping_;
   StateAverage<T> snapshots_;
   std::optional<double> best_at_end_;
+  std::unique_ptr<ExponentialAverage<T>> average_;  // with ema_decay
+  std::vector<Tensor<T>> displaced_;  // the weights of training, while a mean of snapshots is in their place
   detail::TrainingProgress progress_;
   index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;

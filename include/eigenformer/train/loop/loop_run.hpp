@@ -38,7 +38,7 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
       parameters_(detail::distinct("training", parameters)),
       gradients_(parameters_),
       early_stopping_(options.patience, options.validation.better),
-      snapshots_(std::max<index_t>(options.average_last, 1)) {
+      snapshots_(std::max<index_t>({options.average_last, options.average_best, 1})) {
   using Source = std::remove_reference_t<Batches>;
   using LossOwned = std::decay_t<Loss>;
   using RatesOwned = std::decay_t<Rates>;
@@ -59,6 +59,13 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
     throw ValueError("training", "patience is " + std::to_string(options_.patience) +
                                      ", which needs a validation: give one, or set patience = 0");
   }
+  if (options_.average_best > 1 && !validates()) {
+    throw ValueError("training",
+                     "average_best is " + std::to_string(options_.average_best) +
+                         ", which needs a validation: give one, or set average_last in its place");
+  }
+  if (options_.ema_decay > 0)
+    average_ = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
   updates_ = std::make_unique<detail::UpdatesOf<T, LossOwned, Batches>>(std::forward<Loss>(loss),
                                                                         std::forward<Batches>(batches));
   if (updates_->num_batches(0) == detail::endless) {
@@ -206,18 +213,36 @@ std::vector<StateEntry<T>> TrainingLoop<T>::weights() const {
 }
 
 template <class T>
+EvaluationWeights TrainingLoop<T>::evaluation_weights() {
+  if (average_ == nullptr || average_->updates() == 0 || average_->exchanged() || !displaced_.empty())
+    return EvaluationWeights();
+  average_->exchange();
+  return EvaluationWeights([this] { average_->exchange(); });
+}
+
+template <class T>
 TrainingState<T> TrainingLoop<T>::state() const {
   detail::require_distinct_names("training", parameters_);
   TrainingState<T> state;
-  for (const auto& e : weights()) state.tensors.emplace_back("model." + e.name, e.value);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor<T>& value = !displaced_.empty()   ? displaced_[i]
+                             : average_ != nullptr ? average_->trained(i)
+                                                   : parameters_[i]->value;
+    state.tensors.emplace_back("model." + parameters_[i]->name, value);
+  }
   for (const auto& e : optimizer_.state()) state.tensors.emplace_back("optimizer." + e.name, e.value);
   std::size_t count = 0;
   for (const auto& snapshot : snapshots_.states()) {
     for (const auto& e : snapshot) state.tensors.emplace_back(snapshot_prefix(count) + e.name, e.value);
     ++count;
   }
+  if (average_ != nullptr) {
+    for (const auto& e : average_->state()) state.tensors.emplace_back("ema." + e.name, e.value);
+  }
   state.values = detail::to_json(progress_);
   state.values["snapshots"] = count;
+  if (options_.average_best > 1) state.values["snapshot_costs"] = snapshots_.costs();
+  if (average_ != nullptr) state.values["ema_updates"] = average_->updates();
   state.values["without_improvement"] = early_stopping_.without_improvement();
   if (validates()) state.values["validation"] = options_.validation.name;
   // JSON has no infinity. The name is that of the first version, which knew no other validation.
@@ -238,15 +263,44 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   const auto without = reader.template value<index_t>("without_improvement");
   const double best = reader.has("best_loss") ? reader.template value<double>("best_loss")
                                               : EarlyStopping::worst(options_.validation.better);
-  StateAverage<T> snapshots(std::max<index_t>(options_.average_last, 1));
-  const auto count = reader.template value<std::size_t>("snapshots");
-  for (std::size_t k = 0; k < count; ++k) snapshots.add(reader.tensors(snapshot_prefix(k), parameters_));
+  StateAverage<T> snapshots = load_snapshots(reader);
+  std::unique_ptr<ExponentialAverage<T>> average;
+  if (options_.ema_decay > 0) {
+    average = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
+    if (reader.has("ema_updates"))
+      average->load(reader.tensors("ema."), reader.template value<index_t>("ema_updates"));
+  }
   const std::vector<StateEntry<T>> weights = reader.tensors("model.", parameters_);
   optimizer_.load(reader.tensors("optimizer."));
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(weights[i].value);
   snapshots_ = std::move(snapshots);
+  average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
+}
+
+// Of a training that kept the last snapshots only these can be taken over, of one that kept the best ones
+// only these.
+template <class T>
+StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& reader) const {
+  StateAverage<T> snapshots(std::max<index_t>({options_.average_last, options_.average_best, 1}));
+  const auto count = reader.template value<std::size_t>("snapshots");
+  const bool ranked = reader.has("snapshot_costs");
+  if (ranked != (options_.average_best > 1)) return snapshots;
+  const auto costs =
+      ranked ? reader.template value<std::vector<double>>("snapshot_costs") : std::vector<double>(count);
+  if (costs.size() != count)
+    throw ValueError("training", "the training state has " + std::to_string(count) + " snapshots and " +
+                                     std::to_string(costs.size()) + " costs of them");
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto entries = reader.tensors(snapshot_prefix(k), parameters_);
+    if (ranked) {
+      snapshots.add_best(entries, costs[k]);
+    } else {
+      snapshots.add(entries);
+    }
+  }
+  return snapshots;
 }
 
 template <class T>
@@ -266,7 +320,8 @@ std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
     all += bytes(p->value);
     if (!p->frozen) trained += bytes(p->value);
   }
-  const auto snapshots = static_cast<std::uint64_t>(options_.average_last > 1 ? options_.average_last : 0);
+  const index_t kept = std::max(options_.average_last, options_.average_best);
+  const auto snapshots = static_cast<std::uint64_t>(kept > 1 ? kept : 0);
   // Adam's, which has the largest state of all.
   return now + std::max(optimizer, 2 * trained) + snapshots * all;
 }
@@ -350,6 +405,7 @@ void TrainingLoop<T>::update() {
     accumulator_->stepped();
     if (sharded_) sharded_->forget();
     weights_->clear();  // whether or not the optimizer counts its changes
+    if (average_ != nullptr) average_->update();
     progress_.bad_updates = 0;
     window_.loss += mean.parts.shown(mean.loss * mean.weight);
     window_.objective += mean.loss * mean.weight;
@@ -415,14 +471,19 @@ template <class T>
 void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<T>& snapshots) {
   const auto begin = Clock::now();
   if (sharded_) sharded_->gather(optimizer_.state);
-  if (options_.average_last > 1) snapshots.add(weights());
-  if (!validates()) {
-    sink_.on_best();
-  } else {
-    const double value = options_.validation.measure();
-    const bool best = early_stopping.update(value);
-    tell(value, best);
-    if (best) sink_.on_best();
+  {
+    const EvaluationWeights in_place = evaluation_weights();
+    if (options_.average_last > 1) snapshots.add(weights());
+    if (!validates()) {
+      sink_.on_best();
+    } else {
+      const double value = options_.validation.measure();
+      if (options_.average_best > 1)
+        snapshots.add_best(weights(), options_.validation.better == Better::lower ? value : -value);
+      const bool best = early_stopping.update(value);
+      tell(value, best);
+      if (best) sink_.on_best();
+    }
   }
   checkpoint();
   // The speed reported and judged is that of training.
@@ -456,23 +517,27 @@ TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
   return end;
 }
 
-// The mean of the last snapshots becomes the best model when it validates better, or when nothing validates.
-// The weights to go on from stay what they were.
+// The mean of the snapshots becomes the best model when it validates better, or when nothing validates. The
+// weights to go on from stay what they were.
 template <class T>
 void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
   struct Restore {
-    const std::vector<ParameterHandle<T>>& parameters;
-    std::vector<Tensor<T>> kept;
+    TrainingLoop& loop;
     ~Restore() {
-      for (std::size_t i = 0; i < kept.size(); ++i) parameters[i]->value.copy_from(kept[i]);
+      for (std::size_t i = 0; i < loop.displaced_.size(); ++i)
+        loop.parameters_[i]->value.copy_from(loop.displaced_[i]);
+      loop.displaced_.clear();
     }
   };
   const std::vector<StateEntry<T>> mean = snapshots.average();
   {
-    Restore restore{parameters_, {}};
-    for (const auto& p : parameters_) restore.kept.push_back(p->value.clone());
+    std::vector<Tensor<T>> kept;
+    for (const auto& p : parameters_) kept.push_back(p->value.clone());
+    displaced_ = std::move(kept);
+    const Restore restore{*this};
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value.copy_from(mean[i].value);
-    sink_.on_notice("the mean of the weights of the last " + std::to_string(snapshots.size()) +
+    sink_.on_notice(std::string("the mean of the weights of the ") +
+                    (options_.average_best > 1 ? "best " : "last ") + std::to_string(snapshots.size()) +
                     " validations:");
     const double value = validates() ? options_.validation.measure() : 0;
     const bool best = !validates() || early_stopping.improves(value);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 
 namespace eigenformer::detail {
@@ -29,27 +28,6 @@ inline nlohmann::json to_json(const TrainingProgress& p) {
                          {"bad_updates", p.bad_updates}};
   if (p.expected_steps > 0) json["expected_steps"] = p.expected_steps;
   return json;
-}
-
-// Tells corpora apart: the number of pairs and a hash of all ids and links (FNV-1a, 64 bits).
-inline std::string corpus_fingerprint(const EncodedCorpus& corpus) {
-  std::uint64_t hash = 0xCBF29CE484222325u;
-  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
-  for (const TokenSequences* side : {&corpus.source, &corpus.target}) {
-    for (index_t i = 0; i < side->size(); ++i) {
-      const std::span<const std::int32_t> ids = (*side)[i];
-      add(ids.size());
-      for (const std::int32_t id : ids) add(static_cast<std::uint32_t>(id));
-    }
-  }
-  for (const std::vector<AlignmentLink>& links : corpus.alignment) {
-    add(links.size());
-    for (const AlignmentLink& link : links) {
-      add(static_cast<std::uint64_t>(link.source));
-      add(static_cast<std::uint64_t>(link.target));
-    }
-  }
-  return std::to_string(corpus.size()) + " pairs, " + std::to_string(hash);
 }
 
 // Finds a training state's parts and says what is missing. All throw ValueError.

@@ -19,9 +19,11 @@ namespace eigenformer {
 template <class M>
 concept GuidedModel = requires(const M& model, const Context<typename M::value_type>& ctx,
                                const Tensor<std::int32_t>& ids, const SequenceLayout& layout,
-                               LayerPass<typename M::value_type>& pass, const CrossEntropyOptions& options,
-                               const Var<typename M::value_type>& rows) {
+                               LayerPass<typename M::value_type>& pass,
+                               const Memory<typename M::value_type>& memory,
+                               const CrossEntropyOptions& options, const Var<typename M::value_type>& rows) {
   model.encode(ctx, ids, layout);
+  model.decode(ctx, ids, layout, memory);
   model.run_decoder(ctx, ids, pass);
   model.token_loss(ctx, rows, ids, options);
   { model.options.causal } -> std::convertible_to<bool>;
@@ -79,6 +81,33 @@ void require_guided(const M& model, const GuidedAlignmentOptions& guided) {
   }
 }
 
+/// The decoder's output (rows, D) for a packed batch, and the weights of a layer's attention to the source.
+template <class T>
+struct DecodedBatch {
+  Var<T> rows;
+  Var<T> attention;  // undefined unless it was asked for
+};
+
+inline Tensor<std::int32_t> token_tensor(const std::vector<std::int32_t>& ids) {
+  return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
+}
+
+// guided: the layer whose attention is kept, or nullptr.
+template <GuidedModel M>
+DecodedBatch<typename M::value_type> decode_batch(const M& model, const Context<typename M::value_type>& ctx,
+                                                  const Batch& batch, const GuidedAlignmentOptions* guided) {
+  using T = typename M::value_type;
+  const Memory<T> memory(model.encode(ctx, token_tensor(batch.source), batch.source_layout),
+                         batch.source_layout);
+  if (guided == nullptr)
+    return {model.decode(ctx, token_tensor(batch.target_input), batch.target_layout, memory), {}};
+  CrossAttentionPass<T> pass(
+      batch.target_layout, model.options.causal ? AttentionMask::causal() : AttentionMask::none(), memory,
+      alignment_layer(guided->layer, static_cast<index_t>(model.transformer.decoder.layers.size())));
+  const Var<T> rows = model.run_decoder(ctx, token_tensor(batch.target_input), pass);
+  return {rows, pass.weights()};
+}
+
 }  // namespace detail
 
 /// The loss of a packed batch with its alignment: the cross entropy of the target tokens, as `options` reduce
@@ -89,18 +118,12 @@ template <GuidedModel M>
     const M& model, const Context<typename M::value_type>& ctx, const Batch& batch,
     const CrossEntropyOptions& options, const GuidedAlignmentOptions& guided) {
   using T = typename M::value_type;
-  const auto tokens = [](const std::vector<std::int32_t>& ids) {
-    return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
-  };
-  const Memory<T> memory(model.encode(ctx, tokens(batch.source), batch.source_layout), batch.source_layout);
-  CrossAttentionPass<T> pass(
-      batch.target_layout, model.options.causal ? AttentionMask::causal() : AttentionMask::none(), memory,
-      detail::alignment_layer(guided.layer, static_cast<index_t>(model.transformer.decoder.layers.size())));
-  const Var<T> decoded = model.run_decoder(ctx, tokens(batch.target_input), pass);
-  const Var<T> words = model.token_loss(ctx, decoded, tokens(batch.target_output), options);
+  const auto decoded = detail::decode_batch(model, ctx, batch, &guided);
+  const Var<T> words =
+      model.token_loss(ctx, decoded.rows, detail::token_tensor(batch.target_output), options);
   const double divisor = options.divisor > 0 ? options.divisor : static_cast<double>(batch.target_tokens());
   const Var<T> alignment =
-      alignment_loss(pass.weights(), detail::expected_attention(batch), guided.head, divisor);
+      alignment_loss(decoded.attention, detail::expected_attention(batch), guided.head, divisor);
   return {add(words, multiply(alignment, static_cast<T>(guided.weight))),
           static_cast<double>(alignment.value().item())};
 }

@@ -4,12 +4,14 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "eigenformer/autograd/ops/normalization/loss.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
 #include "eigenformer/train/loop/updates.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
+#include "eigenformer/train/objectives/token_loss.hpp"
 
 namespace eigenformer {
 
@@ -41,19 +43,24 @@ template <SourceTargetModel M>
 /// outlive it.
 template <SourceTargetModel M>
 struct SourceTargetLoss {
-  const M& model;
-  double label_smoothing = 0;
-  GuidedAlignmentOptions guided{};  ///< of batches with alignments
+  using T = typename M::value_type;
 
-  Var<typename M::value_type> operator()(const Context<typename M::value_type>& ctx, const Batch& batch,
-                                         UpdateWeight update) const {
+  const M& model;
+  ObjectiveOptions options{};
+  std::shared_ptr<const Teacher<T>> teacher = nullptr;
+
+  Var<T> operator()(const Context<T>& ctx, const Batch& batch, UpdateWeight update) const {
+    if constexpr (TokenObjectiveModel<M>) {
+      if (options.r_drop.weight > 0 || teacher != nullptr)
+        return token_objective_loss(model, ctx, batch, options, teacher.get(), update.total, update.parts);
+    }
     double unsmoothed = std::numeric_limits<double>::quiet_NaN();
     const CrossEntropyOptions words{
-        .label_smoothing = label_smoothing, .divisor = update.total, .unsmoothed = &unsmoothed};
-    const auto loss = [&]() -> Var<typename M::value_type> {
+        .label_smoothing = options.label_smoothing, .divisor = update.total, .unsmoothed = &unsmoothed};
+    const auto loss = [&]() -> Var<T> {
       if constexpr (GuidedModel<M>) {
-        if (!batch.alignment.empty() && guided.weight > 0) {
-          const auto both = guided_alignment_loss(model, ctx, batch, words, guided);
+        if (!batch.alignment.empty() && options.guided.weight > 0) {
+          const auto both = guided_alignment_loss(model, ctx, batch, words, options.guided);
           if (update.parts != nullptr) update.parts->add("alignment", both.alignment * update.total);
           return both.loss;
         }
@@ -71,7 +78,7 @@ struct SourceTargetLoss {
 /// Mean loss of a corpus, without dropout and smoothing, in nats a target token; in an inference context,
 /// such as one with packed weights. Throws ValueError for no pair.
 template <SourceTargetModel M>
-double corpus_loss(const M& model, const EncodedCorpus& corpus, index_t batch_tokens = 2048,
+double corpus_loss(const M& model, const PairSource& corpus, index_t batch_tokens = 2048,
                    const Context<typename M::value_type>& ctx = Context<typename M::value_type>::inference(),
                    const TextConventions& text = {}) {
   Batcher batcher(corpus, {.max_target_tokens = batch_tokens, .shuffle = false, .text = text});

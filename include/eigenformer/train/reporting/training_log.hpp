@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "eigenformer/train/loop/progress.hpp"
 #include "eigenformer/train/reporting/line_file.hpp"
@@ -44,13 +45,15 @@ class TrainingLog final : public TrainingSink {
     step_ = resumed.value_or(0);
     if (resumed && std::filesystem::exists(path_)) keep = take_up(*resumed);
     file_.emplace(path_, keep);
-    started_ = std::chrono::steady_clock::now();
-    Line line = begun("start");
-    line["resumed"] = resumed.has_value();
-    line["format"] = 1;
-    line["version"] = version_string();
-    for (const auto& [name, value] : about.items()) line[name] = value;
-    write(line);
+    begin(about, resumed.has_value());
+  }
+  /// Begins a log where another training's may be, which stays until this training has saved a model: lines
+  /// are kept until the on_checkpoint() that follows an on_best().
+  void start_when_saved(const nlohmann::json& about = nlohmann::json::object()) {
+    seconds_before_ = weight_ = 0;
+    step_ = 0;
+    waiting_ = true;
+    begin(about, false);
   }
 
   /// Writes why a training ended.
@@ -105,11 +108,34 @@ class TrainingLog final : public TrainingSink {
     write(line);
     sink_.on_notice(text);
   }
-  void on_best() override { sink_.on_best(); }
-  void on_checkpoint() override { sink_.on_checkpoint(); }
+  void on_best() override {
+    sink_.on_best();
+    best_ = true;
+  }
+  void on_checkpoint() override {
+    sink_.on_checkpoint();
+    if (!waiting_ || !best_) return;
+    waiting_ = false;
+    try {
+      file_.emplace(path_, 0);
+    } catch (const IoError& error) {
+      sink_.on_notice(detail::message_of(error) + "; training goes on without a log");
+    }
+    for (const std::string& line : std::exchange(kept_, {})) append(line);
+  }
 
  private:
   using Line = nlohmann::ordered_json;
+
+  void begin(const nlohmann::json& about, bool resumed) {
+    started_ = std::chrono::steady_clock::now();
+    Line line = begun("start");
+    line["resumed"] = resumed;
+    line["format"] = 1;
+    line["version"] = version_string();
+    for (const auto& [name, value] : about.items()) line[name] = value;
+    write(line);
+  }
 
   // JSON has no infinity and no NaN.
   static Line number(double value) { return std::isfinite(value) ? Line(value) : Line(); }
@@ -150,9 +176,17 @@ class TrainingLog final : public TrainingSink {
   }
 
   void write(const Line& line) {
-    if (!file_) return;
     // What a model writes need not be UTF-8.
-    const int error = file_->append(line.dump(-1, ' ', false, Line::error_handler_t::replace));
+    std::string text = line.dump(-1, ' ', false, Line::error_handler_t::replace);
+    if (waiting_) {
+      kept_.push_back(std::move(text));
+    } else {
+      append(text);
+    }
+  }
+  void append(const std::string& text) {
+    if (!file_) return;
+    const int error = file_->append(text);
     if (error != 0 && !failing_)
       sink_.on_notice("cannot write '" + path_.string() + "': " + detail::errno_text(error) +
                       "; training goes on, and lines are left out of this log");
@@ -167,6 +201,9 @@ class TrainingLog final : public TrainingSink {
   double weight_ = 0;
   index_t step_ = 0;
   bool failing_ = false;
+  bool waiting_ = false;  // until the first save
+  bool best_ = false;
+  std::vector<std::string> kept_;  // lines, meanwhile
 };
 
 }  // namespace eigenformer

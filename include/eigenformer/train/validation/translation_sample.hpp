@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,33 @@ inline ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) 
   return sample;
 }
 
+/// Text to validate on, and what stands around its sentences, such as a target language's tag.
+struct ValidationText {
+  ParallelCorpus pairs;
+  TextConventions text{};
+};
+
+/// The same of several texts as if they were one.
+inline std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts, index_t most) {
+  index_t n = 0;
+  for (const ValidationText& text : texts) n += text.pairs.size();
+  const index_t count = most > 0 ? std::min(n, most) : n;
+  std::vector<ValidationText> sample;
+  index_t begin = 0, k = 0;
+  for (const ValidationText& text : texts) {
+    ValidationText part{{}, text.text};
+    for (; k < count; ++k) {
+      const index_t i = k * n / count + n / count / 2 - begin;
+      if (i >= text.pairs.size()) break;
+      part.pairs.source.push_back(text.pairs.source[static_cast<std::size_t>(i)]);
+      part.pairs.target.push_back(text.pairs.target[static_cast<std::size_t>(i)]);
+    }
+    begin += text.pairs.size();
+    if (part.pairs.size() > 0) sample.push_back(std::move(part));
+  }
+  return sample;
+}
+
 /// Sentence pairs that a model translates while it is being trained, to be compared with their references.
 ///
 /// Translating packs a copy of the weights as they are and gives it back; the training that goes on
@@ -34,35 +63,44 @@ inline ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) 
 template <class M>
 class TranslationSample {
  public:
-  /// pairs: at least one, with words on both sides. beam: of the search; 1: greedy. Translations end at twice
-  /// the tokens of the longest reference and ten more, so that a model which knows nothing yet does not take
-  /// its time. The model must outlive this. Throws ValueError for no pair, and as TextTranslator does.
-  TranslationSample(const M& model, ParallelCorpus pairs, TokenizerPair tokenizers,
-                    const TextConventions& text, index_t beam)
-      : model_(model), pairs_(std::move(pairs)), tokenizers_(std::move(tokenizers)) {
+  /// texts: at least one pair, with words on both sides. beam: of the search; 1: greedy. Translations end at
+  /// twice the tokens of the longest reference and ten more, so that a model which knows nothing yet does not
+  /// take its time. The model must outlive this. Throws ValueError for no pair, and as TextTranslator does.
+  TranslationSample(const M& model, const std::vector<ValidationText>& texts, TokenizerPair tokenizers,
+                    index_t beam)
+      : model_(model), tokenizers_(std::move(tokenizers)) {
+    std::size_t longest = 0;
+    for (const ValidationText& text : texts) {
+      pairs_.source.insert(pairs_.source.end(), text.pairs.source.begin(), text.pairs.source.end());
+      pairs_.target.insert(pairs_.target.end(), text.pairs.target.begin(), text.pairs.target.end());
+      for (const std::string& line : text.pairs.target)
+        longest = std::max(longest, tokenizers_.target->encode(line).size());
+    }
     if (pairs_.size() == 0)
       throw ValueError("validation", "there is no pair to translate, must be at least one");
-    description_.model = model.options;
-    description_.text = text;
-    options_ = text_translator_options(description_);
-    options_.search.beam_size = beam;
-    std::size_t longest = 0;
-    for (const std::string& line : pairs_.target)
-      longest = std::max(longest, tokenizers_.target->encode(line).size());
-    options_.search.max_length =
-        std::min<index_t>(options_.search.max_length, 2 * static_cast<index_t>(longest) + 10);
-    (void)translator(Context<float>::inference());  // refuses now what it would refuse later
+    std::size_t end = 0;
+    for (const ValidationText& text : texts) {
+      Part& part = parts_.emplace_back();
+      part.end = end += text.pairs.source.size();
+      part.description.model = model.options;
+      part.description.text = text.text;
+      part.options = text_translator_options(part.description);
+      part.options.search.beam_size = beam;
+      part.options.search.max_length =
+          std::min<index_t>(part.options.search.max_length, 2 * static_cast<index_t>(longest) + 10);
+      (void)translator(part, Context<float>::inference());  // refuses now what it would refuse later
+    }
   }
 
   const ParallelCorpus& pairs() const noexcept { return pairs_; }
 
   /// What the model makes of the sources now.
-  std::vector<std::string> translate() const { return translate(pairs_.source); }
+  std::vector<std::string> translate() const { return translate(0, pairs_.source.size()); }
 
   /// The pair whose source has the median length, with its translation by the model now.
   SampleTranslation one() const {
     const std::size_t i = median();
-    return {pairs_.source[i], pairs_.target[i], translate({pairs_.source[i]}).front()};
+    return {pairs_.source[i], pairs_.target[i], translate(i, i + 1).front()};
   }
   /// The same with a translation that translate() has made.
   SampleTranslation one(const std::vector<std::string>& translations) const {
@@ -71,13 +109,27 @@ class TranslationSample {
   }
 
  private:
-  TextTranslator<M> translator(const Context<float>& ctx) const {
-    return TextTranslator<M>(model_, tokenizers_, description_, options_, ctx);
+  // Pairs with the same conventions, up to the number `end`.
+  struct Part {
+    FolderDescription<std::remove_cvref_t<decltype(M::options)>> description;
+    TextTranslatorOptions options;
+    std::size_t end = 0;
+  };
+
+  TextTranslator<M> translator(const Part& part, const Context<float>& ctx) const {
+    return TextTranslator<M>(model_, tokenizers_, part.description, part.options, ctx);
   }
-  std::vector<std::string> translate(const std::vector<std::string>& lines) const {
+  std::vector<std::string> translate(std::size_t begin, std::size_t end) const {
     const auto ctx = Context<float>::inference().with_packed_weights(pack_weights(model_));
     std::vector<std::string> texts;
-    for (Translation& t : translator(ctx).translate(lines)) texts.push_back(std::move(t.text));
+    for (const Part& part : parts_) {
+      const std::size_t last = std::min(end, part.end);
+      if (begin >= last) continue;
+      const std::vector<std::string> lines(pairs_.source.begin() + static_cast<std::ptrdiff_t>(begin),
+                                           pairs_.source.begin() + static_cast<std::ptrdiff_t>(last));
+      for (Translation& t : translator(part, ctx).translate(lines)) texts.push_back(std::move(t.text));
+      begin = last;
+    }
     return texts;
   }
   std::size_t median() const {
@@ -92,8 +144,7 @@ class TranslationSample {
   const M& model_;
   ParallelCorpus pairs_;
   TokenizerPair tokenizers_;
-  FolderDescription<std::remove_cvref_t<decltype(M::options)>> description_;
-  TextTranslatorOptions options_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace eigenformer

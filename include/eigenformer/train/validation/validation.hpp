@@ -19,14 +19,14 @@ namespace detail {
 template <class M>
 class TranslationValidation {
  public:
-  TranslationValidation(const M& model, const EncodedCorpus& pairs, const ParallelCorpus& text,
+  TranslationValidation(const M& model, const PairSource& pairs, const std::vector<ValidationText>& texts,
                         const TokenizerPair& tokenizers, const TrainingOptions& options)
       : model_(model),
         pairs_(pairs),
         options_(options.validation),
         batch_tokens_(options.batch_tokens),
         text_(options.text),
-        sample_(model, spread_sample(text, options_.sample), tokenizers, options.text, options_.beam) {}
+        sample_(model, spread_sample(texts, options_.sample), tokenizers, options_.beam) {}
 
   double measure() {
     translations_.clear();
@@ -57,7 +57,7 @@ class TranslationValidation {
   }
 
   const M& model_;
-  const EncodedCorpus& pairs_;
+  const PairSource& pairs_;
   ValidationOptions options_;
   index_t batch_tokens_;
   TextConventions text_;
@@ -74,20 +74,26 @@ class TranslationValidation {
 ///     options.loop.validation = ef::validation_of(model, pairs, text, tokenizers, options);
 ///     ef::Trainer trainer(model, corpus, nullptr, options, sink);
 ///
-/// pairs: `text` as ids, by encode_corpus. A training that goes on from a saved state must be decided by the
-/// same measure; its sample should be the same, since the best so far is a number of the former one. The
-/// model and the pairs must outlive it. Throws ValueError for no pair and impossible options.
+/// pairs: `text` as ids, by encode_corpus; of several texts, with conventions of their own, a Mixture. A
+/// training that goes on from a saved state must be decided by the same measure; its sample should be the
+/// same, since the best so far is a number of the former one. The model and the pairs must outlive it. Throws
+/// ValueError for no pair and impossible options.
 template <class M>
-Validation validation_of(const M& model, const EncodedCorpus& pairs, const ParallelCorpus& text,
+Validation validation_of(const M& model, const PairSource& pairs, const std::vector<ValidationText>& texts,
                          const TokenizerPair& tokenizers, const TrainingOptions& options) {
   options.validation.validate();
   const auto validation =
-      std::make_shared<detail::TranslationValidation<M>>(model, pairs, text, tokenizers, options);
+      std::make_shared<detail::TranslationValidation<M>>(model, pairs, texts, tokenizers, options);
   const ValidationMeasure by = options.validation.by;
   return {.measure = [validation] { return validation->measure(); },
           .better = by == ValidationMeasure::loss ? Better::lower : Better::higher,
           .name = detail::TranslationValidation<M>::name_of(by),
           .details = [validation](ValidationReport& report) { validation->details(report); }};
+}
+template <class M>
+Validation validation_of(const M& model, const PairSource& pairs, const ParallelCorpus& text,
+                         const TokenizerPair& tokenizers, const TrainingOptions& options) {
+  return validation_of(model, pairs, std::vector<ValidationText>{{text, options.text}}, tokenizers, options);
 }
 
 }  // namespace eigenformer

@@ -48,7 +48,9 @@ template <class T>
   const bool recorded = x.recorded() || ctx.records();
   // sigmoid and the like would need their output and the input's place; no Transformer has them here.
   const bool fused = activation == Activation::relu || !kernels::activation_backward_takes_output(activation);
-  if (!recorded || !fused) return linear(ctx, linear(ctx, x, w1, b1, activation, dropout_rate), w2, b2);
+  const bool adapted = ctx.adapter_of(w1) != nullptr || ctx.adapter_of(w2) != nullptr;
+  if (!recorded || !fused || adapted)
+    return linear(ctx, linear(ctx, x, w1, b1, activation, dropout_rate), w2, b2);
 
   const OpScope scope(Runtime::instance().profiler(), "feed_forward");
   const index_t rows = x.shape().rows(), d = x.shape().cols(), ff = w1.shape()[0], out = w2.shape()[0];

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
+#include "eigenformer/autograd/ops/elementwise/dropout.hpp"
 #include "eigenformer/autograd/ops/linear/linear.hpp"
 #include "eigenformer/kernels/elementwise/gated.hpp"
 
@@ -129,6 +131,10 @@ template <class T>
                                         const Parameter<T>& b2, Activation activation, double dropout_rate) {
   const OpScope scope(Runtime::instance().profiler(), "gated_feed_forward");
   detail::check_gated(x, w_gate, w_up, w2);
+  if (ctx.adapter_of(w_gate) != nullptr || ctx.adapter_of(w_up) != nullptr || ctx.adapter_of(w2) != nullptr) {
+    const Var<T> up = linear(ctx, x, w_up, b_up), gate = linear(ctx, x, w_gate, b_gate, activation);
+    return linear(ctx, dropout(ctx, multiply(gate, up), dropout_rate), w2, b2);
+  }
   const index_t rows = x.shape().rows(), d = x.shape().cols(), ff = w_gate.shape()[0], out = w2.shape()[0];
   const bool recorded = x.recorded() || ctx.records();
   const Shape hidden_shape = x.shape().with(-1, ff);

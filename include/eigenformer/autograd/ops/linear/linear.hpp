@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/autograd/ops/linear/low_rank.hpp"
+#include "eigenformer/autograd/ops/linear/row_dropout.hpp"
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/kernels/elementwise/activation.hpp"
 #include "eigenformer/kernels/elementwise/dropout.hpp"
@@ -22,33 +24,6 @@ using kernels::Activation;
 using kernels::GemmPrecision;
 
 namespace detail {
-
-/// Dropout of an op's rows as the kernels take it; rate 0 outside training. Throws ValueError for a rate
-/// outside [0, 1) and ShapeError when the context's layout does not have that many rows.
-template <class T>
-struct RowDropoutSite {
-  double rate = 0;
-  DropoutKey key;
-  std::shared_ptr<const std::vector<RowKey>> rows;
-
-  RowDropoutSite() = default;
-  RowDropoutSite(const char* op, const Context<T>& ctx, double p, index_t row_count) {
-    if (!(p >= 0 && p < 1))
-      throw ValueError(op, "dropout rate is " + std::to_string(p) + ", must be in [0, 1)");
-    if (!ctx.drops() || p == 0) return;
-    rate = p;
-    key = ctx.next_dropout();
-    if (ctx.rows()) {
-      rows = ctx.rows()->row_keys();
-      if (static_cast<index_t>(rows->size()) != row_count) {
-        throw ShapeError(op, std::to_string(row_count) + " rows do not fit the context's layout of " +
-                                 std::to_string(rows->size()) + " rows");
-      }
-    }
-  }
-  const RowKey* keys() const noexcept { return rows == nullptr ? nullptr : rows->data(); }
-  kernels::RowDropout view() const noexcept { return {rate, key, keys()}; }
-};
 
 // What the epilogue of a linear layer's product does to each tile while it is in the cache.
 template <class T>
@@ -153,7 +128,8 @@ template <class T>
   Tensor<T> y(x.shape().with(-1, out));
   const Var<T> w = ctx.use(weight);
   const Var<T> b = ctx.use(bias);
-  const bool recorded = x.recorded() || w.recorded() || b.recorded();
+  LowRankTerms<T> low(op, ctx, weight, first_row, out, rows);
+  const bool recorded = x.recorded() || w.recorded() || b.recorded() || low.recorded();
 
   LinearEpilogue<T> tail{activation, nullptr, out, RowDropoutSite<T>(op, ctx, dropout_rate, rows)};
   // ReLU's gradient can be read off its output, dropped entries included: they are zero either way.
@@ -165,70 +141,85 @@ template <class T>
   }
   kernels::GemmEpilogue<T> epilogue;
   if (bias.defined()) epilogue.bias = bias.value().data() + first_row;
-  if (activation != Activation::none || tail.dropout.rate > 0) {
+  const bool has_tail = activation != Activation::none || tail.dropout.rate > 0;
+  if (has_tail && low.empty()) {
     epilogue.apply = LinearEpilogue<T>::apply;
     epilogue.context = &tail;
   }
   weight_product<T>(op, ctx, rows, x.value().data(), weight, first_row, out, recorded, y.data(), epilogue);
+  if (!low.empty()) {
+    low.add_to(x.value(), y.data(), rows, out);
+    if (has_tail) {
+      parallel_for(rows, 64, [&](index_t begin, index_t end) {
+        LinearEpilogue<T>::apply(&tail, y.data() + begin * out, out, begin, end - begin, 0, out);
+      });
+    }
+  }
   if (!recorded) {
     count_bytes<T>(x.shape().numel() + out * in + y.numel());
     return Var<T>(std::move(y));
   }
 
-  // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz.
-  return record(
-      op, y, {x, w, b}, SavedTensors().add_if(w.recorded(), x).add_if(x.recorded(), w).add_if(relu, y),
-      [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
-       dropout = tail.dropout, rows, in, out, first_row,
-       products = WeightProducts<T>(ctx)](Backward<T>& back) {
-        const T* dz = back.dy().data();
-        Tensor<T> scratch;
-        if (activation != Activation::none || dropout.rate > 0) {
-          scratch = Tensor<T>(back.dy().shape());
-          dz = scratch.data();
-          const T keep = static_cast<T>(1 / (1 - dropout.rate));
-          const T* dy = back.dy().data();
-          T* g = scratch.data();
-          if (relu) {
-            const T* out_value = y.data();
-            parallel_for(scratch.numel(), 1 << 14, [&](index_t begin, index_t end) {
-              for (index_t i = begin; i < end; ++i) g[i] = out_value[i] > T(0) ? keep * dy[i] : T(0);
-            });
-          } else {
-            const T* source = dy;
-            if (dropout.rate > 0) {
-              kernels::dropout_backward<T>(dy, g, T(0), dropout.keys(), rows, out, out, dropout.rate,
-                                           dropout.key);
-              source = g;
-            }
-            if (activation != Activation::none) {
-              // sigmoid and tanh read their output; apply it to the kept input once more.
-              const T* state = pre.data();
-              Tensor<T> again;
-              if (kernels::activation_backward_takes_output(activation)) {
-                again = Tensor<T>(pre.shape());
-                kernels::activation_forward<T>(activation, pre.data(), again.data(), pre.numel());
-                state = again.data();
-              }
-              kernels::activation_backward<T>(activation, state, source, g, T(0), scratch.numel());
-            }
+  // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz; an adapter's
+  // terms add theirs (LowRankTerms).
+  auto backward = [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
+                   dropout = tail.dropout, rows, in, out, first_row, low,
+                   products = WeightProducts<T>(ctx)](Backward<T>& back) {
+    const T* dz = back.dy().data();
+    Tensor<T> scratch;
+    if (activation != Activation::none || dropout.rate > 0) {
+      scratch = Tensor<T>(back.dy().shape());
+      dz = scratch.data();
+      const T keep = static_cast<T>(1 / (1 - dropout.rate));
+      const T* dy = back.dy().data();
+      T* g = scratch.data();
+      if (relu) {
+        const T* out_value = y.data();
+        parallel_for(scratch.numel(), 1 << 14, [&](index_t begin, index_t end) {
+          for (index_t i = begin; i < end; ++i) g[i] = out_value[i] > T(0) ? keep * dy[i] : T(0);
+        });
+      } else {
+        const T* source = dy;
+        if (dropout.rate > 0) {
+          kernels::dropout_backward<T>(dy, g, T(0), dropout.keys(), rows, out, out, dropout.rate,
+                                       dropout.key);
+          source = g;
+        }
+        if (activation != Activation::none) {
+          // sigmoid and tanh read their output; apply it to the kept input once more.
+          const T* state = pre.data();
+          Tensor<T> again;
+          if (kernels::activation_backward_takes_output(activation)) {
+            again = Tensor<T>(pre.shape());
+            kernels::activation_forward<T>(activation, pre.data(), again.data(), pre.numel());
+            state = again.data();
           }
+          kernels::activation_backward<T>(activation, state, source, g, T(0), scratch.numel());
         }
-        if (auto dx = back.grad(0)) {
-          products.run(true, rows, T(1), dz, w, first_row, out, dx.beta, dx.data);
-        }
-        // A slice leaves the other rows' gradient as it is; at the first write that is zero.
-        const bool slice = out * in != w.numel();
-        if (auto dw = back.grad(1)) {
-          if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
-          kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x.data(), in, slice ? T(1) : dw.beta,
-                           dw.data + first_row * in, in, {}, products.precision);
-        }
-        if (auto db = back.grad(2)) {
-          if (slice && db.beta == T(0)) std::fill_n(db.data, w.shape()[0], T(0));
-          kernels::sum_rows<T>(dz, db.data + first_row, slice ? T(1) : db.beta, rows, out);
-        }
-      });
+      }
+    }
+    if (auto dx = back.grad(0)) {
+      products.run(true, rows, T(1), dz, w, first_row, out, dx.beta, dx.data);
+    }
+    // A slice leaves the other rows' gradient as it is; at the first write that is zero.
+    const bool slice = out * in != w.numel();
+    if (auto dw = back.grad(1)) {
+      if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
+      kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x.data(), in, slice ? T(1) : dw.beta,
+                       dw.data + first_row * in, in, {}, products.precision);
+    }
+    if (auto db = back.grad(2)) {
+      if (slice && db.beta == T(0)) std::fill_n(db.data, w.shape()[0], T(0));
+      kernels::sum_rows<T>(dz, db.data + first_row, slice ? T(1) : db.beta, rows, out);
+    }
+    if (!low.empty()) low.backward(back, 3, dz, x, rows, out);
+  };
+  SavedTensors saved =
+      SavedTensors().add_if(w.recorded() || !low.empty(), x).add_if(x.recorded(), w).add_if(relu, y);
+  if (low.empty()) return record(op, y, {x, w, b}, saved, std::move(backward));
+  std::vector<Var<T>> inputs{x, w, b};
+  low.add_inputs(inputs, saved);
+  return record(op, y, inputs, saved, std::move(backward));
 }
 
 }  // namespace detail

@@ -1,0 +1,65 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "commands.hpp"
+#include "eigenformer/io/adapters/merged_model.hpp"
+#include "model/model_folder.hpp"
+#include "terminal/output_checks.hpp"
+
+namespace translator {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct MergeCommand {
+  std::string folder, adapter, output;
+  bool overwrite = false;
+};
+
+void check_output(const MergeCommand& command) {
+  std::error_code ignored;
+  for (const std::string& read : {command.folder, command.adapter}) {
+    if (fs::equivalent(read, command.output, ignored))
+      throw ef::ValueError("merge", "'" + command.output + "' is what is merged; expected another folder");
+  }
+  check_writable_folder("merge", command.output);
+  if (command.overwrite || !fs::exists(command.output, ignored)) return;
+  if (fs::is_directory(command.output, ignored) && fs::is_empty(command.output, ignored)) return;
+  throw ef::IoError("merge", "'" + command.output +
+                                 "' exists already; give --overwrite to replace the model in it, or another "
+                                 "folder as --output");
+}
+
+int merge(const MergeCommand& command) {
+  check_output(command);
+  const auto loaded = ef::load_merged_model<float>(command.folder, command.adapter);
+  const ef::WeightFormat format = loaded.description.weights;
+  ef::save_model_folder(command.output, loaded.model, loaded.tokenizers, loaded.description.training, format,
+                        loaded.description.text);
+  std::printf("%s: the model in '%s' with the adapter in '%s', %s weights\n", command.output.c_str(),
+              command.folder.c_str(), command.adapter.c_str(), ef::weight_format_name(format));
+  return 0;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "merge", "Writes a model with a LoRA adapter in its weights: a whole folder, which needs no adapter");
+  auto command = std::make_shared<MergeCommand>();
+  sub->add_option("--model", command->folder, "folder of the model")->required();
+  sub->add_option("--adapter", command->adapter,
+                  "folder of the adapter, of translator train --lora-rank or of PEFT")
+      ->required();
+  sub->add_option("--output", command->output, "folder for the model with the adapter")->required();
+  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the output folder");
+  sub->footer(
+      "The weights keep the model's format, float32 or bf16; a model of int8 weights cannot take one.");
+  sub->callback([&run, command] { run = [command] { return merge(*command); }; });
+}
+
+}  // namespace translator

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "commands.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
+#include "model/model_folder.hpp"
+#include "options/option_flags.hpp"
+#include "terminal/output_checks.hpp"
+#include "terminal/status_line.hpp"
+#include "terminal/threads.hpp"
+#include "training/training_corpora.hpp"
+
+namespace translator {
+
+namespace {
+
+struct PrepareCommand {
+  std::unique_ptr<OptionFlags<ef::PrepareOptions>> flags;
+  std::string output, source, target, tsv, valid_source, valid_target, init_from;
+  ef::index_t threads = 0;
+  bool overwrite = false;
+};
+
+/// Shows on stderr how far each stage is, and how long it took.
+class StageProgress {
+ public:
+  ~StageProgress() = default;
+  void operator()(const ef::PrepareProgress& p) {
+    if (stage_ != p.stage) {
+      end();
+      stage_ = p.stage;
+      start_ = Clock::now();
+    }
+    pairs_ = p.pairs;
+    const std::string of = p.total > 0 ? format(" of %lld", static_cast<long long>(p.total)) : "";
+    if (Clock::now() - shown_ < std::chrono::milliseconds(200)) return;
+    shown_ = Clock::now();
+    status_.show(format("%s  %lld%s pairs  %.0f pairs/s", p.stage, static_cast<long long>(p.pairs),
+                        of.c_str(), static_cast<double>(p.pairs) / std::max(seconds(), 1e-3)));
+  }
+  /// Says how the stage under way went.
+  void end() {
+    if (!stage_.empty()) {
+      status_.say(format("%s: %s in %.1f s", stage_.c_str(), counted(pairs_, "pair").c_str(), seconds()));
+    }
+    stage_.clear();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  StatusLine status_;
+  std::string stage_;
+  ef::index_t pairs_ = 0;
+  Clock::time_point start_{}, shown_{};
+};
+
+/// The model's tokenizers, with the options that go with them.
+ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareOptions& options) {
+  const nlohmann::json given = command.flags->given();
+  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "sample_pairs", "seed"}) {
+    if (!given.contains(name)) continue;
+    throw ef::ValueError("prepare", flag_of_field(name) +
+                                        " is of a new vocabulary: leave it out, the model of "
+                                        "--init-from has its own");
+  }
+  const ef::ModelDescription d = ef::read_model_description(command.init_from);
+  ef::PrepareModel model{ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.init_from),
+                         d.text.source_text};
+  if (!model.tokenizers.source)
+    throw ef::IoError("prepare", "the model in '" + command.init_from + "' has no tokenizers");
+  CorpusOptions longest;
+  longest.max_length = options.max_length;
+  const ef::index_t most = most_tokens(longest, d);
+  if (most < options.max_length && given.contains("max_length")) {
+    throw ef::ValueError("prepare", "max_length is " + std::to_string(options.max_length) +
+                                        ", must be at most " + std::to_string(most) +
+                                        ", what the model in '" + command.init_from + "' has room for");
+  }
+  options.max_length = most;
+  options.tokenizer = d.tokenizer;
+  options.separate_vocab = !d.joint;
+  options.vocab_size =
+      std::max(model.tokenizers.source->vocabulary_size(), model.tokenizers.target->vocabulary_size());
+  return model;
+}
+
+int prepare(const PrepareCommand& command) {
+  set_threads(command.threads);
+  ef::PrepareOptions options = command.flags->applied("prepare");
+  if (command.valid_source.empty() != command.valid_target.empty())
+    throw ef::ValueError("prepare", "give both of --valid-source and --valid-target, or none");
+  if (command.tsv.empty() ? command.source.empty() || command.target.empty()
+                          : !command.source.empty() || !command.target.empty()) {
+    throw ef::ValueError("prepare", "give --source and --target, or --tsv in place of both");
+  }
+  ef::PrepareModel model;
+  if (!command.init_from.empty()) {
+    model = model_to_start_from(command, options);
+  } else if (options.tokenizer != "char" && options.tokenizer != "word" && options.tokenizer != "subword") {
+    throw ef::ValueError("prepare",
+                         "tokenizer is '" + options.tokenizer + "', must be char, word or subword");
+  }
+  options.validate();
+  if (ef::is_prepared_corpus(command.output) && !command.overwrite) {
+    throw ef::IoError("prepare", "'" + command.output +
+                                     "' already holds a prepared corpus; give --overwrite to replace it");
+  }
+  check_writable_folder("prepare", command.output);
+  StageProgress progress;
+  const ef::PrepareReport report = ef::prepare_corpus(
+      {command.source, command.target, command.tsv}, command.output, options, model,
+      {command.valid_source, command.valid_target, {}}, [&](const ef::PrepareProgress& p) { progress(p); });
+  progress.end();
+  std::fputs(report.str().c_str(), stdout);
+  std::fprintf(stderr, "%s\n", ("the corpus is in '" + command.output + "': train with --data").c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand(
+      "prepare", "Turns sentence pairs of any number into a folder of tokens, which train --data reads");
+  auto command = std::make_shared<PrepareCommand>();
+  sub->add_option("--output", command->output, "folder for the prepared corpus")->required();
+  sub->add_option("--source", command->source,
+                  "sentences to translate from, one a line; plain, gzip or zstd");
+  sub->add_option("--target", command->target, "their translations, line by line");
+  sub->add_option("--tsv", command->tsv,
+                  "in place of both: one file of source, tab, target; further columns are ignored");
+  sub->add_option("--valid-source", command->valid_source,
+                  "sentences to validate on; else 1 % of the pairs, at most 1000, is held out");
+  sub->add_option("--valid-target", command->valid_target, "their translations");
+  sub->add_option("--init-from", command->init_from,
+                  "folder of a model whose tokenizers are to be used, for train --init-from");
+  command->flags = std::make_unique<OptionFlags<ef::PrepareOptions>>(*sub, ef::PrepareOptions{}, "Data");
+  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
+      ->capture_default_str();
+  sub->add_flag("--overwrite", command->overwrite, "replace a prepared corpus that is in the folder");
+  sub->callback([&run, command] { run = [command] { return prepare(*command); }; });
+}
+
+}  // namespace translator

@@ -1,0 +1,100 @@
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "commands.hpp"
+#include "curves/svg_chart.hpp"
+#include "curves/training_run.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+
+namespace translator {
+
+namespace {
+
+struct CurvesCommand {
+  std::vector<std::string> folders;
+  std::string output;
+  std::string x = "steps";
+};
+
+/// The validations by one measure in all runs; a curve of few points has dots.
+void add_validations(Panel& panel, const std::vector<TrainingRun>& runs, const std::string& measure,
+                     const std::string& style) {
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    const auto found = runs[k].validations.find(measure);
+    if (found == runs[k].validations.end()) continue;
+    panel.curves.push_back({found->second, k, style, found->second.size() <= 60});
+  }
+}
+
+std::vector<Panel> panels_of(const std::vector<TrainingRun>& runs) {
+  constexpr std::size_t most_points = 400;
+  Panel loss{"loss, nats a token: training thin, validation bold", 250, false, {}};
+  Panel rate{"learning rate", 90, true, {}};
+  bool has_bleu = false, has_chrf = false, has_loss = false;
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    if (!runs[k].loss.empty()) loss.curves.push_back({thinned(runs[k].loss, most_points), k, "thin", false});
+    if (!runs[k].learning_rate.empty())
+      rate.curves.push_back({thinned(runs[k].learning_rate, most_points), k, "", false});
+    has_bleu = has_bleu || runs[k].validations.contains("bleu");
+    has_chrf = has_chrf || runs[k].validations.contains("chrf");
+    has_loss = has_loss || runs[k].validations.contains("loss");
+  }
+  if (!has_loss) loss.title = "loss of training, nats a token";
+  add_validations(loss, runs, "loss", "");
+  Panel translation{has_bleu && has_chrf ? "validation: BLEU solid, chrF dashed"
+                    : has_bleu           ? "validation: BLEU"
+                                         : "validation: chrF",
+                    170,
+                    true,
+                    {}};
+  add_validations(translation, runs, "bleu", "");
+  add_validations(translation, runs, "chrf", has_bleu ? "dashed" : "");
+  std::vector<Panel> panels;
+  for (Panel* panel : {&loss, &translation, &rate}) {
+    if (!panel->curves.empty()) panels.push_back(std::move(*panel));
+  }
+  return panels;
+}
+
+int curves(const CurvesCommand& command) {
+  const std::map<std::string, std::pair<CurveAxis, const char*>> axes = {
+      {"steps", {CurveAxis::steps, "updates"}},
+      {"minutes", {CurveAxis::minutes, "minutes"}},
+      {"tokens", {CurveAxis::tokens, "target tokens"}}};
+  const auto axis = axes.find(command.x);
+  if (axis == axes.end()) {
+    throw ef::ValueError("curves", "x is '" + command.x + "', expected steps, minutes or tokens");
+  }
+  std::vector<TrainingRun> runs;
+  std::vector<std::string> names;
+  for (const std::string& folder : command.folders) {
+    runs.push_back(read_training_run(folder, axis->second.first));
+    names.push_back(runs.back().name);
+  }
+  ef::write_file(command.output, SvgChart(names, axis->second.second).draw(panels_of(runs)));
+  std::fprintf(stderr, "curves of %s in '%s'\n",
+               counted(static_cast<long long>(runs.size()), "training").c_str(), command.output.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_curves(CLI::App& app, Run& run) {
+  CLI::App* sub =
+      app.add_subcommand("curves", "Draws losses, BLEU and chrF, and learning rates of trainings as SVG");
+  auto command = std::make_shared<CurvesCommand>();
+  sub->add_option("folders", command->folders, "folders of models, or logs (training.jsonl)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->required();
+  sub->add_option("--output", command->output, "file for the picture")->required();
+  sub->add_option("--x", command->x, "what the curves are drawn over: steps, minutes or tokens")
+      ->capture_default_str();
+  sub->footer("Each training is a colour. See docs/training.md and docs/training-log.md.");
+  sub->callback([&run, command] { run = [command] { return curves(*command); }; });
+}
+
+}  // namespace translator

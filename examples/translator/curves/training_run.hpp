@@ -1,0 +1,87 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/train/reporting/training_log_file.hpp"
+
+namespace translator {
+
+namespace ef = eigenformer;
+
+/// What curves are drawn over.
+enum class CurveAxis { steps, minutes, tokens };
+
+struct CurvePoint {
+  double x = 0, y = 0;
+};
+using Curve = std::vector<CurvePoint>;
+
+/// The curves of one training.
+struct TrainingRun {
+  std::string name;
+  Curve loss, learning_rate;                 ///< of updates
+  std::map<std::string, Curve> validations;  ///< by measure: "loss", "bleu", "chrf"
+};
+
+/// Reads the curves of a training from its folder or its log. Validations of averaged weights are left out:
+/// they are no step of the training. Throws IoError for a folder without a log and for a log without updates.
+inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::is_directory(place) ? ef::training_log_file(place) : fs::path(place);
+  if (!fs::exists(file))
+    throw ef::IoError("curves", "'" + file.string() + "' does not exist, expected the log of a training");
+  TrainingRun run;
+  // A log that was given a name of its own is called by that.
+  run.name = fs::is_directory(place)               ? fs::path(place).lexically_normal().string()
+             : file.filename() == "training.jsonl" ? file.parent_path().parent_path().string()
+                                                   : file.stem().string();
+  if (run.name.empty()) run.name = file.string();
+  while (run.name.size() > 1 && run.name.back() == '/') run.name.pop_back();
+  const ef::TrainingLogLines log = ef::read_training_log(file);
+  for (const nlohmann::json& line : log.lines) {
+    const auto number = [&](const nlohmann::json& in, const char* name, auto&& use) {
+      if (in.contains(name) && in.at(name).is_number()) use(in.at(name).get<double>());
+    };
+    double x = line.at("step").get<double>();
+    if (axis == CurveAxis::minutes) x = line.at("seconds").get<double>() / 60;
+    if (axis == CurveAxis::tokens) number(line, "tokens", [&](double tokens) { x = tokens; });
+    if (line.at("event") == "step") {
+      number(line, "loss", [&](double loss) { run.loss.push_back({x, loss}); });
+      number(line, "learning_rate", [&](double rate) { run.learning_rate.push_back({x, rate}); });
+    } else if (line.at("event") == "validation" && !line.contains("averaged") && line.contains("measures")) {
+      for (const auto& [name, value] : line.at("measures").items()) {
+        if (value.is_number()) run.validations[name].push_back({x, value.get<double>()});
+      }
+    }
+  }
+  if (run.loss.empty() && run.validations.empty())
+    throw ef::IoError("curves", "'" + file.string() + "' has neither updates nor validations yet");
+  return run;
+}
+
+/// At most so many points: the means of as many neighbours as it takes.
+inline Curve thinned(const Curve& curve, std::size_t most) {
+  const std::size_t each = (curve.size() + most - 1) / most;
+  if (each < 2) return curve;
+  Curve means;
+  for (std::size_t begin = 0; begin < curve.size(); begin += each) {
+    const std::size_t end = std::min(curve.size(), begin + each);
+    CurvePoint sum;
+    for (std::size_t i = begin; i < end; ++i) {
+      sum.x += curve[i].x;
+      sum.y += curve[i].y;
+    }
+    const auto count = static_cast<double>(end - begin);
+    means.push_back({sum.x / count, sum.y / count});
+  }
+  return means;
+}
+
+}  // namespace translator

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "eigenformer/io/adapters/load_adapter.hpp"
+#include "model/model_folder.hpp"
+#include "options/train_settings.hpp"
+#include "training/train_command.hpp"
+
+// A training of an adapter (--lora-rank): its folder holds the adapter and the state, and names the model
+// that it is of.
+namespace translator {
+
+namespace fs = std::filesystem;
+
+/// Whether the training that goes on is that of an adapter.
+inline bool resumes_adapter(const TrainCommand& command) {
+  return command.resume && ef::is_adapter_folder(command.folder);
+}
+
+/// The settings of an adapter's training that goes on, with the options of its model as it was trained.
+inline TrainSettings resumed_adapter_settings(const TrainCommand& command) {
+  nlohmann::json saved = ef::read_adapter_description(command.folder).training;
+  if (!saved.is_object() || !saved.contains("model"))
+    throw ef::IoError("train", "'" + command.folder + "' holds an adapter that was not trained here");
+  const auto model = ef::options_from_json<ef::Seq2SeqOptions>(saved.at("model"));
+  saved.erase("model");
+  TrainSettings settings = command.flags->resumed(model, saved);
+  settings.model = model;
+  return settings;
+}
+
+/// What the folder of an adapter says: its base, and what training was told.
+inline std::optional<ef::AdapterDescription> adapter_description(const TrainCommand& command,
+                                                                 const TrainSettings& settings) {
+  if (settings.training.lora.rank == 0) return std::nullopt;
+  ef::AdapterDescription description;
+  if (command.resume) {
+    description = ef::read_adapter_description(command.folder);
+  } else {
+    description.base = fs::absolute(command.init_from).lexically_normal().string();
+    if (!command.adapter_names.empty())
+      ef::detail::option_from_json("adapter_names", command.adapter_names, description.names);
+  }
+  description.training = settings.to_json();
+  description.training["model"] = ef::options_to_json(settings.model);
+  return description;
+}
+
+/// Throws for an adapter where it cannot be: of no model, of one with int8 weights, in the folder of a model.
+inline void require_base(const TrainCommand& command, const TrainSettings& settings, ef::WeightFormat base) {
+  if (settings.training.lora.rank == 0) {
+    if (!command.adapter_names.empty())
+      throw ef::ValueError("train", "--adapter-names has no effect without --lora-rank: give both");
+    if (!command.resume && ef::is_adapter_folder(command.folder))
+      throw ef::IoError("train", "'" + command.folder + "' holds an adapter; give the model another folder");
+    return;
+  }
+  if (command.resume) return;
+  if (command.init_from.empty()) {
+    throw ef::ValueError("train",
+                         "--lora-rank trains an adapter of a model that exists: give that as --init-from");
+  }
+  if (base == ef::WeightFormat::int8) {
+    throw ef::ValueError("train",
+                         "'" + command.init_from +
+                             "' has int8 weights, to which an adapter cannot be added; give the model "
+                             "that it was made of");
+  }
+  if (ef::is_model_folder(command.folder))
+    throw ef::IoError("train", "'" + command.folder + "' holds a model; give the adapter another folder");
+}
+
+/// What a training keeps for use, in its folder: the model, or the adapter that it trains.
+class TrainedModel {
+ public:
+  TrainedModel(fs::path folder, const ef::Seq2SeqTransformer<float>& model,
+               const ef::TokenizerPair& tokenizers, const ef::TextConventions& text, nlohmann::json settings,
+               std::optional<ef::AdapterDescription> adapter)
+      : folder_(std::move(folder)),
+        model_(model),
+        tokenizers_(tokenizers),
+        text_(text),
+        settings_(std::move(settings)),
+        adapter_(std::move(adapter)) {}
+
+  const fs::path& folder() const { return folder_; }
+  /// The options by which other commands load it.
+  std::string options() const {
+    if (adapter_) return "--model " + adapter_->base + " --adapter " + folder_.string();
+    return "--model " + folder_.string();
+  }
+
+  /// Writes it, for a transaction of its folder.
+  void stage(const ef::FolderTransaction& save) const {
+    if (adapter_) {
+      ef::stage_adapter(save, model_, *adapter_);
+    } else {
+      ef::stage_model(save, model_, tokenizers_, settings_, ef::WeightFormat::float32, text_);
+    }
+  }
+
+  /// About how many bytes that takes: those of its parameters.
+  std::uint64_t bytes() const {
+    std::uint64_t numbers = 0;
+    if (adapter_) {
+      for (const auto& p : ef::lora_parameters(model_))
+        numbers += static_cast<std::uint64_t>(p->value.numel());
+    } else {
+      numbers = static_cast<std::uint64_t>(ef::count_parameters(model_));
+    }
+    return numbers * sizeof(float);
+  }
+
+ private:
+  fs::path folder_;
+  const ef::Seq2SeqTransformer<float>& model_;
+  const ef::TokenizerPair& tokenizers_;
+  const ef::TextConventions& text_;
+  nlohmann::json settings_;
+  std::optional<ef::AdapterDescription> adapter_;
+};
+
+}  // namespace translator

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eigenformer/train/objectives/teacher.hpp"
+#include "model/decoding_model.hpp"
+
+namespace translator {
+
+/// The folders of a list that commas separate.
+inline std::vector<std::string> teacher_folders(const std::string& list) {
+  std::vector<std::string> folders;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    if (comma == at)
+      throw ef::ValueError("train", "--teacher '" + list +
+                                        "' has an empty name, expected model folders "
+                                        "separated by commas");
+    folders.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return folders;
+}
+
+/// Models that a training learns from.
+struct Teachers {
+  std::unique_ptr<DecodingModels> models;
+  std::shared_ptr<ef::Teacher<float>> teacher;
+
+  /// Throws as DecodingModels does, and ValueError for a model that sees the tokens that it is to foretell.
+  explicit Teachers(const std::vector<std::string>& folders)
+      : models(std::make_unique<DecodingModels>(folders)), teacher(std::make_shared<ef::Teacher<float>>()) {
+    for (std::size_t k = 0; k < folders.size(); ++k) {
+      const DecodingModel& model = *models->all()[k];
+      if (!model.loaded.model.options.causal) {
+        throw ef::ValueError("train", "the teacher in '" + folders[k] +
+                                          "' has a decoder that sees later tokens, which cannot teach");
+      }
+      teacher->add(model.loaded.model, model.ctx);
+    }
+  }
+
+  /// Throws ValueError unless a model that the training goes on with reads and writes the teachers' ids.
+  void require_same_text(const ef::TokenizerPair& tokenizers, const ef::TextConventions& text) const {
+    if (same_text(models->tokenizers(), models->first().loaded.description.text, tokenizers, text)) return;
+    throw ef::ValueError(
+        "train",
+        "the teacher and the model to train have different vocabularies or text conventions, "
+        "expected the same; a model that is not given with --init-from takes the teacher's");
+  }
+};
+
+}  // namespace translator

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/data/files/hash64.hpp"
+#include "eigenformer/data/files/mapped_file.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+
+/// What a token file begins with.
+struct TokenFileHead {
+  static constexpr std::array<char, 8> right_magic = {'E', 'F', 'T', 'O', 'K', 'E', 'N', 'S'};
+  static constexpr std::uint32_t right_version = 1;
+
+  std::array<char, 8> magic = right_magic;
+  std::uint32_t version = right_version;
+  std::uint32_t id_bytes = 2;
+};
+static_assert(sizeof(TokenFileHead) == 16);
+
+/// What it ends with; `hash` is that of the head and of the fields before it.
+struct TokenFileTail {
+  std::uint64_t pairs = 0, source_tokens = 0, target_tokens = 0;
+  std::uint32_t source_vocabulary = 0, target_vocabulary = 0;
+  std::uint64_t tokenizers = 0;
+  std::uint64_t ids_hash = 0, lengths_hash = 0;
+  std::uint64_t hash = 0;
+
+  std::uint64_t right_hash(const TokenFileHead& head) const {
+    Hash64 all;
+    all.add(std::string_view(reinterpret_cast<const char*>(&head), sizeof head));
+    all.add(std::string_view(reinterpret_cast<const char*>(this), offsetof(TokenFileTail, hash)));
+    return all.value();
+  }
+};
+static_assert(sizeof(TokenFileTail) == 64);
+
+/// The lengths of one pair.
+struct TokenFileLengths {
+  std::uint16_t source = 0, target = 0;
+};
+static_assert(sizeof(TokenFileLengths) == 4);
+
+}  // namespace detail
+
+/// Sentence pairs in a file of token ids that is mapped into memory: what TokenFileWriter writes. The lengths
+/// of the pairs are held, 4 bytes a pair and 8 bytes for each 64 pairs; pages of the file that were read are
+/// given back from time to time, so that memory does not grow with the corpus.
+///
+/// The file is little-endian: "EFTOKENS", version (4 bytes) and bytes of an id (4: 2 or 4); the ids of each
+/// pair, source before target; for each pair the lengths of both (2 bytes each); then pairs, source tokens,
+/// target tokens (8 each), entries of both vocabularies (4 each), a hash of the tokenizers, of the ids, of
+/// the lengths, and of the head and this tail (8 each). The hash is Hash64.
+class TokenFile final : public PairSource {
+ public:
+  /// Opens and checks all of a file, which takes as long as reading it. Throws IoError that names the file
+  /// and what is wrong with it.
+  explicit TokenFile(const std::filesystem::path& path) : path_(path), file_(MappedFile::open(path)) {
+    const std::string_view bytes = std::as_const(*file_).text();
+    if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
+    std::memcpy(&head_, bytes.data(), sizeof head_);
+    if (head_.magic != head_.right_magic) throw refuse("is no token file: its first eight bytes are others");
+    if (head_.version != head_.right_version) {
+      throw refuse("has version " + std::to_string(head_.version) + ", expected " +
+                   std::to_string(head_.right_version));
+    }
+    std::memcpy(&tail_, bytes.data() + (bytes.size() - sizeof tail_), sizeof tail_);
+    if (tail_.hash != tail_.right_hash(head_))
+      throw refuse("is truncated or damaged: the checksum of its end is another");
+    require_sizes(bytes.size() - sizeof head_ - sizeof tail_);
+    ids_ = bytes.data() + sizeof head_;
+    const std::uint64_t id_bytes = (tail_.source_tokens + tail_.target_tokens) * head_.id_bytes;
+    read_lengths(bytes.substr(sizeof head_ + id_bytes, sizeof(detail::TokenFileLengths) * tail_.pairs));
+    require_ids(bytes.substr(sizeof head_, id_bytes));
+    ::madvise(file_->bytes().data(), file_->bytes().size(), MADV_RANDOM);
+  }
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  index_t size() const noexcept override { return static_cast<index_t>(tail_.pairs); }
+  index_t source_length(index_t i) const override { return lengths_[at(i)].source; }
+  index_t target_length(index_t i) const override { return lengths_[at(i)].target; }
+
+  /// Throws IoError for an id that is outside the vocabulary.
+  void read(index_t, index_t i, EncodedPair& out) const override {
+    const std::size_t pair = at(i);
+    std::uint64_t from = starts_[pair / pairs_a_start];
+    for (std::size_t k = pair / pairs_a_start * pairs_a_start; k < pair; ++k)
+      from += std::uint64_t{lengths_[k].source} + lengths_[k].target;
+    copy(from, lengths_[pair].source, tail_.source_vocabulary, pair, out.source);
+    copy(from + lengths_[pair].source, lengths_[pair].target, tail_.target_vocabulary, pair, out.target);
+    out.links.clear();
+    out.text = nullptr;
+    if (reads_.fetch_add(1, std::memory_order_relaxed) % reads_a_release == reads_a_release - 1)
+      release(std::as_const(*file_).text());
+  }
+
+  /// The number of pairs and a hash of all that the file holds.
+  std::string fingerprint() const override {
+    return std::to_string(tail_.pairs) + " pairs, " + std::to_string(tail_.hash);
+  }
+
+  /// Tokens of all pairs.
+  index_t source_tokens() const noexcept { return static_cast<index_t>(tail_.source_tokens); }
+  index_t target_tokens() const noexcept { return static_cast<index_t>(tail_.target_tokens); }
+  /// Entries of the vocabularies that the ids are of.
+  index_t source_vocabulary_size() const noexcept { return tail_.source_vocabulary; }
+  index_t target_vocabulary_size() const noexcept { return tail_.target_vocabulary; }
+  /// What the writer was given to tell tokenizers apart.
+  std::uint64_t tokenizers() const noexcept { return tail_.tokenizers; }
+
+ private:
+  static constexpr std::size_t pairs_a_start = 64;
+  static constexpr std::uint32_t reads_a_release = 512;
+
+  IoError refuse(const std::string& what) const {
+    return IoError("token_file", "'" + path_.string() + "' " + what);
+  }
+
+  // Before sizes are multiplied or memory is taken.
+  void require_sizes(std::uint64_t body) const {
+    const auto& t = tail_;
+    if (head_.id_bytes != 2 && head_.id_bytes != 4)
+      throw refuse("has ids of " + std::to_string(head_.id_bytes) + " bytes, expected 2 or 4");
+    if (t.pairs > body / 4 || t.source_tokens > body || t.target_tokens > body ||
+        (t.source_tokens + t.target_tokens) > body / head_.id_bytes ||
+        (t.source_tokens + t.target_tokens) * head_.id_bytes + 4 * t.pairs != body) {
+      throw refuse("is truncated or damaged: " + std::to_string(t.pairs) + " pairs and their tokens take " +
+                   "other than the " + std::to_string(body) + " bytes it has for them");
+    }
+    constexpr std::uint32_t most = std::numeric_limits<std::int32_t>::max();
+    if (t.source_vocabulary > most || t.target_vocabulary > most)
+      throw refuse("has a vocabulary of more than 2^31 entries");
+  }
+
+  void read_lengths(std::string_view stored) {
+    lengths_.resize(static_cast<std::size_t>(tail_.pairs));
+    std::uint64_t source = 0, target = 0;
+    Hash64 hash;
+    for (std::size_t first = 0; first < lengths_.size(); first += block / 4) {
+      const std::string_view part = stored.substr(4 * first, block);
+      std::memcpy(lengths_.data() + first, part.data(), part.size());
+      hash.add(part);
+      release(part);
+    }
+    if (hash.value() != tail_.lengths_hash)
+      throw refuse("is damaged: the checksum of its lengths is another");
+    starts_.reserve(lengths_.size() / pairs_a_start + 1);
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      if (i % pairs_a_start == 0) starts_.push_back(source + target);
+      source += lengths_[i].source;
+      target += lengths_[i].target;
+    }
+    if (source != tail_.source_tokens || target != tail_.target_tokens)
+      throw refuse("is damaged: its lengths do not add up to its tokens");
+  }
+
+  void require_ids(std::string_view stored) const {
+    Hash64 hash;
+    for (; !stored.empty(); stored.remove_prefix(std::min(block, stored.size()))) {
+      const std::string_view part = stored.substr(0, block);
+      hash.add(part);
+      release(part);
+    }
+    if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids is another");
+  }
+
+  // Takes the whole pages of a part out of this process's memory; they stay in the system's cache.
+  static void release(std::string_view part) {
+    static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
+    // What cannot be given back stays, which is no error.
+    if (end > begin) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+
+  std::size_t at(index_t i) const {
+    if (i >= 0 && i < size()) return static_cast<std::size_t>(i);
+    throw IndexError("token_file", "pair " + std::to_string(i) + " does not exist, '" + path_.string() +
+                                       "' has " + std::to_string(size()));
+  }
+
+  void copy(std::uint64_t from, std::size_t count, std::uint32_t vocabulary, std::size_t pair,
+            std::vector<std::int32_t>& out) const {
+    out.resize(count);
+    const char* const stored = ids_ + from * head_.id_bytes;
+    for (std::size_t k = 0; k < count; ++k) {
+      std::uint32_t id = 0;
+      std::memcpy(&id, stored + k * head_.id_bytes, head_.id_bytes);
+      if (id >= vocabulary) {
+        throw refuse("has the id " + std::to_string(id) + " in pair " + std::to_string(pair) +
+                     ", must be below " + std::to_string(vocabulary));
+      }
+      out[k] = static_cast<std::int32_t>(id);
+    }
+  }
+
+  static constexpr std::size_t block = std::size_t{1} << 24;
+
+  std::filesystem::path path_;
+  std::shared_ptr<MappedFile> file_;
+  detail::TokenFileHead head_;
+  detail::TokenFileTail tail_;
+  const char* ids_ = nullptr;
+  std::vector<detail::TokenFileLengths> lengths_;
+  std::vector<std::uint64_t> starts_;  // the first id of each 64th pair
+  mutable std::atomic<std::uint32_t> reads_{0};
+};
+
+}  // namespace eigenformer

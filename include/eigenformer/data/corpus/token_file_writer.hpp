@@ -1,0 +1,116 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/corpus/token_file.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/hash64.hpp"
+
+namespace eigenformer {
+
+/// Writes the file that TokenFile reads, pair by pair. Ids take 2 bytes where both vocabularies have at most
+/// 65,536 entries, else 4. Holds 4 bytes a pair until the end. The file appears under its name when it is
+/// whole.
+class TokenFileWriter {
+ public:
+  /// Tokens of a side at most.
+  static constexpr index_t longest = std::numeric_limits<std::uint16_t>::max();
+
+  /// tokenizers: tells the tokenizers apart that the ids are of. Throws ValueError for a vocabulary of no
+  /// entry, IoError where the file cannot be written.
+  TokenFileWriter(const std::filesystem::path& path, index_t source_vocabulary, index_t target_vocabulary,
+                  std::uint64_t tokenizers = 0)
+      : file_(path) {
+    for (const index_t size : {source_vocabulary, target_vocabulary}) {
+      if (size >= 1 && size <= std::numeric_limits<std::int32_t>::max()) continue;
+      throw ValueError("token_file", "a vocabulary has " + std::to_string(size) +
+                                         " entries, must have at least 1 and less than 2^31");
+    }
+    if (std::max(source_vocabulary, target_vocabulary) > 65536) head_.id_bytes = 4;
+    tail_.source_vocabulary = static_cast<std::uint32_t>(source_vocabulary);
+    tail_.target_vocabulary = static_cast<std::uint32_t>(target_vocabulary);
+    tail_.tokenizers = tokenizers;
+    file_.write(std::string_view(reinterpret_cast<const char*>(&head_), sizeof head_));
+  }
+
+  /// Appends a pair. Throws ValueError for a side of more than `longest` tokens, IndexError for an id outside
+  /// its vocabulary, IoError.
+  void add(std::span<const std::int32_t> source, std::span<const std::int32_t> target) {
+    append(source, "source", tail_.source_vocabulary);
+    append(target, "target", tail_.target_vocabulary);
+    lengths_.push_back(
+        {static_cast<std::uint16_t>(source.size()), static_cast<std::uint16_t>(target.size())});
+    ++tail_.pairs;
+    tail_.source_tokens += source.size();
+    tail_.target_tokens += target.size();
+    if (ids_.size() >= block) flush();
+  }
+
+  index_t size() const noexcept { return static_cast<index_t>(tail_.pairs); }
+  index_t source_tokens() const noexcept { return static_cast<index_t>(tail_.source_tokens); }
+  index_t target_tokens() const noexcept { return static_cast<index_t>(tail_.target_tokens); }
+
+  /// Makes the file whole and gives it its name. Throws IoError.
+  void commit() {
+    flush();
+    tail_.ids_hash = hash_.value();
+    Hash64 hash;
+    std::vector<detail::TokenFileLengths> part;
+    for (std::size_t first = 0; first < lengths_.size(); first += part.size()) {
+      const auto begin = lengths_.begin() + static_cast<std::ptrdiff_t>(first);
+      part.assign(begin, begin + static_cast<std::ptrdiff_t>(std::min(block, lengths_.size() - first)));
+      const std::string_view bytes(reinterpret_cast<const char*>(part.data()), 4 * part.size());
+      hash.add(bytes);
+      file_.write(bytes);
+    }
+    tail_.lengths_hash = hash.value();
+    tail_.hash = tail_.right_hash(head_);
+    file_.write(std::string_view(reinterpret_cast<const char*>(&tail_), sizeof tail_));
+    file_.commit();
+  }
+
+ private:
+  static constexpr std::size_t block = std::size_t{1} << 20;
+
+  void append(std::span<const std::int32_t> ids, const char* side, std::uint32_t vocabulary) {
+    if (static_cast<index_t>(ids.size()) > longest) {
+      throw ValueError("token_file", "the " + std::string(side) + " of pair " + std::to_string(tail_.pairs) +
+                                         " has " + std::to_string(ids.size()) +
+                                         " tokens, must have at most " + std::to_string(longest));
+    }
+    for (const std::int32_t id : ids) {
+      if (id < 0 || static_cast<std::uint32_t>(id) >= vocabulary) {
+        throw IndexError("token_file", "the " + std::string(side) + " of pair " +
+                                           std::to_string(tail_.pairs) + " has the id " + std::to_string(id) +
+                                           ", must be in [0, " + std::to_string(vocabulary) + ")");
+      }
+      ids_.append(reinterpret_cast<const char*>(&id), head_.id_bytes);
+    }
+  }
+
+  void flush() {
+    hash_.add(ids_);
+    file_.write(ids_);
+    ids_.clear();
+  }
+
+  AtomicFile file_;
+  detail::TokenFileHead head_;
+  detail::TokenFileTail tail_;
+  std::string ids_;
+  Hash64 hash_;
+  std::deque<detail::TokenFileLengths> lengths_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace eigenformer {
+
+/// A 64-bit hash of bytes that come in pieces, however they are cut. It finds damage and tells texts apart,
+/// and does not withstand an attacker. Every step is a bijection of the state and of the word that is mixed
+/// in, so that two inputs of one length that differ in one word never have one hash.
+class Hash64 {
+ public:
+  void add(std::string_view bytes) noexcept {
+    size_ += bytes.size();
+    if (waiting_ > 0) {
+      const std::size_t more = std::min(sizeof word_ - waiting_, bytes.size());
+      std::memcpy(word_ + waiting_, bytes.data(), more);
+      waiting_ += more;
+      bytes.remove_prefix(more);
+      if (waiting_ < sizeof word_) return;
+      mix(word_);
+      waiting_ = 0;
+    }
+    for (; bytes.size() >= sizeof word_; bytes.remove_prefix(sizeof word_)) mix(bytes.data());
+    if (!bytes.empty()) std::memcpy(word_, bytes.data(), bytes.size());
+    waiting_ = bytes.size();
+  }
+  void add(std::span<const std::byte> bytes) noexcept {
+    add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+
+  /// The hash of what was added so far.
+  std::uint64_t value() const noexcept {
+    Hash64 end = *this;
+    if (end.waiting_ > 0) {
+      std::memset(end.word_ + end.waiting_, 0, sizeof word_ - end.waiting_);
+      end.mix(end.word_);
+    }
+    std::uint64_t x = end.state_ ^ size_;
+    x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
+    x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
+    return x ^ (x >> 33);
+  }
+
+  static std::uint64_t of(std::string_view bytes) noexcept {
+    Hash64 hash;
+    hash.add(bytes);
+    return hash.value();
+  }
+
+ private:
+  void mix(const char* word) noexcept {
+    std::uint64_t x = 0;
+    std::memcpy(&x, word, sizeof x);
+    x = (state_ ^ x) * 0x9E3779B97F4A7C15u;
+    state_ = x ^ (x >> 32);
+  }
+
+  std::uint64_t state_ = 0x243F6A8885A308D3u;  // pi's first digits
+  std::uint64_t size_ = 0;
+  char word_[8] = {};
+  std::size_t waiting_ = 0;  // bytes in word_
+};
+
+}  // namespace eigenformer

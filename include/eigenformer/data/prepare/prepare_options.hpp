@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/data/text/unicode_text.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/nn/options/field.hpp"
+
+namespace eigenformer {
+
+/// What a corpus is prepared from: two line-aligned files, or one of source, tab, target. Plain, gzip or
+/// zstd, as the first bytes say.
+struct PrepareFiles {
+  std::filesystem::path source{}, target{}, tsv{};
+};
+
+/// Which pairs of a corpus are kept, and how they become tokens.
+struct PrepareOptions {
+  bool nfc = has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU
+  bool deduplicate = true;
+  bool drop_identical = true;     ///< leave out pairs whose sides are equal
+  index_t max_characters = 2000;  ///< of a side; 0: no limit
+  double max_ratio = 9;           ///< characters of the longer side to one of the shorter; 0: no limit
+  std::string source_script{}, target_script{};  ///< see Scripts; empty: any
+  double script_share = 0.5;  ///< of the letters of a side that are of its scripts at least
+  index_t max_length = 256;   ///< tokens of a side
+  std::string tokenizer = has_subword_tokenizer() ? "subword" : "word";  ///< char, word or subword
+  index_t vocab_size = 8000;
+  bool separate_vocab = false;
+  index_t sample_pairs = 200'000;  ///< drawn at random, which the vocabulary is made of
+  std::uint64_t seed = 1;          ///< of the sample
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"nfc", "compose letters and accents to one code point (NFC)"}, self.nfc);
+    visit(OptionField{"deduplicate", "leave out pairs that came before"}, self.deduplicate);
+    visit(OptionField{"drop_identical", "leave out pairs whose sides are equal"}, self.drop_identical);
+    visit(OptionField{"max_characters", "characters of a side at most; 0: no limit", Allowed::not_negative},
+          self.max_characters);
+    visit(OptionField{"max_ratio", "characters of the longer side to one of the shorter at most; 0: no limit",
+                      Allowed::not_negative},
+          self.max_ratio);
+    visit(OptionField{"source_script", "scripts of the source, such as Latin or Hani,Hira,Kana; else any"},
+          self.source_script);
+    visit(OptionField{"target_script", "scripts of the target"}, self.target_script);
+    visit(OptionField{"script_share", "share of a side's letters that are of its scripts at least",
+                      Allowed::share},
+          self.script_share);
+    visit(OptionField{"max_length", "pairs with more tokens on one side are left out", Allowed::positive},
+          self.max_length);
+    visit(OptionField{"tokenizer", "char, word or subword"}, self.tokenizer);
+    visit(OptionField{"vocab_size", "entries of a vocabulary at most", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"separate_vocab", "a vocabulary for each language, not one for both"},
+          self.separate_vocab);
+    visit(OptionField{"sample_pairs", "pairs drawn at random that the vocabulary is made of",
+                      Allowed::positive},
+          self.sample_pairs);
+    visit(OptionField{"seed", "seed of the sample"}, self.seed);
+  }
+
+  /// Throws ValueError that names an impossible field.
+  void validate() const {
+    validate_fields("prepare", *this);
+    if (max_ratio > 0 && max_ratio < 1) {
+      throw ValueError("prepare", "max_ratio is " + detail::number_text(max_ratio) +
+                                      ", must be 0 (no limit) or at least 1");
+    }
+    if (max_length > 65535) {
+      throw ValueError("prepare", "max_length is " + std::to_string(max_length) +
+                                      ", must be at most 65535, what a token file has room for");
+    }
+    if (nfc) detail::require_unicode("prepare", "nfc");
+    (void)Scripts(source_script);
+    (void)Scripts(target_script);
+  }
+};
+
+/// What was read, what was left out and why, in pairs; each is counted once, by the first reason that holds.
+struct PrepareReport {
+  index_t read = 0;
+  index_t invalid = 0;                           ///< not UTF-8, a NUL byte, or a line without a tab
+  index_t empty = 0;                             ///< nothing but white space, or no token, on one side
+  index_t identical = 0;                         ///< both sides equal
+  index_t characters = 0;                        ///< too many characters
+  index_t ratio = 0;                             ///< sides of too different lengths
+  index_t script = 0;                            ///< too few letters of the right scripts
+  index_t duplicates = 0;                        ///< an equal pair came before
+  index_t over_long = 0;                         ///< too many tokens
+  index_t validation = 0;                        ///< held out
+  index_t kept = 0;                              ///< to train on
+  index_t source_tokens = 0, target_tokens = 0;  ///< of those
+  index_t sampled = 0;                           ///< pairs that the vocabulary was made of
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"read", "pairs read"}, self.read);
+    visit(OptionField{"invalid", "not UTF-8, or without a tab"}, self.invalid);
+    visit(OptionField{"empty", "empty on one side"}, self.empty);
+    visit(OptionField{"identical", "source and target equal"}, self.identical);
+    visit(OptionField{"characters", "too many characters"}, self.characters);
+    visit(OptionField{"ratio", "lengths too different"}, self.ratio);
+    visit(OptionField{"script", "another script"}, self.script);
+    visit(OptionField{"duplicates", "duplicates"}, self.duplicates);
+    visit(OptionField{"over_long", "too many tokens"}, self.over_long);
+    visit(OptionField{"validation", "held out for validation"}, self.validation);
+    visit(OptionField{"kept", "pairs to train on"}, self.kept);
+    visit(OptionField{"source_tokens", "source tokens"}, self.source_tokens);
+    visit(OptionField{"target_tokens", "target tokens"}, self.target_tokens);
+    visit(OptionField{"sampled", "pairs that the vocabulary was made of"}, self.sampled);
+  }
+
+  /// For a person: a line for each count, the numbers below each other.
+  std::string str() const {
+    std::string text;
+    fields(*this, [&](const OptionField& field, index_t count) {
+      const std::string number = std::to_string(count);
+      text +=
+          std::string(number.size() < 14 ? 14 - number.size() : 0, ' ') + number + "  " + field.help + '\n';
+    });
+    return text;
+  }
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/index_permutation.hpp"
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/data/corpus/conventions.hpp"
+#include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/nn/options/field.hpp"
+
+namespace eigenformer {
+
+/// A corpus of a mixture.
+struct MixturePart {
+  const PairSource* source = nullptr;
+  double weight = 0;  ///< its share of an epoch, relative to the others'; 0 in all parts: by size
+  std::optional<TextConventions> text{};  ///< what stands around its sentences, such as a language's tag
+};
+
+/// How a Mixture goes through its corpora.
+struct MixtureOptions {
+  /// Parts without weights have shares in proportion to their numbers of pairs to the power 1 / temperature
+  /// (Arivazhagan et al. 2019, section 4.2): 1 gives every pair once in an epoch, 5 is the paper's, more
+  /// comes near to equal shares.
+  double temperature = 1;
+  bool shuffle = true;  ///< false: the pairs of each corpus in their order
+  std::uint64_t seed = 1;
+};
+
+/// Pairs of several corpora with weights. An epoch has as many pairs as all corpora together, and of each
+/// corpus as many as its share, rounded so that they add up. Each corpus is gone through in an order of its
+/// own, a new one for each pass, without repetition until it is exhausted; an epoch goes on where the last
+/// one stopped. Which pair is where follows from the parts, the options and the epoch alone and is computed,
+/// so a mixture takes no memory. Holds the sources by reference.
+class Mixture final : public PairSource {
+ public:
+  /// Throws ValueError for no part, a part of no pair, weights of some parts only or which are not positive
+  /// numbers, weights beside a temperature, and a part whose share is less than one pair.
+  explicit Mixture(std::vector<MixturePart> parts, const MixtureOptions& options = {})
+      : parts_(std::move(parts)), options_(options) {
+    if (parts_.empty()) throw ValueError("mixture", "number of corpora is 0, must be positive");
+    index_t total = 0;
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      if (parts_[k].source == nullptr || parts_[k].source->size() == 0)
+        throw ValueError("mixture",
+                         "corpus " + std::to_string(k + 1) + " has no pair, expected at least one");
+      total += parts_[k].source->size();
+    }
+    const std::vector<double> shares = weights();
+    ends_ = rounded_shares(shares, total);
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      if (ends_[k] > 0) continue;
+      throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +
+                                      detail::number_text(shares[k]) + ", less than one of the " +
+                                      std::to_string(total) + " pairs of an epoch");
+    }
+    std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  }
+
+  std::size_t num_parts() const noexcept { return parts_.size(); }
+  /// Pairs of corpus k in every epoch.
+  index_t pairs_of(std::size_t k) const { return k == 0 ? ends_.at(0) : ends_.at(k) - ends_.at(k - 1); }
+
+  index_t size() const noexcept override { return ends_.back(); }
+  index_t source_length(index_t i) const override { return lengths(0, i).source; }
+  index_t target_length(index_t i) const override { return lengths(0, i).target; }
+  PairLengths lengths(index_t epoch, index_t i) const override {
+    const Place at = place(epoch, i);
+    return parts_[at.part].source->lengths(at.pass, at.pair);
+  }
+  void read(index_t epoch, index_t i, EncodedPair& out) const override {
+    const Place at = place(epoch, i);
+    const MixturePart& part = parts_[at.part];
+    part.source->read(at.pass, at.pair, out);
+    if (out.text == nullptr && part.text) out.text = &*part.text;
+  }
+  std::string fingerprint() const override {
+    std::string text = "mixture with seed " + std::to_string(options_.seed);
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      text += "; " + std::to_string(pairs_of(k)) + " of " + parts_[k].source->fingerprint();
+      if (!parts_[k].text) continue;
+      text += " after";
+      for (const auto* ids : {&parts_[k].text->source_prefix, &parts_[k].text->target_prefix}) {
+        for (const std::int32_t id : *ids) text += ' ' + std::to_string(id);
+        text += ',';
+      }
+    }
+    return text;
+  }
+  bool aligned() const override {
+    const auto is_aligned = [](const MixturePart& part) { return part.source->aligned(); };
+    const auto count = std::count_if(parts_.begin(), parts_.end(), is_aligned);
+    if (count == 0 || count == static_cast<std::ptrdiff_t>(parts_.size())) return count > 0;
+    throw ValueError("mixture", "some corpora have alignments, and some have none: expected all or none");
+  }
+  bool in_memory() const noexcept override {
+    return std::all_of(parts_.begin(), parts_.end(),
+                       [](const MixturePart& part) { return part.source->in_memory(); });
+  }
+
+ private:
+  // A pair of a part, and how many times the part has been gone through before.
+  struct Place {
+    std::size_t part;
+    index_t pass, pair;
+  };
+
+  Place place(index_t epoch, index_t i) const {
+    if (i < 0 || i >= size()) {
+      throw IndexError(
+          "mixture", "pair " + std::to_string(i) + " does not exist, an epoch has " + std::to_string(size()));
+    }
+    const auto k = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+    const index_t n = parts_[k].source->size(), begin = k == 0 ? 0 : ends_[k - 1];
+    const index_t read = epoch * pairs_of(k) + (i - begin);  // of this part, in all epochs
+    const index_t pass = read / n;
+    if (!options_.shuffle) return {k, pass, read % n};
+    const auto words = Philox4x32::generate(
+        {static_cast<std::uint32_t>(pass), static_cast<std::uint32_t>(k), 0, 0},
+        {static_cast<std::uint32_t>(options_.seed), static_cast<std::uint32_t>(options_.seed >> 32)});
+    RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);
+    return {k, pass, IndexPermutation(n, rng)(read % n)};
+  }
+
+  std::vector<double> weights() const {
+    if (!(options_.temperature > 0) || !std::isfinite(options_.temperature)) {
+      throw ValueError("mixture", "temperature is " + detail::number_text(options_.temperature) +
+                                      ", must be a positive number");
+    }
+    std::vector<double> found;
+    for (const MixturePart& part : parts_) found.push_back(part.weight);
+    if (std::all_of(found.begin(), found.end(), [](double weight) { return weight == 0; })) {
+      double largest = 0;
+      for (std::size_t k = 0; k < found.size(); ++k) {
+        found[k] = static_cast<double>(parts_[k].source->size());
+        largest = std::max(largest, found[k]);
+      }
+      for (double& weight : found) weight = std::pow(weight / largest, 1 / options_.temperature);
+      return found;
+    }
+    if (options_.temperature != 1)
+      throw ValueError("mixture", "the corpora have weights and a temperature, expected one of both");
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      if (found[k] > 0 && std::isfinite(found[k])) continue;
+      throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +
+                                      detail::number_text(found[k]) + ", must be a positive number");
+    }
+    return found;
+  }
+
+  // total in proportion to the weights: rounded down, and one more where most was lost, the first of equals.
+  static std::vector<index_t> rounded_shares(const std::vector<double>& weights, index_t total) {
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    std::vector<index_t> shares;
+    std::vector<std::pair<double, std::size_t>> lost;
+    index_t rest = total;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      const double exact = weights[k] / sum * static_cast<double>(total);
+      // What is a whole number but for the rounding of its sum counts as one.
+      const double whole = std::abs(exact - std::round(exact)) < 1e-9 * std::max(1.0, exact)
+                               ? std::round(exact)
+                               : std::floor(exact);
+      shares.push_back(std::min(rest, static_cast<index_t>(whole)));
+      rest -= shares.back();
+      lost.emplace_back(whole - exact, k);
+    }
+    std::sort(lost.begin(), lost.end());
+    for (std::size_t k = 0; rest > 0; k = (k + 1) % lost.size(), --rest) ++shares[lost[k].second];
+    return shares;
+  }
+
+  std::vector<MixturePart> parts_;
+  MixtureOptions options_;
+  std::vector<index_t> ends_;  // of each part's places in an epoch
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/data/sampling/subword_sampling.hpp"
+#include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+
+namespace eigenformer {
+
+/// Sentence pairs whose text is kept and cut into subwords anew in each epoch, at random (BPE-dropout,
+/// subword regularisation). What pair i is in an epoch follows from the seed, the epoch and i alone, so a
+/// training that goes on reads what it would have read. Batches are planned by the lengths of the plain
+/// segmentation; a drawn one that has more tokens than max_length gives way to it. Holds the text, and both
+/// sides' plain ids.
+class SampledCorpus final : public PairSource {
+ public:
+  /// Encodes every pair as encode_corpus() does, and throws as it does; also ValueError for a tokenizer of a
+  /// side that is drawn from which cannot be.
+  SampledCorpus(ParallelCorpus text, TokenizerPair tokenizers, const SubwordSampling& sampling,
+                std::uint64_t seed, index_t max_length = 0, const TextConventions& conventions = {})
+      : plain_(encode_corpus(text, tokenizers, conventions, max_length)),
+        tokenizers_(std::move(tokenizers)),
+        sampling_(sampling),
+        seed_(seed),
+        max_length_(max_length) {
+    sampling.validate();
+    RandomGenerator rng(seed);
+    for (const auto& [drawn, tokenizer] :
+         {std::pair(draws_source(), tokenizers_.source), std::pair(draws_target(), tokenizers_.target)}) {
+      if (drawn) (void)tokenizer->encode_sampled("a", sampling_, rng);
+    }
+    source_.reserve(static_cast<std::size_t>(plain_.size()));
+    target_.reserve(static_cast<std::size_t>(plain_.size()));
+    for (const index_t i : plain_.pairs) {
+      const auto at = static_cast<std::size_t>(i);
+      if (draws_source()) source_.push_back(conventions.source_text + text.source[at]);
+      if (draws_target()) target_.push_back(std::move(text.target[at]));
+    }
+  }
+
+  /// The pairs in their plain segmentation.
+  const EncodedCorpus& plain() const noexcept { return plain_; }
+
+  index_t size() const noexcept override { return plain_.size(); }
+  index_t source_length(index_t i) const override { return plain_.source_length(i); }
+  index_t target_length(index_t i) const override { return plain_.target_length(i); }
+  void read(index_t epoch, index_t i, EncodedPair& out) const override {
+    plain_.read(epoch, i, out);
+    if (draws_source()) draw(*tokenizers_.source, source_, epoch, i, 0, out.source);
+    if (draws_target()) draw(*tokenizers_.target, target_, epoch, i, 1, out.target);
+  }
+  std::string fingerprint() const override {
+    const auto side = static_cast<std::size_t>(sampling_.sides);
+    return plain_.fingerprint() + ", drawn (bpe_dropout " + detail::number_text(sampling_.bpe_dropout) +
+           ", unigram_alpha " + detail::number_text(sampling_.unigram_alpha) + ", " +
+           EnumNames<SampledSides>::names[side] + ", seed " + std::to_string(seed_) + ")";
+  }
+  bool in_memory() const noexcept override { return true; }
+
+ private:
+  bool draws_source() const noexcept { return sampling_.on() && sampling_.sides != SampledSides::target; }
+  bool draws_target() const noexcept { return sampling_.on() && sampling_.sides != SampledSides::source; }
+
+  void draw(const Tokenizer& tokenizer, const std::vector<std::string>& text, index_t epoch, index_t i,
+            std::uint32_t side, std::vector<std::int32_t>& ids) const {
+    // A generator of its own for each (seed, epoch, pair, side).
+    const auto pair = static_cast<std::uint64_t>(i);
+    const auto words =
+        Philox4x32::generate({static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(pair),
+                              static_cast<std::uint32_t>(pair >> 32), side},
+                             {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+    RandomGenerator rng(std::uint64_t{words[0]} << 32 | words[1]);
+    std::vector<std::int32_t> drawn =
+        tokenizer.encode_sampled(text[static_cast<std::size_t>(i)], sampling_, rng);
+    if (drawn.empty() || (max_length_ > 0 && static_cast<index_t>(drawn.size()) > max_length_)) return;
+    ids = std::move(drawn);
+  }
+
+  EncodedCorpus plain_;
+  TokenizerPair tokenizers_;
+  SubwordSampling sampling_;
+  std::uint64_t seed_;
+  index_t max_length_;
+  std::vector<std::string> source_, target_;  // of the sides that are drawn, in the order of plain_
+};
+
+}  // namespace eigenformer

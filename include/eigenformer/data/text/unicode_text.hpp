@@ -1,0 +1,93 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/core/base/linked.hpp"
+#include "eigenformer/data/text/utf8.hpp"
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+#include "eigenformer/data/text/icu_text.hpp"
+#endif
+
+namespace eigenformer {
+
+namespace detail {
+
+/// What of Unicode needs ICU.
+struct UnicodeFunctions {
+  std::string (*compose)(std::string_view text);
+  int (*find_script)(const std::string& name);
+  int (*script_of)(char32_t c);
+  bool (*is_letter)(char32_t c);
+};
+
+#if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
+inline constexpr UnicodeFunctions unicode_functions{&icu::compose, &icu::find_script, &icu::script_of,
+                                                    &icu::is_letter};
+inline const bool unicode_is_linked = link(unicode_functions);
+#endif
+
+inline const UnicodeFunctions& require_unicode(const char* op, const std::string& what) {
+  if (const auto* found = find_linked<UnicodeFunctions>()) return *found;
+  throw ValueError(op, what + " needs ICU, which this program was built without");
+}
+
+}  // namespace detail
+
+/// Whether this program was built with ICU, which to_nfc() and Scripts need.
+inline bool has_unicode_text() noexcept { return detail::find_linked<detail::UnicodeFunctions>() != nullptr; }
+
+/// The composed form NFC (Unicode Standard Annex 15) of a text in UTF-8, in which a letter and its accent are
+/// one code point. Throws ValueError in a program without ICU.
+inline std::string to_nfc(std::string_view text) {
+  const auto& unicode = detail::require_unicode("nfc", "NFC");
+  // Below U+0300, whose first byte is 0xCC, all is composed.
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
+  return plain ? std::string(text) : unicode.compose(text);
+}
+
+/// Scripts that the letters of a language are of, such as Latin, or Han, Hiragana and Katakana.
+class Scripts {
+ public:
+  /// names: those of Unicode or codes of ISO 15924, separated by commas: "Cyrillic", "Hani,Hira,Kana". Empty:
+  /// all scripts. Throws ValueError for a name that is unknown, and in a program without ICU.
+  explicit Scripts(const std::string& names = {}) {
+    for (std::size_t at = 0; at < names.size();) {
+      const std::size_t end = std::min(names.find(',', at), names.size());
+      const std::string name = trim(std::string_view(names).substr(at, end - at));
+      at = end + 1;
+      unicode_ = &detail::require_unicode("scripts", "a script such as '" + name + "'");
+      const int script = unicode_->find_script(name);
+      if (name.empty() || script < 0) {
+        throw ValueError("scripts", "'" + name +
+                                        "' is no script, expected names of Unicode or codes of ISO 15924, "
+                                        "such as Latin or Latn");
+      }
+      scripts_.push_back(script);
+    }
+  }
+
+  bool all() const noexcept { return scripts_.empty(); }
+
+  /// The share of the letters of a text that are of these scripts; 1 where there is no letter.
+  double share(std::string_view text) const {
+    if (all()) return 1;
+    double letters = 0, own = 0;
+    for_each_code_point(text, [&](char32_t c, std::string_view) {
+      if (!unicode_->is_letter(c)) return;
+      ++letters;
+      own += std::find(scripts_.begin(), scripts_.end(), unicode_->script_of(c)) != scripts_.end() ? 1 : 0;
+    });
+    return letters > 0 ? own / letters : 1;
+  }
+
+ private:
+  const detail::UnicodeFunctions* unicode_ = nullptr;
+  std::vector<int> scripts_;
+};
+
+}  // namespace eigenformer

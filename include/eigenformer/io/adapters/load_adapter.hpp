@@ -1,0 +1,215 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/adapters/peft_config.hpp"
+
+namespace eigenformer {
+
+/// Reads base.json of an adapter's folder; of one that PEFT wrote, what its adapter_config.json calls the
+/// base. Throws IoError for a folder without an adapter and for a file that is damaged.
+inline AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
+  if (!is_adapter_folder(folder))
+    throw IoError("adapter", "'" + folder.string() + "' holds no adapter: it has no adapter_config.json");
+  AdapterDescription description;
+  const std::filesystem::path path = folder_file(folder, "base.json");
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
+    return description;
+  }
+  const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const auto refuse = [&](const std::string& why) {
+    return IoError("adapter", "'" + path.string() + "' " + why);
+  };
+  if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
+  try {
+    description.base = json.at("base").get<std::string>();
+    description.fingerprint = json.at("fingerprint").get<std::string>();
+    description.training = json.value("training", nlohmann::json::object());
+    const auto word = json.at("names").get<std::string>();
+    bool known = false;
+    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
+      if (word != detail::word_of(names)) continue;
+      description.names = names;
+      known = true;
+    }
+    if (!known) throw refuse("has names '" + word + "', expected own, bart or t5");
+  } catch (const nlohmann::json::exception& error) {
+    throw refuse(std::string("is damaged: ") + error.what());
+  }
+  return description;
+}
+
+namespace detail {
+
+// The tensors of an adapter's file, by the modules of a model.
+template <class T>
+class AdapterReader {
+ public:
+  AdapterReader(const std::filesystem::path& folder, std::vector<AdaptableRows<T>> rows)
+      : config_(read_peft_config(folder_file(folder, "adapter_config.json"))),
+        path_(folder_file(folder, "adapter_model.safetensors")),
+        rows_(std::move(rows)) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path_, ignored))
+      throw IoError("adapter", "'" + folder.string() + "' has no adapter_model.safetensors");
+    for (const AdapterNames names : {AdapterNames::own, AdapterNames::bart, AdapterNames::t5}) {
+      const auto of_rows = adapter_module_names(rows_, names);
+      for (std::size_t i = 0; i < of_rows.size(); ++i) {
+        if (!of_rows[i].empty()) modules_.emplace(of_rows[i], std::pair{i, names});
+      }
+    }
+  }
+
+  // The adapter, and the weights that it is for. Throws IoError that lists all that does not fit.
+  std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> read() {
+    const SafetensorsFile file = SafetensorsFile::open(path_);
+    std::vector<Factors> found(rows_.size());
+    for (const std::string& name : file.names()) take(name, found);
+    require_targets(found);
+    for (std::size_t i = 0; i < rows_.size(); ++i) check(file, rows_[i], found[i]);
+    std::string problems;
+    const auto tell = [&](const char* what, const std::vector<std::string>& list) {
+      if (!list.empty())
+        problems += std::string(problems.empty() ? "" : "; ") + what + ": " + join_list(list);
+    };
+    tell("missing", missing_);
+    tell("of no matrix of the model", unknown_);
+    tell("not supported", unsupported_);
+    tell("of the wrong shape", misshaped_);
+    if (!problems.empty())
+      throw IoError("adapter", "'" + path_.string() + "' does not fit the model; tensors " + problems);
+    return adapters(file, found);
+  }
+
+ private:
+  struct Factors {
+    std::string module, a, b;  // as the file calls them
+  };
+
+  void take(const std::string& name, std::vector<Factors>& found) {
+    static const std::string prefix = "base_model.model.", a = ".lora_A.weight", b = ".lora_B.weight";
+    const bool is_a = name.ends_with(a), is_b = name.ends_with(b);
+    if (!name.starts_with(prefix) || (!is_a && !is_b)) return unsupported_.push_back(name);
+    const std::string module = name.substr(prefix.size(), name.size() - prefix.size() - a.size());
+    const auto at = modules_.find(module);
+    if (at == modules_.end()) return unknown_.push_back(name);
+    names_ = at->second.second;
+    Factors& factors = found[at->second.first];
+    factors.module = module;
+    (is_a ? factors.a : factors.b) = name;
+  }
+
+  // What the configuration names has factors.
+  void require_targets(std::vector<Factors>& found) {
+    const auto names = adapter_module_names(rows_, names_);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (!found[i].module.empty()) continue;
+      for (const std::string& target : config_.target_modules) {
+        if (names[i] != target && !names[i].ends_with("." + target)) continue;
+        missing_.push_back("base_model.model." + names[i] + ".lora_A.weight");
+        break;
+      }
+    }
+  }
+
+  void check(const SafetensorsFile& file, const AdaptableRows<T>& rows, const Factors& f) {
+    if (f.module.empty()) return;
+    if (f.a.empty() || f.b.empty()) {
+      missing_.push_back("base_model.model." + f.module +
+                         (f.a.empty() ? ".lora_A.weight" : ".lora_B.weight"));
+      return;
+    }
+    const Shape a = file.info(f.a).shape, b = file.info(f.b).shape;
+    const index_t in = rows.weight->shape()[1];
+    const auto expect = [&](const std::string& name, const Shape& shape, const std::string& expected) {
+      misshaped_.push_back(name + " is " + shape.str() + ", expected " + expected);
+    };
+    if (a.rank() != 2 || a[0] < 1 || a[1] != in) return expect(f.a, a, "(r, " + std::to_string(in) + ")");
+    const Shape wanted{rows.rows, a[0]};
+    if (b != wanted) expect(f.b, b, wanted.str());
+  }
+
+  auto adapters(const SafetensorsFile& file, const std::vector<Factors>& found) const
+      -> std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> {
+    auto set = std::make_shared<AdapterSet<T>>();
+    std::vector<const Parameter<T>*> weights;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (found[i].module.empty()) continue;
+      const AdaptableRows<T>& rows = rows_[i];
+      auto adapter = set->find(*rows.weight);
+      if (adapter == nullptr) {
+        adapter = std::make_shared<WeightAdapter<T>>();
+        set->add(*rows.weight, adapter);
+        weights.push_back(rows.weight);
+      }
+      // Copies: the factors may be trained, and the file may go.
+      adapter->parts.push_back(
+          make_part(rows, LowRankPart<T>{.a = Parameter<T>(file.tensor<T>(found[i].a).clone()),
+                                         .b = Parameter<T>(file.tensor<T>(found[i].b).clone()),
+                                         .alpha = config_.alpha_of(found[i].module),
+                                         .rank_stabilized = config_.rank_stabilized,
+                                         .dropout = config_.dropout}));
+    }
+    return {std::move(set), std::move(weights)};
+  }
+
+  PeftConfig config_;
+  std::filesystem::path path_;
+  std::vector<AdaptableRows<T>> rows_;
+  std::map<std::string, std::pair<std::size_t, AdapterNames>> modules_;  // by their names in files
+  AdapterNames names_ = AdapterNames::own;
+  std::vector<std::string> missing_, unknown_, unsupported_, misshaped_;
+};
+
+}  // namespace detail
+
+/// Reads an adapter that save_adapter() or PEFT wrote, for this model, and attaches nothing: for
+/// Context::with_adapters, where several adapters share one model. PEFT's adapters of transformers' BART,
+/// mBART, Marian, M2M100 (NLLB) and T5 fit models that were imported from them.
+///
+/// Throws IoError that lists all tensors that are missing, too many, or of the wrong shape, and all settings
+/// of PEFT that are not supported; and for a base whose adapted weights are not those that it was trained on,
+/// where the adapter's base.json tells. Weights whose memory was given back (packed ones) cannot be compared,
+/// which throws ValueError: read adapters before.
+///
+///     auto legal = ef::read_adapter("legal", loaded.model);
+///     auto ctx = ef::Context<float>::inference().with_adapters(legal);
+template <class M>
+auto read_adapter(const std::filesystem::path& folder, M& model) {
+  using T = typename M::value_type;
+  auto [description, read] = read_folder(folder, {"adapter_config.json", "adapter_model.safetensors"}, [&] {
+    return std::pair(read_adapter_description(folder),
+                     detail::AdapterReader<T>(folder, adaptable_rows(model)).read());
+  });
+  auto& [set, weights] = read;
+  if (!description.fingerprint.empty()) {
+    const std::string now = adapted_fingerprint(weights);
+    if (now != description.fingerprint) {
+      throw IoError("adapter", "'" + folder.string() + "' was trained on another model than this one: on '" +
+                                   description.base + "', whose adapted weights have the hash " +
+                                   description.fingerprint + ", not " + now);
+    }
+  }
+  return std::shared_ptr<AdapterSet<T>>(std::move(set));
+}
+
+/// Reads an adapter as read_adapter() does, attaches it to the model and freezes the model's own parameters,
+/// as add_lora() does. Throws as both do.
+template <class M>
+void load_adapter(const std::filesystem::path& folder, M& model) {
+  const auto adapters = read_adapter(folder, model);
+  attach_lora(model, *adapters);
+  for (const auto& p : parameters(model)) p->frozen = true;
+}
+
+}  // namespace eigenformer

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <utility>
+
+#include "eigenformer/io/adapters/load_adapter.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
+
+namespace eigenformer {
+
+/// Reads a translation model's folder and merges an adapter into its weights, which can then be saved, packed
+/// or trained like any others. Throws as load_model_folder() and load_adapter() do, and IoError for a model
+/// with int8 weights, which have no room for the small changes of an adapter.
+///
+///     auto loaded = ef::load_merged_model<float>("en-de", "legal");
+///     ef::save_model_folder("en-de-legal", loaded);
+template <std::floating_point T = float>
+TranslationModel<T> load_merged_model(const std::filesystem::path& folder,
+                                      const std::filesystem::path& adapter) {
+  if (read_model_description(folder).weights == WeightFormat::int8) {
+    throw IoError("adapter", "'" + folder.string() +
+                                 "' has int8 weights, to which no adapter can be added: merge the adapter "
+                                 "with the float32 model that it was made of, and quantize what that gives");
+  }
+  TranslationModel<T> loaded = load_model_folder<T>(folder);
+  load_adapter(adapter, loaded.model);
+  merge_lora(loaded.model);
+  for (const auto& p : parameters(loaded.model)) p->frozen = false;
+  return loaded;
+}
+
+/// The same for inference, packed in the format of the folder: see load_packed_folder().
+inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder,
+                                                                 const std::filesystem::path& adapter) {
+  auto loaded = load_merged_model<float>(folder, adapter);
+  auto weights = pack_weights_in_place(loaded.model, loaded.description.weights);
+  return {std::move(loaded), std::move(weights)};
+}
+
+}  // namespace eigenformer

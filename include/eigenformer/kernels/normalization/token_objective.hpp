@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "eigenformer/core/base/config.hpp"
+
+namespace eigenformer::kernels {
+
+/// What the logits of a token are to be like, beside its id.
+struct TokenObjective {
+  double label_smoothing = 0;        ///< in [0, 1], as CrossEntropyOptions has it
+  std::int32_t ignore_index = -100;  ///< rows with this target have loss 0 and gradient 0
+  double divergence = 0;             ///< weight alpha of what two copies differ by
+  double distillation = 0;           ///< share w of the teacher, in [0, 1]
+  double temperature = 1;            ///< of the teacher and of what is compared with it, above 0
+};
+
+/// Sums over the rows, in nats; each a mean over the copies.
+struct TokenLosses {
+  double words = 0;         ///< the cross entropy with the targets, smoothed
+  double unsmoothed = 0;    ///< the same without smoothing
+  double divergence = 0;    ///< half of KL(p1 || p2) + KL(p2 || p1), p1 and p2 being those of the two copies
+  double distillation = 0;  ///< KL(q || p) at the temperature
+
+  /// What is minimised.
+  double objective(const TokenObjective& o) const {
+    double sum = o.distillation > 0 ? (1 - o.distillation) * words +
+                                          o.distillation * o.temperature * o.temperature * distillation
+                                    : words;
+    if (o.divergence > 0) sum += o.divergence / 2 * divergence;
+    return sum;
+  }
+};
+
+/// The loss of rows that are there once or twice, with different dropout, and that a teacher may have seen:
+///
+///     (1 - w) CE + w T^2 KL(q || softmax(x / T)) + alpha / 2 D
+///
+/// CE, the cross entropy with the targets, and KL, the divergence from the teacher's probabilities q (Hinton
+/// et al. 2015, section 2), are means over the copies; D = (KL(p1 || p2) + KL(p2 || p1)) / 2 (Liang et al.
+/// 2021, eq. 3 and 4; their loss of two copies, halved).
+///
+/// logits: (copies * rows, classes), all rows of the first copy before those of the second; overwritten by
+/// their gradient times `scale`, or with gradient == false by their log-probabilities. teacher: (rows,
+/// classes), probabilities at the temperature, or nullptr; targets: (rows). Summed in the order of the rows,
+/// in double. Throws as cross_entropy_forward, and ValueError for copies other than 1 and 2.
+template <class T>
+TokenLosses token_objective(T* logits, const T* teacher, const std::int32_t* targets, index_t rows,
+                            index_t copies, index_t classes, const TokenObjective& options, T scale,
+                            bool gradient);
+
+}  // namespace eigenformer::kernels
+
+#ifndef EIGENFORMER_COMPILED
+#include "eigenformer/kernels/normalization/token_objective-inl.hpp"
+#endif

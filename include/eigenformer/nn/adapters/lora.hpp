@@ -1,0 +1,179 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/kernels/gemm/gemm.hpp"
+#include "eigenformer/nn/adapters/adaptable.hpp"
+#include "eigenformer/nn/adapters/lora_options.hpp"
+#include "eigenformer/nn/module/init.hpp"
+#include "eigenformer/nn/module/pattern.hpp"
+#include "eigenformer/nn/options/layer.hpp"
+
+namespace eigenformer {
+
+namespace detail {
+
+// Whether a target, a name or a pattern, is a module's name or the end of it from a dot on.
+inline bool is_lora_target(std::string_view target, const std::string& module) {
+  return matches_pattern(target, module) || matches_pattern("*." + std::string(target), module);
+}
+
+// The last names of modules, each once: "q_proj, k_proj, ...".
+template <class T>
+std::string short_names(const std::vector<AdaptableRows<T>>& all) {
+  std::vector<std::string> names;
+  for (const auto& rows : all) {
+    std::string name = rows.module.substr(rows.module.rfind('.') + 1);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return join_list(names);
+}
+
+// Which rows the targets name. Throws ValueError for a target that names none.
+template <class T>
+std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& all,
+                                           std::string_view targets) {
+  std::vector<bool> chosen(all.size(), false);
+  bool any = false;
+  for (std::string_view rest = targets; !rest.empty();) {
+    const std::string_view target = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), target.size() + 1));
+    bool found = false;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!is_lora_target(target, all[i].module)) continue;
+      chosen[i] = found = any = true;
+    }
+    if (found) continue;
+    throw ValueError(
+        "lora",
+        "the target '" + std::string(target) +
+            "' names no matrix of the model, expected whole names, patterns or some of: " + short_names(all));
+  }
+  if (!any) throw ValueError("lora", "there are no targets, expected some of: " + short_names(all));
+  std::vector<AdaptableRows<T>> rows;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (chosen[i]) rows.push_back(all[i]);
+  }
+  return rows;
+}
+
+// A part for these rows, with names for its factors.
+template <class T>
+LowRankPart<T> make_part(const AdaptableRows<T>& rows, LowRankPart<T> part) {
+  part.a.set_name(rows.module + ".lora_A.weight");
+  part.b.set_name(rows.module + ".lora_B.weight");
+  part.module = rows.module;
+  part.first_row = rows.first_row;
+  part.rows = rows.rows;
+  return part;
+}
+
+}  // namespace detail
+
+/// The factors that are attached to a model, A before B, in the order of its weights: what an optimizer
+/// trains. Their names are "<module>.lora_A.weight" and "<module>.lora_B.weight".
+template <class M>
+auto lora_parameters(const M& model) {
+  using T = typename M::value_type;
+  std::vector<ParameterHandle<T>> factors;
+  for_each_parameter(model, [&](const std::string&, const Parameter<T>& weight) {
+    if (weight.adapter() == nullptr) return;
+    for (const LowRankPart<T>& part : weight.adapter()->parts) {
+      factors.push_back(part.a.handle());
+      factors.push_back(part.b.handle());
+    }
+  });
+  return factors;
+}
+
+/// The adapters that are attached to a model, for Context::with_adapters. The factors are shared.
+template <class M>
+auto lora_adapters(const M& model) {
+  using T = typename M::value_type;
+  auto set = std::make_shared<AdapterSet<T>>();
+  for_each_parameter(model, [&](const std::string&, const Parameter<T>& weight) {
+    if (weight.adapter() != nullptr) set->add(weight, weight.adapter());
+  });
+  return set;
+}
+
+/// Attaches LoRA factors to the matrices of a model that options.targets name, and freezes all parameters of
+/// the model: from now on it computes y = W x + scale B A dropout(x) wherever it is used. A is drawn
+/// uniformly from +-1 / sqrt(in) (PEFT's Kaiming uniform), B is zero, so that nothing changes before
+/// training. A copy of the model has a copy of the factors; its state dict is without them. Hu et al. 2021.
+///
+///     ef::add_lora(model, {.rank = 8, .alpha = 16}, rng);
+///     ef::AdamW<float> optimizer(ef::lora_parameters(model));
+///
+/// Throws ValueError for impossible options, a target that the model does not have, and a model that has
+/// adapters; then nothing changes.
+template <class M>
+void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
+  using T = typename M::value_type;
+  validate_fields("lora", options);
+  detail::require_positive("lora", "rank", options.rank);
+  if (!lora_parameters(model).empty())
+    throw ValueError("lora", "the model has adapters, expected none: merge or remove them first");
+  const auto chosen = detail::lora_targets(adaptable_rows(model), options.targets);
+  for (const AdaptableRows<T>& rows : chosen) {
+    const index_t in = rows.weight->shape()[1];
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    if (rows.weight->adapter() == nullptr) rows.weight->set_adapter(std::make_shared<WeightAdapter<T>>());
+    rows.weight->adapter()->parts.push_back(detail::make_part(
+        rows, LowRankPart<T>{.a = Parameter<T>(init::uniform<T>({options.rank, in}, rng, -bound, bound)),
+                             .b = Parameter<T>(Tensor<T>::zeros({rows.rows, options.rank})),
+                             .alpha = options.alpha,
+                             .rank_stabilized = options.rank_stabilized,
+                             .dropout = options.dropout}));
+  }
+  for (const auto& p : parameters(model)) p->frozen = true;
+}
+
+/// Takes the adapters off a model, which then computes what its own weights say, and returns them. Its
+/// parameters stay frozen.
+template <class M>
+auto remove_lora(M& model) {
+  auto set = lora_adapters(model);
+  for_each_parameter(model, [](const std::string&, auto& weight) { weight.set_adapter(nullptr); });
+  return set;
+}
+
+/// Attaches adapters that were taken off the same model. Throws ValueError for a model that has adapters.
+template <class M, class T>
+void attach_lora(M& model, const AdapterSet<T>& adapters) {
+  if (!lora_parameters(model).empty())
+    throw ValueError("lora", "the model has adapters, expected none: merge or remove them first");
+  for_each_parameter(
+      model, [&](const std::string&, Parameter<T>& weight) { weight.set_adapter(adapters.find(weight)); });
+}
+
+/// Adds the adapters of a model to its weights, W += scale B A, and takes them off: the model computes the
+/// same as before (but for rounding) at its own speed. Its parameters stay frozen. Throws ValueError for a
+/// model without adapters and for weights whose memory was given back.
+template <class M>
+void merge_lora(M& model) {
+  using T = typename M::value_type;
+  if (lora_parameters(model).empty()) throw ValueError("lora", "the model has no adapters to merge");
+  for_each_parameter(model, [&](const std::string&, Parameter<T>& weight) {
+    if (weight.adapter() != nullptr) detail::require_memory("lora", weight);
+  });
+  for_each_parameter(model, [&](const std::string&, Parameter<T>& weight) {
+    if (weight.adapter() == nullptr) return;
+    const index_t in = weight.shape()[1];
+    for (const LowRankPart<T>& part : weight.adapter()->parts) {
+      kernels::gemm<T>(false, false, part.rows, in, part.rank(), static_cast<T>(part.scale()),
+                       part.b.value().data(), part.rank(), part.a.value().data(), in, T(1),
+                       weight.value().data() + part.first_row * in, in, {}, kernels::GemmPrecision::full);
+    }
+    weight.value().mark_changed();
+    weight.set_adapter(nullptr);
+  });
+}
+
+}  // namespace eigenformer

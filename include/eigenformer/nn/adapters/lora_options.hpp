@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "eigenformer/nn/options/field.hpp"
+
+namespace eigenformer {
+
+/// LoRA (Hu et al. 2021): beside chosen matrices, whose weights W stay as they are, factors are trained:
+/// y = W x + (alpha / r) B A dropout(x), with A (r, in) and B (out, r).
+struct LoraOptions {
+  index_t rank = 0;    ///< r; 0: no adapter
+  double alpha = 16;   ///< alpha / r is the scale of B A
+  double dropout = 0;  ///< of the adapter's input
+  /// Which matrices: names such as q_proj or decoder.layers.0.linear1, or patterns with '*' and '?',
+  /// separated by commas. The rows of queries, keys and values of an attention are q_proj, k_proj and v_proj.
+  std::string targets = "q_proj,v_proj";
+  bool rank_stabilized = false;  ///< scale alpha / sqrt(r) (Kalajdzievski 2023)
+
+  static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"lora_rank", "rank of the LoRA adapter that is trained in place of the model; 0: none",
+                      Allowed::not_negative},
+          self.rank);
+    visit(OptionField{"lora_alpha", "alpha of the adapter, whose scale is alpha / rank", Allowed::positive},
+          self.alpha);
+    visit(OptionField{"lora_dropout", "dropout of the adapter's input", Allowed::rate}, self.dropout);
+    visit(OptionField{"lora_targets",
+                      "matrices that get factors: names such as q_proj or decoder.*.linear1, separated by "
+                      "commas"},
+          self.targets);
+    visit(OptionField{"lora_rank_stabilized", "the adapter's scale is alpha / sqrt(rank) (rsLoRA)"},
+          self.rank_stabilized);
+  }
+};
+
+}  // namespace eigenformer

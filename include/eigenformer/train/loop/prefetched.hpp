@@ -1,0 +1,141 @@
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/runtime/runtime.hpp"
+#include "eigenformer/train/loop/updates.hpp"
+
+namespace eigenformer {
+
+/// Batches that a thread of its own makes while the training works on those before: EpochBatches over others,
+/// with the same batches. What making a batch throws, batch() throws when that batch is asked for. Holds the
+/// batches by reference; nobody else may use them meanwhile. One thread at a time may ask.
+///
+///     ef::Batcher batcher(corpus);
+///     ef::PrefetchedBatches batches(batcher);
+template <EpochBatches Batches>
+class PrefetchedBatches {
+ public:
+  using Batch = std::remove_cvref_t<decltype(std::declval<Batches&>().batch(index_t{}, index_t{}))>;
+
+  /// depth: batches that are made ahead. next: the batch that is asked for after batch k of an epoch; by
+  /// default k + 1. Where another is asked for, what was made ahead is lost. Throws ValueError for a depth
+  /// below 1.
+  explicit PrefetchedBatches(
+      Batches& batches, index_t depth = 4,
+      std::function<index_t(index_t)> next = [](index_t k) { return k + 1; })
+      : batches_(batches), depth_(depth), next_(std::move(next)) {
+    if (depth < 1) throw ValueError("prefetch", "depth is " + std::to_string(depth) + ", must be at least 1");
+    thread_ = std::thread([this] { work(); });
+  }
+  ~PrefetchedBatches() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  PrefetchedBatches(const PrefetchedBatches&) = delete;
+  PrefetchedBatches& operator=(const PrefetchedBatches&) = delete;
+
+  /// Number of batches of an epoch. Throws what the batches throw.
+  index_t num_batches(index_t epoch) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    // Batches are counted one epoch at a time, so that counting another would undo the work on this one.
+    if (const auto known = counts_.find(epoch); known != counts_.end()) return known->second;
+    wait_until_idle(lock);
+    const index_t count = batches_.num_batches(epoch);
+    counts_.emplace(epoch, count);
+    return count;
+  }
+
+  /// Batch k of an epoch. Throws what the batches throw.
+  Batch batch(index_t epoch, index_t k) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const bool ended = made_.empty() && !upcoming_;
+    if (ended || epoch != epoch_ || expected_ != k) restart(lock, epoch, k);
+    expected_ = next_(k);
+    changed_.wait(lock, [&] { return !made_.empty(); });
+    Made made = std::move(made_.front());
+    made_.pop_front();
+    if (made.error) expected_.reset();  // asked again, it is made again
+    changed_.notify_all();
+    lock.unlock();
+    if (made.error) std::rethrow_exception(made.error);
+    return std::move(*made.batch);
+  }
+
+ private:
+  struct Made {
+    std::optional<Batch> batch;
+    std::exception_ptr error;
+  };
+
+  // Waits until the thread is not inside `batches_`; while the lock is held it stays out.
+  void wait_until_idle(std::unique_lock<std::mutex>& lock) {
+    changed_.wait(lock, [&] { return !busy_; });
+  }
+
+  void restart(std::unique_lock<std::mutex>& lock, index_t epoch, index_t k) {
+    wait_until_idle(lock);
+    made_.clear();
+    epoch_ = epoch;
+    upcoming_ = k;
+    changed_.notify_all();
+  }
+
+  void work() {
+    const ThreadScope alone(1);  // the training has the other threads
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock,
+                    [&] { return stop_ || (upcoming_ && static_cast<index_t>(made_.size()) < depth_); });
+      if (stop_) return;
+      const index_t epoch = epoch_, k = *upcoming_;
+      busy_ = true;
+      lock.unlock();
+      Made made;
+      std::optional<index_t> after;
+      index_t count = 0;
+      try {
+        made.batch.emplace(batches_.batch(epoch, k));
+        count = batches_.num_batches(epoch);
+        after = next_(k);
+      } catch (...) {
+        made = {std::nullopt, std::current_exception()};
+      }
+      lock.lock();
+      busy_ = false;
+      made_.push_back(std::move(made));
+      upcoming_ = after && *after < count ? after : std::nullopt;
+      changed_.notify_all();
+    }
+  }
+
+  Batches& batches_;
+  const index_t depth_;
+  const std::function<index_t(index_t)> next_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Made> made_;
+  index_t epoch_ = -1;
+  std::optional<index_t> expected_;  // what is asked for next
+  std::optional<index_t> upcoming_;  // what is made next
+  std::map<index_t, index_t> counts_;
+  bool busy_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace eigenformer

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/autograd/ops/normalization/token_objective.hpp"
+#include "eigenformer/train/loop/updates.hpp"
+#include "eigenformer/train/objectives/distillation_options.hpp"
+#include "eigenformer/train/objectives/guided_alignment.hpp"
+#include "eigenformer/train/objectives/r_drop_options.hpp"
+#include "eigenformer/train/objectives/teacher.hpp"
+
+namespace eigenformer {
+
+/// A model whose probabilities of each token an objective can read: Seq2SeqTransformer and types derived from
+/// it. Such an objective goes by encode(), run_decoder() and readout(), and not by token_loss() or loss().
+template <class M>
+concept TokenObjectiveModel = GuidedModel<M> &&
+    requires(const M& model, const Context<typename M::value_type>& ctx,
+             const Var<typename M::value_type>& rows) {
+  model.readout(ctx, rows);
+  model.projection_weight();
+  model.projection_bias;
+};
+
+/// What a training on sentence pairs minimises.
+struct ObjectiveOptions {
+  double label_smoothing = 0;
+  GuidedAlignmentOptions guided{};  ///< of batches with alignments
+  RDropOptions r_drop{};
+  DistillationOptions distillation{};  ///< where there is a teacher
+};
+
+namespace detail {
+
+// A batch of all its pairs, and then of all once more, under numbers that give them dropout of their own.
+inline Batch twice(const Batch& batch) {
+  Batch both = batch;
+  const auto repeat = [](auto& items) {
+    const std::size_t n = items.size();
+    items.reserve(2 * n);
+    for (std::size_t i = 0; i < n; ++i) items.push_back(items[i]);
+  };
+  repeat(both.source);
+  repeat(both.target_input);
+  repeat(both.target_output);
+  repeat(both.alignment);
+  const auto repeat_layout = [&](SequenceLayout& layout) {
+    std::vector<index_t> lengths;
+    std::vector<std::uint32_t> numbers;
+    for (const std::uint32_t second : {0u, 0x80000000u}) {
+      for (index_t b = 0; b < batch.size(); ++b) {
+        lengths.push_back(layout.length(b));
+        numbers.push_back(layout.sequence_number(b) ^ second);
+      }
+    }
+    layout = SequenceLayout::packed(lengths).with_sequence_numbers(std::move(numbers));
+  };
+  repeat_layout(both.source_layout);
+  repeat_layout(both.target_layout);
+  return both;
+}
+
+// Whether two passes of a model differ at all.
+template <class M>
+bool has_dropout(const M& model) {
+  const auto& o = model.options;
+  const auto drops = [](const LayerOptions& layer) {
+    return layer.attention_dropout() > 0 || layer.feed_forward_dropout() > 0 ||
+           layer.residual_dropout() > 0 || layer.layer_drop > 0;
+  };
+  return o.embedding_rate() > 0 || drops(o.encoder.layer.value_or(o.layer)) ||
+         drops(o.decoder.layer.value_or(o.layer));
+}
+
+// Throws ValueError for an objective that the model cannot have.
+template <class M>
+void require_objective(const M& model, const RDropOptions& r_drop,
+                       const Teacher<typename M::value_type>* teacher) {
+  const bool wanted = r_drop.weight > 0 || teacher != nullptr;
+  if constexpr (TokenObjectiveModel<M>) {
+    if constexpr (requires { has_dropout(model); }) {
+      if (r_drop.weight > 0 && !has_dropout(model)) {
+        throw ValueError("r_drop",
+                         "the model has no dropout, so two passes through it never differ; give it a dropout "
+                         "rate, or leave R-Drop off");
+      }
+    }
+    if (teacher == nullptr) return;
+    if (teacher->size() == 0) throw ValueError("teacher", "there is no model, expected at least one");
+    if (teacher->vocabulary_size() == static_cast<index_t>(model.vocabulary_size())) return;
+    throw ValueError("teacher", "the teacher has a vocabulary of " +
+                                    std::to_string(teacher->vocabulary_size()) + " ids, must have " +
+                                    std::to_string(model.vocabulary_size()) + ", as the model has");
+  } else if (wanted) {
+    throw ValueError(r_drop.weight > 0 ? "r_drop" : "teacher",
+                     "the model is no Seq2SeqTransformer, whose probabilities of each token it needs");
+  }
+}
+
+}  // namespace detail
+
+/// The loss of a packed batch with R-Drop, a teacher, or both, and with guided alignment where the batch has
+/// alignments, divided by `divisor`:
+///
+///     (1 - w) CE + w T^2 KL(teacher || model) + alpha / 2 D + guided.weight alignment_loss()
+///
+/// With R-Drop all but D, which is half of KL(p1 || p2) + KL(p2 || p1), are means over the two passes: so the
+/// loss is that of Liang et al. (2021), eq. 4, divided by 2. Both passes are one packed batch of twice the
+/// size. The teacher reads the batch once. `parts`, if there, receives the sums "r-drop" (D), "distillation"
+/// (KL) and "alignment", without weights. Throws as guided_alignment_loss.
+template <TokenObjectiveModel M>
+[[nodiscard]] Var<typename M::value_type> token_objective_loss(const M& model,
+                                                               const Context<typename M::value_type>& ctx,
+                                                               const Batch& batch,
+                                                               const ObjectiveOptions& options,
+                                                               const Teacher<typename M::value_type>* teacher,
+                                                               double divisor, LossParts* parts = nullptr) {
+  using T = typename M::value_type;
+  const bool doubled = options.r_drop.weight > 0;
+  const bool aligned = !batch.alignment.empty() && options.guided.weight > 0;
+  TeacherRows<T> taught;
+  if (teacher != nullptr) taught = teacher->read(batch, options.distillation.temperature);
+  const Batch both = doubled ? detail::twice(batch) : Batch{};
+  const Batch& read = doubled ? both : batch;
+  const auto decoded = detail::decode_batch(model, ctx, read, aligned ? &options.guided : nullptr);
+  TokenLosses sums;
+  Var<T> loss = linear_token_objective(ctx, model.readout(ctx, decoded.rows), model.projection_weight(),
+                                       model.projection_bias, detail::token_tensor(batch.target_output),
+                                       {.label_smoothing = options.label_smoothing,
+                                        .divergence = options.r_drop.weight,
+                                        .distillation = taught ? options.distillation.weight : 0,
+                                        .temperature = options.distillation.temperature},
+                                       divisor, taught, sums);
+  const auto tell = [&](const char* name, double sum) {
+    if (parts != nullptr) parts->add(name, sum);
+  };
+  tell(LossParts::shown_loss, sums.unsmoothed);
+  if (doubled) tell("r-drop", sums.divergence);
+  if (taught) tell("distillation", sums.distillation);
+  if (!aligned) return loss;
+  const Var<T> alignment = alignment_loss(decoded.attention, detail::expected_attention(read),
+                                          options.guided.head, doubled ? 2 * divisor : divisor);
+  tell("alignment", static_cast<double>(alignment.value().item()) * divisor);
+  return add(loss, multiply(alignment, static_cast<T>(options.guided.weight)));
+}
+
+}  // namespace eigenformer
