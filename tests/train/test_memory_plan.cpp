@@ -105,7 +105,7 @@ TEST_CASE("a plan's batches take what it says, and an update keeps its tokens") 
     MESSAGE(plan->str() << "; beside the process " << planned / 1024 << " KiB, measured " << peak / 1024
                         << " KiB");
     CHECK(peak <= planned);
-    CHECK(2 * peak + 16 * mib > planned);  // 16 MiB are for what is not measured
+    CHECK(3 * peak + 16 * mib > planned);  // 16 MiB are for what is not measured
   }
   CHECK(parts);
   CHECK(checkpoints);

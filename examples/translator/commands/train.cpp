@@ -20,6 +20,7 @@
 #include "terminal/threads.hpp"
 #include "training/adapter_training.hpp"
 #include "training/folder_sink.hpp"
+#include "training/memory_limit.hpp"
 #include "training/teachers.hpp"
 #include "training/train_command.hpp"
 #include "training/training_corpora.hpp"
@@ -139,6 +140,8 @@ int train(const TrainCommand& command) {
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
+  limit_memory(command, model, *train_set.pairs(), s.training, progress,
+               teachers ? teachers->teacher : nullptr);
   const bool validates = validation_set.pairs() != nullptr;
   require_validation_data(s.training.validation, validates);
   if (validates) {
@@ -211,6 +214,7 @@ void add_train(CLI::App& app, Run& run) {
   command->flags = std::make_unique<TrainFlags>(*sub);
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
+  add_memory_limit(*sub, *command);
   sub->add_flag("--resume", command->resume,
                 "resume the training in the folder, bit-identically; other options given replace saved ones, "
                 "where they may change");

@@ -16,22 +16,11 @@ namespace translator {
 namespace {
 
 /// What cannot change when a training goes on, besides the model.
-constexpr std::array<std::string_view, 16> fixed_names = {"tokenizer",
-                                                          "vocab_size",
-                                                          "separate_vocab",
-                                                          "max_length",
-                                                          "batch_tokens",
-                                                          "accumulate",
-                                                          "seed",
-                                                          "frozen",
-                                                          "bpe_dropout",
-                                                          "unigram_alpha",
-                                                          "sampled_sides",
-                                                          "corpus_weights",
-                                                          "corpus_temperature",
-                                                          "validate_by",
-                                                          "validate_sample",
-                                                          "validate_beam"};
+constexpr std::array<std::string_view, 18> fixed_names = {
+    "optimizer",   "optimizer_state", "tokenizer",     "vocab_size",     "separate_vocab",
+    "max_length",  "batch_tokens",    "accumulate",    "seed",           "frozen",
+    "bpe_dropout", "unigram_alpha",   "sampled_sides", "corpus_weights", "corpus_temperature",
+    "validate_by", "validate_sample", "validate_beam"};
 
 /// Of a model's options those that may change when it begins a new training: they are not in its weights.
 constexpr std::array<std::string_view, 6> training_only_names = {

@@ -15,6 +15,7 @@ using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
 /// What the command line of `translator train` says.
 struct TrainCommand {
   std::unique_ptr<TrainFlags> flags;
+  std::string memory_limit;  // as bytes_of() reads it; empty: none
   std::string folder, init_from, adapter_names;
   ef::index_t threads = 0;
   bool resume = false;

@@ -5,13 +5,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/data/corpus/batching.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
 #include "eigenformer/train/optimizer.hpp"
 
@@ -115,85 +118,75 @@ class UpdateMemory {
  public:
   template <class Loss>
   UpdateMemory(const std::vector<ParameterHandle<T>>& parameters, Loss& loss, const Batch& sample,
-               const LoopOptions& options, bool checkpoints, bool several)
-      : several_(several) {
+               const LoopOptions& options, bool checkpoints) {
     MemoryPool& pool = Runtime::instance().pool();
     Tape<T> tape;
     tape.set_checkpoints_layers(checkpoints);
-    Gradients<T> gradients(parameters), part;
+    Gradients<T> gradients(parameters), part(parameters);
     const auto cache = std::make_shared<kernels::WeightCache>();
     const auto ctx = Context<T>::training(tape, DropoutKey{1, 0, 0})
                          .with_precision(kernels::faster_precision(options.precision))
                          .with_weight_cache(cache);
     const auto in_use = [&] { return static_cast<double>(pool.statistics().bytes_in_use); };
-    const std::size_t without = pool.statistics().bytes_in_use;
-    const auto run = [&](const Batch& batch, double& forward) {
-      if (!several_) gradients.zero();
-      pool.trim();
-      pool.reset_peak();
-      const double before = in_use();
-      const double total = static_cast<double>(batch.target_tokens());
-      const Var<T> value = loss(ctx, batch, UpdateWeight{several_ ? 2 * total : total});
-      forward = in_use() - before;
-      block_ = forward / static_cast<double>(tape.size()) / total;
-      if (several_ && gradients_ > 0) {
-        if (part.entries().empty()) part = zeros_like(gradients);
-        add_backward(value, tape, part, gradients);
-      } else {
-        tape.backward(value, gradients);
-      }
-      return static_cast<double>(pool.statistics().peak_bytes) - before;
-    };
     const auto longest = [](const SequenceLayout& layout) {
       index_t length = 1;
       for (index_t i = 0; i < layout.batch(); ++i) length = std::max(length, layout.length(i));
       return length;
     };
-    // Lengths of real sentences, so that the model has room for them.
-    const index_t length = std::max<index_t>(
-        2, std::min({index_t{32}, longest(sample.source_layout), longest(sample.target_layout)}));
-    const index_t sequences = (tokens + length - 1) / length, half = length / 2;
-    double forward = 0;
-    (void)run(probe_batch(sample, sequences, length, length), forward);  // what is made once
-    gradients_ = in_use() - static_cast<double>(without);
-    std::array<double, 3> kept{}, further{};
-    const std::array<std::array<index_t, 2>, 3> lengths = {
-        {{length, length}, {half, length}, {length, half}}};
-    for (std::size_t i = 0; i < 3; ++i) {
-      const double peak = run(probe_batch(sample, sequences, lengths[i][0], lengths[i][1]), kept[i]);
-      further[i] = std::max(0.0, peak - (several_ ? kept[i] : std::max(kept[i], gradients_)));
+    // Lengths of real sentences, so that the model has room for them; even, so that half of one is whole.
+    const index_t shorter =
+        std::min({index_t{32}, longest(sample.source_layout), longest(sample.target_layout)});
+    const index_t length = std::max<index_t>(2, shorter / 2 * 2), sequences = (tokens + length - 1) / length;
+    const auto batch_of = [&](index_t source, index_t target) {
+      return probe_batch(sample, sequences, source, target);
+    };
+    const double without = in_use();
+    {
+      const Batch batch = batch_of(length, length);  // makes what is made once
+      tape.backward(loss(ctx, batch, UpdateWeight{1}), gradients);
     }
-    // Twice the rows of half a length, where the length is odd, are one row a sequence less.
-    const double n = static_cast<double>(sequences * length);
+    gradients_ = in_use() - without;
+    std::array<double, 3> kept{}, further{};
+    const std::array<Batch, 3> batches = {batch_of(length, length), batch_of(length / 2, length),
+                                          batch_of(length, length / 2)};
+    for (std::size_t i = 0; i < 3; ++i) {
+      pool.trim();
+      pool.reset_peak();
+      const double before = in_use();
+      const Var<T> value =
+          loss(ctx, batches[i], UpdateWeight{static_cast<double>(batches[i].target_tokens())});
+      kept[i] = in_use() - before;
+      if (i == 0) block_ = kept[0] / static_cast<double>(tape.size() * batches[0].target_output.size());
+      // The gradients are there, so that what backward takes beside them and the activations shows.
+      add_backward(value, tape, part, gradients);
+      further[i] = std::max(0.0, static_cast<double>(pool.statistics().peak_bytes) - before - kept[i]);
+    }
+    const auto n = static_cast<double>(sequences * length);
     activations_ = BytesOfTokens::of(kept, n);
     transient_ = BytesOfTokens::of(further, n);
     tape.clear();
-    gradients = Gradients<T>();
+    gradients = part = Gradients<T>();
     pool.trim();
   }
 
   double gradients() const { return gradients_; }
-  // What the pool holds for each byte in use, at most: blocks of varying sizes below MemoryPool::large are
-  // reused for requests of down to two thirds of theirs, larger ones are cut from segments.
+  // What the process takes for each byte in use, at most: blocks below MemoryPool::large are reused for
+  // smaller requests and lie among those of other sizes (measured: 1.6), larger ones are cut from segments.
   double pool_factor(double target_tokens) const {
-    return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.5 : 1.1;
+    return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.8 : 1.15;
   }
   // The most that batches of so many tokens take, gradients included, of which `workers` are computed at
   // once.
-  double operator()(double source_tokens, double target_tokens, index_t workers) const {
+  double operator()(double source_tokens, double target_tokens, bool several, index_t workers) const {
     const double kept = activations_(source_tokens, target_tokens);
-    if (workers > 1) {
-      return gradients_ +
-             static_cast<double>(workers) * (gradients_ + kept + transient_(source_tokens, target_tokens));
-    }
+    const double further = transient_(source_tokens, target_tokens);
+    if (workers > 1) return gradients_ + static_cast<double>(workers) * (gradients_ + kept + further);
     // Gradients take the place of activations as backward goes on, unless they are there from a batch before.
-    return transient_(source_tokens, target_tokens) +
-           (several_ ? gradients_ + kept : std::max(kept, gradients_));
+    return further + (several ? gradients_ + kept : std::max(kept, gradients_));
   }
 
  private:
   static constexpr index_t tokens = 512;
-  bool several_;  // batches of an update
   double gradients_ = 0;
   double block_ = 0;  // of an activation, for each target token
   BytesOfTokens activations_, transient_;
@@ -212,22 +205,30 @@ class UpdateMemory {
 ///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
 ///     ef::Trainer trainer(model, corpus, nullptr, options);
 ///
-/// fixed_batches: batch_tokens and accumulate stay what they are, as for a training that goes on.
-/// The estimate does not cover what own metrics take in validations. Throws ValueError that says what the
-/// smallest takes, where even that is above the limit.
+/// An adapter that Trainer is yet to attach is counted as a training of the whole model: attach it before
+/// (add_lora). teacher: that of a distillation. fixed_batches: batch_tokens and accumulate stay what they
+/// are, as for a training that goes on. The estimate does not cover what own metrics take in validations.
+/// Throws ValueError that says what the smallest takes, where even that is above the limit.
 template <SourceTargetModel M, class Corpus>
-[[nodiscard]] MemoryPlan plan_memory(M& model, const Corpus& corpus, const TrainingOptions& options,
-                                     std::size_t limit, bool fixed_batches = false) {
+[[nodiscard]] MemoryPlan plan_memory(
+    M& model, const Corpus& corpus, const TrainingOptions& options, std::size_t limit,
+    bool fixed_batches = false, std::shared_ptr<const Teacher<typename M::value_type>> teacher = nullptr) {
   using T = typename M::value_type;
   options.validate();
-  const auto all = parameters(model);
+  auto all = lora_parameters(model);
+  if (all.empty()) all = parameters(model);
   freeze(all, options.frozen);
   MemoryPool& pool = Runtime::instance().pool();
   const auto batcher_of = [&](index_t batch_tokens) {
     return Batcher(corpus,
                    {.max_target_tokens = batch_tokens, .seed = options.loop.seed, .text = options.text});
   };
-  SourceTargetLoss<M> loss{model, options.label_smoothing, options.guided_alignment};
+  SourceTargetLoss<M> loss{model,
+                           {.label_smoothing = options.label_smoothing,
+                            .guided = options.guided_alignment,
+                            .r_drop = options.r_drop,
+                            .distillation = options.distillation},
+                           std::move(teacher)};
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 
@@ -238,14 +239,13 @@ template <SourceTargetModel M, class Corpus>
     moments = pool.statistics().bytes_in_use - before;
   }
   for (const auto& p : all) trained += static_cast<std::size_t>(p->value.numel()) * sizeof(T);
-  // Of checkpoint_activations, and of several batches an update: measured when asked for.
-  std::optional<detail::UpdateMemory<T>> measured[2][2];
-  const auto update_memory = [&](bool checkpoints, bool several) -> const detail::UpdateMemory<T>& {
-    auto& memory = measured[checkpoints ? 1 : 0][several ? 1 : 0];
-    if (!memory) memory.emplace(all, loss, sample, options.loop, checkpoints, several);
+  std::optional<detail::UpdateMemory<T>> measured[2];  // without and with checkpoints, when asked for
+  const auto update_memory = [&](bool checkpoints) -> const detail::UpdateMemory<T>& {
+    auto& memory = measured[checkpoints ? 1 : 0];
+    if (!memory) memory.emplace(all, loss, sample, options.loop, checkpoints);
     return *memory;
   };
-  (void)update_memory(options.loop.checkpoint_activations, options.loop.accumulate > 1);
+  (void)update_memory(options.loop.checkpoint_activations);
   pool.trim();
   release_freed_memory();
   const std::size_t process = resident_bytes().value_or(pool.statistics().bytes_in_use);
@@ -254,8 +254,7 @@ template <SourceTargetModel M, class Corpus>
 
   const auto plan_of = [&](index_t parts, bool checkpoints) {
     MemoryPlan plan{(options.batch_tokens + parts - 1) / parts, options.loop.accumulate * parts, checkpoints};
-    const bool several = plan.accumulate > 1;
-    const auto& memory = update_memory(checkpoints, several);
+    const auto& memory = update_memory(checkpoints);
     Batcher batcher = batcher_of(plan.batch_tokens);
     double most = 0;
     // Batches are as large as the limit allows, so a sample of them has the largest, or nearly.
@@ -264,7 +263,7 @@ template <SourceTargetModel M, class Corpus>
       const Batch batch = batcher.batch(0, k * count / seen);
       most = std::max(
           most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens()),
-                       std::min(options.loop.workers, plan.accumulate)));
+                       plan.accumulate > 1, std::min(options.loop.workers, plan.accumulate)));
     }
     plan.process = process;
     plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());

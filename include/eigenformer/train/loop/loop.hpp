@@ -21,6 +21,7 @@
 #include "eigenformer/optim/average.hpp"
 #include "eigenformer/optim/clip.hpp"
 #include "eigenformer/optim/ema.hpp"
+#include "eigenformer/optim/optimizer_state.hpp"
 #include "eigenformer/train/distributed/agreement.hpp"
 #include "eigenformer/train/distributed/ranks.hpp"
 #include "eigenformer/train/distributed/workers.hpp"

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "eigenformer/train/memory_plan.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "training/train_command.hpp"
+
+namespace translator {
+
+/// Adds --memory-limit.
+inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
+  command
+      .add_option(
+          "--memory-limit", train.memory_limit,
+          "most memory that the process may take, such as 800M or 2G: batches are cut into as many parts as "
+          "that needs, and activations checkpointed if that does not do; updates have as many tokens as "
+          "without")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            try {
+              (void)ef::bytes_of(text);
+            } catch (const ef::ValueError&) {
+              return "'" + text + "' is no amount of memory, expected one such as 800M or 2G";
+            }
+            return std::string();
+          },
+          ""));
+}
+
+/// Chooses batches, accumulation and checkpoints that keep the process within --memory-limit, if it is given,
+/// and says so. A training that goes on keeps its batches. Throws ValueError where none do.
+template <class Model, class Corpus>
+void limit_memory(const TrainCommand& command, Model& model, const Corpus& corpus,
+                  ef::TrainingOptions& options, TerminalProgress& progress,
+                  std::shared_ptr<const ef::Teacher<float>> teacher = nullptr) {
+  if (command.memory_limit.empty()) return;
+  const ef::MemoryPlan plan = ef::plan_memory(model, corpus, options, ef::bytes_of(command.memory_limit),
+                                              command.resume, std::move(teacher));
+  plan.apply(options);
+  progress.say("memory: " + plan.str());
+}
+
+}  // namespace translator
