@@ -85,10 +85,9 @@ endif()
 
 find_package(MPI QUIET COMPONENTS CXX)
 if(TARGET MPI::MPI_CXX)
-  add_library(eigenformer_mpi INTERFACE)
-  add_library(eigenformer::mpi ALIAS eigenformer_mpi)
-  target_link_libraries(eigenformer_mpi INTERFACE eigenformer::eigenformer MPI::MPI_CXX)
-  target_compile_definitions(eigenformer_mpi INTERFACE EIGENFORMER_WITH_MPI=1)
+  eigenformer_component(mpi)
+  target_link_libraries(${target} INTERFACE eigenformer::eigenformer MPI::MPI_CXX)
+  target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_MPI=1)
 else()
   message(STATUS "eigenformer: MPI not found, so no eigenformer::mpi and no training by several processes "
                  "(Debian and Ubuntu: libopenmpi-dev openmpi-bin, or libmpich-dev mpich)")

@@ -13,6 +13,7 @@
 #include "eigenformer/generation/search/sampling.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
 #include "eigenformer/nn/layers/layer_norm.hpp"
 #include "eigenformer/nn/layers/rms_norm.hpp"

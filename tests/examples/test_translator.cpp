@@ -173,7 +173,7 @@ TEST_CASE("guided alignment teaches the attention that translate --alignment and
   CAPTURE(trained.err);
   REQUIRE(trained.code == 0);
   CHECK(contains(trained.err, "guided alignment: "));
-  CHECK(contains(trained.err, "  alignment loss "));
+  CHECK(contains(trained.err, "  alignment "));
   const std::string out = (corpus.folder.path() / "alignments").string(),
                     soft = (corpus.folder.path() / "weights").string();
   const Ended translated =
@@ -208,6 +208,56 @@ TEST_CASE("guided alignment teaches the attention that translate --alignment and
   CHECK(contains(refused(links), "line 1: "));
   CHECK(contains(refused("0-0\n"), "is 1, must be 60"));
   CHECK(contains(refused("0-0\n0;1\n"), "line 2: "));
+}
+
+TEST_CASE("a model's folder teaches a new model, of the same vocabulary; what does not fit is refused") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "20"})).code == 0);
+  const std::string student = (corpus.folder.path() / "student").string();
+  const auto taught = [&](std::vector<std::string> more) {
+    if (std::find(more.begin(), more.end(), "--teacher") == more.end())
+      more.insert(more.end(), {"--teacher", corpus.model});
+    more.insert(more.end(), {"--model", student, "--overwrite"});
+    std::vector<std::string> arguments = corpus.train(more);
+    const auto tokenizer = std::find(arguments.begin(), arguments.end(), "--tokenizer");
+    arguments.erase(tokenizer, tokenizer + 2);
+    return arguments;
+  };
+  const Ended trained = run("translator", taught({"--max-steps", "20", "--r-drop", "1", "--ema-decay", "0.9",
+                                                  "--average-last", "2", "--validate-every", "10"}));
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.err, "  r-drop "));
+  CHECK(contains(trained.err, "  distillation "));
+  const std::string vocabulary = read_file(std::filesystem::path(corpus.model) / "tokenizer.vocab");
+  CHECK(contains(vocabulary, "Hund"));
+  CHECK(read_file(std::filesystem::path(student) / "tokenizer.vocab") == vocabulary);
+  const Ended resumed = run("translator", {"train", "--resume", "--model", student, "--max-steps", "40"});
+  CAPTURE(resumed.err);
+  CHECK(resumed.code == 0);
+  CHECK(contains(resumed.err, "  distillation "));
+
+  const auto refused = [&](const std::vector<std::string>& arguments) {
+    const Ended ended = run("translator", arguments);
+    CHECK(ended.code == 1);
+    CHECK_FALSE(contains(ended.err, "training data"));
+    return ended.err;
+  };
+  CHECK(contains(refused(corpus.train({"--overwrite", "--teacher", corpus.model})),
+                 "--tokenizer is of a new vocabulary"));
+  CHECK(contains(refused(taught({"--teacher", "nowhere"})), "'nowhere' does not exist"));
+  CHECK(contains(refused(taught({"--r-drop", "1", "--dropout", "0"})), "the model has no dropout"));
+  CHECK(contains(refused(corpus.train({"--overwrite", "--distillation-weight", "0.3"})),
+                 "no effect without --teacher"));
+  // Another corpus's vocabulary.
+  const std::string other = (corpus.folder.path() / "other").string();
+  REQUIRE(
+      run("translator", corpus.train({"--model", other, "--vocab-size", "12", "--max-steps", "1"})).code ==
+      0);
+  std::vector<std::string> both = taught({"--teacher", corpus.model + "," + other});
+  CHECK(contains(refused(both), "model 1 has a vocabulary of "));
+  both = taught({"--init-from", other});
+  CHECK(contains(refused(both), "different vocabularies"));
 }
 
 TEST_CASE("a line longer than the model was trained for is translated in parts, and said so") {

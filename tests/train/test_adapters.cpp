@@ -134,9 +134,7 @@ TEST_CASE(
   Gradients<float> gradients(lora_parameters(model));
   Tape<float> tape;
   const auto batch = Batcher(corpus, {.max_target_tokens = 60}).batch(0, 0);
-  tape.backward(SourceTargetLoss<Seq2SeqTransformer<float>>{model, 0.1}(Context<float>::checking(tape), batch,
-                                                                        UpdateWeight{1}),
-                gradients);
+  tape.backward(batch_loss(model, Context<float>::checking(tape), batch, CrossEntropyOptions{}), gradients);
   for (const auto& p : parameters(model)) CHECK(p->frozen);
 
   REQUIRE_FALSE(half.tensors.empty());

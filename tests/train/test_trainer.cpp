@@ -249,6 +249,7 @@ TEST_CASE("an update with a loss that is not a number is left out") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   TrainingOptions options = busy_options();
   options.loop.max_steps = 4;
+  options.warmup = 2;
   options.loop.average_last = 0;
   auto model = small_model(0);
   Recorder sink;

@@ -27,6 +27,7 @@
 #include "training/training_end.hpp"
 #include "training/training_folder.hpp"
 #include "training/training_pairs.hpp"
+#include "training/training_ranks.hpp"
 #include "training/training_start.hpp"
 
 namespace translator {
@@ -68,11 +69,16 @@ ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::Tr
 int train(const TrainCommand& command) {
   const InterruptWatcher interrupts("this update");
   set_threads(command.threads);
-  check_folder(command);
-  const ef::TrainingLock lock(command.folder);
-  check_folder(command);  // another training may have ended meanwhile
-  remove_leftovers(command.folder);
+  const TrainingRanks ranks(command);
+  std::optional<ef::TrainingLock> lock;
+  if (ranks.first()) {
+    check_folder(command);
+    lock.emplace(command.folder);
+    check_folder(command);  // another training may have ended meanwhile
+    remove_leftovers(command.folder);
+  }
   TerminalProgress progress;
+  if (!ranks.first()) progress.silence();
   auto start = starting_model(command);
   TrainSettings s = command.resume ? resumed_settings(command)
                     : start        ? command.flags->started_from(start->description)
@@ -81,8 +87,9 @@ int train(const TrainCommand& command) {
       s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
   if (!start && !teacher_names.empty())
     s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
+  ranks.share(command, s, progress);
   s.validate();
-  require_base(command, s, start ? start->description.weights : ef::WeightFormat::float32);
+  require_base(command, s, start ? &*start : nullptr);
   const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
   if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
 
@@ -144,8 +151,10 @@ int train(const TrainCommand& command) {
   const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
   FolderSink sink(progress, trained);
   ef::TrainingLog log(ef::training_log_file(command.folder), sink);
-  Trainer trainer(model, *train_set.pairs(), nullptr, s.training, log,
+  Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
+                  ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
                   teachers ? teachers->teacher : nullptr);
+  if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
   if (adapter) {
     ef::index_t factors = 0;
     for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
@@ -212,6 +221,7 @@ void add_train(CLI::App& app, Run& run) {
   sub->add_option("--init-from", command->init_from,
                   "folder of a model to start from, imported ones included: its weights, vocabulary and "
                   "conventions; options of the model are its own, but for dropout");
+  sub->add_flag("--mpi", command->mpi, "join the processes of MPI; under mpirun that is done anyway");
   sub->add_option(
          "--adapter-names", command->adapter_names,
          "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "

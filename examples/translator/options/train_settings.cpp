@@ -162,7 +162,8 @@ void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& m
     }
   }
   s.corpus.tokenizer = model.tokenizer;
-  s.corpus.separate_vocab = !model.joint;
+  // Marian's imports have two tokenizers of one vocabulary, and tie all tables.
+  s.corpus.separate_vocab = !model.joint && model.model.tying != ef::Tying::all;
   s.corpus.vocab_size = std::max(model.model.source_vocab_size, model.model.target_size());
 }
 
@@ -279,6 +280,7 @@ void TrainSettings::validate() const {
   }
   model.validate("train");
   training.validate();
+  training.r_drop.require_dropout(model);
 }
 
 nlohmann::json TrainSettings::to_json() const {

@@ -43,6 +43,9 @@ class StatusLine {
 
   bool on_terminal() const { return terminal_; }
 
+  /// Shows and says nothing from now on.
+  void silence() { terminal_ = false, silent_ = true; }
+
   /// Shows fields, which two spaces part.
   void show(const std::string& fields) {
     if (!terminal_) return;
@@ -53,6 +56,7 @@ class StatusLine {
 
   /// A line that stays, on a terminal or not.
   void say(const std::string& text) {
+    if (silent_) return;
     clear();
     std::fprintf(stderr, "%s\n", text.c_str());
     std::fflush(stderr);
@@ -78,6 +82,7 @@ class StatusLine {
 
   bool terminal_ = isatty(STDERR_FILENO) == 1;
   bool open_ = false;
+  bool silent_ = false;
 };
 
 }  // namespace translator

@@ -63,6 +63,9 @@ class TerminalProgress {
     return line;
   }
 
+  /// Shows nothing from now on.
+  void silence() { status_.silence(); }
+
   /// A line that stays.
   void say(const std::string& text) { status_.say(text); }
 

@@ -52,8 +52,10 @@ inline std::optional<ef::AdapterDescription> adapter_description(const TrainComm
   return description;
 }
 
-/// Throws for an adapter where it cannot be: of no model, of one with int8 weights, in the folder of a model.
-inline void require_base(const TrainCommand& command, const TrainSettings& settings, ef::WeightFormat base) {
+/// Throws for an adapter where it cannot be: of no model, of one with int8 weights or without such targets,
+/// in the folder of a model. base: null without a model to start from.
+inline void require_base(const TrainCommand& command, const TrainSettings& settings,
+                         ef::TranslationModel<float>* base) {
   if (settings.training.lora.rank == 0) {
     if (!command.adapter_names.empty())
       throw ef::ValueError("train", "--adapter-names has no effect without --lora-rank: give both");
@@ -66,7 +68,7 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
     throw ef::ValueError("train",
                          "--lora-rank trains an adapter of a model that exists: give that as --init-from");
   }
-  if (base == ef::WeightFormat::int8) {
+  if (base->description.weights == ef::WeightFormat::int8) {
     throw ef::ValueError("train",
                          "'" + command.init_from +
                              "' has int8 weights, to which an adapter cannot be added; give the model "
@@ -74,6 +76,7 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
   }
   if (ef::is_model_folder(command.folder))
     throw ef::IoError("train", "'" + command.folder + "' holds a model; give the adapter another folder");
+  (void)ef::detail::lora_targets(ef::adaptable_rows(base->model), settings.training.lora.targets);
 }
 
 /// What a training keeps for use, in its folder: the model, or the adapter that it trains.

@@ -20,6 +20,7 @@ struct TrainCommand {
   ef::index_t threads = 0;
   bool resume = false;
   bool overwrite = false;
+  bool mpi = false;
 };
 
 }  // namespace translator

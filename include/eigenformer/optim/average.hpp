@@ -70,7 +70,8 @@ class StateAverage {
     if (static_cast<index_t>(states_.size()) > count_) remove(0);
   }
   /// Copies a state unless N others have a lower cost or had the same before; the one of the highest cost
-  /// goes when there are more than N. One that is not finite is too high. Returns whether the state was taken.
+  /// goes when there are more than N. One that is not finite is too high. Returns whether the state was
+  /// taken.
   bool add_best(const std::vector<StateEntry<T>>& state, double cost) {
     if (!std::isfinite(cost)) return false;
     if (static_cast<index_t>(states_.size()) == count_) {

@@ -86,11 +86,13 @@ class Trainer {
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        batches_(batcher_, options.prefetch),
+        // Ranks take every N-th batch, which reading ahead in their order would not serve.
+        batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
         corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
-        optimizer_(make_optimizer<T>(parameters_, options)),
+        stepped_(detail::parameters_of_rank(parameters_, options.loop)),
+        optimizer_(make_optimizer<T>(stepped_, optimizer_options(options))),
         warmup_(options.warmup, [&sink](const std::string& text) { sink.on_notice(text); }),
         loop_(parameters_, SourceTargetLoss<M>{model, objective(model, options, teacher.get()), teacher},
               batches_, optimizer_, Rates{options, warmup_}, options_.loop, sink) {
@@ -182,7 +184,7 @@ class Trainer {
     decays_all_ = !reader.has("decays") && options_.groups.empty();
     optimizer_.set_groups(decays_all_
                               ? ParameterGroups{{.pattern = "*", .weight_decay = options_.weight_decay}}
-                              : options_.groups);
+                              : groups_of(stepped_, options_.groups));
   }
 
  private:
@@ -226,6 +228,12 @@ class Trainer {
         }};
     return options;
   }
+  // Of an optimizer that steps a part of the parameters.
+  TrainingOptions optimizer_options(TrainingOptions options) const {
+    (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
+    options.groups = groups_of(stepped_, options.groups);
+    return options;
+  }
   static ObjectiveOptions objective(const M& model, const TrainingOptions& options,
                                     const Teacher<T>* teacher) {
     detail::require_objective(model, options.r_drop, teacher);
@@ -251,7 +259,8 @@ class Trainer {
   detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
-  std::string base_;  // of an adapter's training, the weights that it adapts
+  std::string base_;                         // of an adapter's training, the weights that it adapts
+  std::vector<ParameterHandle<T>> stepped_;  // here: all, or this rank's
   AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;

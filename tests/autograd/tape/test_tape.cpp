@@ -17,6 +17,7 @@
 #include "eigenformer/autograd/ops/normalization/softmax.hpp"
 #include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/ops/shape/shape.hpp"
+#include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/base/random.hpp"
 #include "test_tools.hpp"
 
@@ -560,4 +561,27 @@ TEST_CASE("the profiler counts the same bytes for ops of constants, for which no
   REQUIRE(recorded.size() == 4);
   CHECK(recorded[1] == (6 + 6 + 2) * sizeof(double));
   CHECK(bytes([](const Tensor<double>& x) { return Var<double>(x); }) == recorded);
+}
+
+TEST_CASE("Tape: backward tells of each parameter once its gradient is complete") {
+  Parameter<double> early(Tensor<double>::scalar(2)), late(Tensor<double>::scalar(3));
+  Parameter<double> unused(Tensor<double>::scalar(5));
+  early.set_name("early");
+  late.set_name("late");
+  Tape<double> tape;
+  const auto ctx = Context<double>::checking(tape);
+  Gradients<double> gradients({unused.handle(), early.handle(), late.handle()});
+  // early is used at the beginning and at the end, so its gradient is complete last.
+  const Var<double> loss =
+      multiply(multiply(multiply(ctx.use(early), ctx.use(early)), ctx.use(late)), ctx.use(early));
+  std::vector<std::string> names;
+  std::vector<double> values;
+  tape.backward(loss, gradients, [&](Gradients<double>::Entry& entry) {
+    names.push_back(entry.parameter->name);
+    values.push_back(entry.value.item());
+    entry.reset();
+  });
+  CHECK(names == std::vector<std::string>{"late", "early"});
+  CHECK(values == std::vector<double>{8, 36});  // early^3, 3 early^2 late
+  CHECK(!gradients.entries()[1].written);
 }

@@ -10,6 +10,7 @@
 
 #include "eigenformer/generation/service/translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/nn/adapters/lora.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
 #include "test_tools.hpp"
 
@@ -212,4 +213,49 @@ TEST_CASE("what hypotheses have in common is fixed, the best that has ended incl
   CHECK(ids({}, {{.ids = {4}}, {.ids = {5}}}) == Ids{4});
   CHECK(ids({{.ids = {5, 6}}, {.ids = {7}}}, {}, true) == Ids{5, 6});
   CHECK(ids({}, {}) == Ids{});
+}
+
+TEST_CASE("requests choose among adapters of one model, with the bits of models that have each alone") {
+  const auto loaded = random_translator();
+  const auto options = ways(text_translator_options(loaded->description)).front();
+  // Two adapters, and what models with each of them translate.
+  std::map<std::string, std::shared_ptr<const AdapterSet<float>>> sets;
+  std::map<std::string, std::vector<std::vector<Translation>>> expected;
+  expected[""] = TextTranslator<Model>(*loaded, options).alternatives(lines);
+  for (const std::string name : {"formal", "legal"}) {
+    RandomGenerator rng(name.size());
+    add_lora(loaded->model, {.rank = 2, .alpha = 20, .targets = name == "legal" ? "*" : "q_proj,linear1"},
+             rng);
+    for (const auto& p : lora_parameters(loaded->model))
+      rng.fill_normal(p->value.data(), p->value.numel(), 0, 0.3);
+    expected[name] = TextTranslator<Model>(*loaded, options).alternatives(lines);
+    sets[name] = remove_lora(loaded->model);
+  }
+  CHECK_FALSE(same(expected.at(""), expected.at("formal")));
+  CHECK_FALSE(same(expected.at("legal"), expected.at("formal")));
+
+  const TextTranslator<Model> base(*loaded, options);
+  std::map<std::string, std::shared_ptr<const LineTranslator>> adapters;
+  for (const auto& [name, set] : sets) adapters[name] = line_translator(base.with_adapters(set), loaded);
+  CHECK(adapters.at("legal")->identity() != adapters.at("formal")->identity());
+  CHECK(adapters.at("legal")->identity() == adapters.at("legal")->with_options(options)->identity());
+  Translator translator(line_translator(base, loaded), {.workers = 2}, adapters);
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  int right = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (const std::string name : {"", "formal", "legal"}) {
+      threads.emplace_back([&, name] {
+        const auto found = translator.alternatives({.lines = lines, .adapter = name});
+        const auto again = translator.alternatives({.lines = lines, .options = options, .adapter = name});
+        const std::lock_guard<std::mutex> lock(mutex);
+        right += same(found, expected.at(name)) && same(again, expected.at(name)) ? 1 : 0;
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == 9);
+  CHECK(contains(
+      message_of<ValueError>([&] { (void)translator.alternatives({.lines = lines, .adapter = "new"}); }),
+      "there is no adapter 'new'; there are 'formal', 'legal'"));
 }

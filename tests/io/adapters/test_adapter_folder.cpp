@@ -214,3 +214,18 @@ TEST_CASE("an adapter that does not fit is refused with all that is wrong with i
   CHECK(contains(with("lora_alpha", "much"), "is damaged"));
   CHECK(contains(with("alpha_pattern", {{".*q", 3}}), "alpha_pattern '.*q', expected names of modules"));
 }
+
+TEST_CASE("an adapter of a much larger model is refused with the first names and the number of the rest") {
+  Seq2SeqOptions deep = small_seq2seq();
+  deep.encoder.num_layers = 9;
+  RandomGenerator rng(1);
+  Seq2SeqTransformer<float> model(deep, rng);
+  add_lora(model, {.rank = 1, .targets = "encoder.*.linear1"}, rng);
+  const TemporaryFolder out;
+  save_adapter(out.path(), model);
+  auto base = make_seq2seq<float>(small_seq2seq());
+  const std::string message = message_of<IoError>([&] { load_adapter(out.path(), base); });
+  CHECK(contains(message,
+                 "of no matrix of the model: base_model.model.encoder.layers.2.linear1.lora_A.weight, "));
+  CHECK(contains(message, "encoder.layers.4.linear1.lora_B.weight and 8 more"));
+}

@@ -216,7 +216,8 @@ TEST_CASE("room on the disk is asked for, and given back") {
   const EncodedCorpus corpus = reversal_corpus(40, 1);
   auto model = small_model(0);
   Trainer trainer(model, corpus, nullptr,
-                  {.loop = {.max_steps = 6, .validate_every = 2, .average_last = 3}, .batch_tokens = 60});
+                  {.loop = {.max_steps = 6, .validate_every = 2, .average_last = 3, .ema_decay = 0.9},
+                   .batch_tokens = 60});
   const std::uint64_t expected = trainer.expected_state_bytes();
   trainer.run();
   std::uint64_t real = 0;

@@ -32,9 +32,6 @@ Points noisy_points(index_t step) {
   return points;
 }
 
-auto loss_of(const Line& line) {
-  return [&line](const Context<double>& ctx, const Points& points) { return line.loss(ctx, points); };
-}
 double rate(index_t) { return 0.05; }
 
 Weights values_of(const Line& line) { return {line.slope.value().item(), line.offset.value().item()}; }

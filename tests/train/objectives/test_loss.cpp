@@ -81,6 +81,26 @@ TEST_CASE("micro-batches of unequal size are one batch, dropout included") {
   CHECK(largest_difference(once.gradients, sum_of_means.gradients) > 1e-3);
 }
 
+TEST_CASE("what is reported as the loss has no smoothing, whatever the batches") {
+  const EncodedCorpus corpus = reversal_corpus(11, 1);
+  const Batch whole = Batcher(corpus, {.max_target_tokens = 1000}).batch(2, 0);
+  const auto model = small_model<double>(0.4);
+  Gradients<double> gradients(parameters(model));
+  Tape<double> tape;
+  const auto loss_of = [&](const std::vector<Batch>& batches, double smoothing) {
+    const SourceTargetLoss<Seq2SeqTransformer<double>> loss{model, {.label_smoothing = smoothing}};
+    return accumulate_gradients(loss, batches, tape, DropoutKey{7, 5, 0}, kernels::GemmPrecision::full,
+                                gradients);
+  };
+  const UpdateLoss plain = loss_of({whole}, 0), smoothed = loss_of({whole}, 0.3),
+                   parts = loss_of({part_of(whole, 0, 4), part_of(whole, 4, 11)}, 0.3);
+  CHECK(plain.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
+  CHECK(smoothed.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
+  CHECK(parts.parts.shown(0) == doctest::Approx(plain.loss * plain.weight).epsilon(1e-12));
+  CHECK(smoothed.loss != doctest::Approx(plain.loss).epsilon(1e-3));
+  CHECK(smoothed.parts.means(2).empty());
+}
+
 TEST_CASE("dropout is on while gradients are made and off in a validation") {
   const EncodedCorpus corpus = reversal_corpus(5, 2);
   Batcher batcher(corpus, {.max_target_tokens = 1000});

@@ -20,6 +20,9 @@ class LineTranslator {
   virtual const TextTranslatorOptions& options() const = 0;
   /// A translator of the same model with other options. Throws ValueError for impossible options.
   virtual std::shared_ptr<const LineTranslator> with_options(TextTranslatorOptions options) const = 0;
+  /// What tells it from translators by other models or adapters; those that with_options() gives have that of
+  /// the one they are made of. Lines of two translators share a batch only where these are equal.
+  virtual const void* identity() const noexcept { return nullptr; }
   /// As TextTranslator::prepare.
   virtual PreparedLine prepare(const std::string& line, std::uint64_t number,
                                const std::string& prefix) const = 0;
@@ -36,13 +39,16 @@ template <class M>
 class ModelLineTranslator final : public LineTranslator {
  public:
   // owner: keeps the model alive; null: the caller does.
-  ModelLineTranslator(TextTranslator<M> translator, std::shared_ptr<const void> owner)
-      : owner_(std::move(owner)), translator_(std::move(translator)) {}
+  ModelLineTranslator(TextTranslator<M> translator, std::shared_ptr<const void> owner,
+                      std::shared_ptr<const char> identity = std::make_shared<const char>())
+      : owner_(std::move(owner)), identity_(std::move(identity)), translator_(std::move(translator)) {}
 
   const TextTranslatorOptions& options() const override { return translator_.options(); }
   std::shared_ptr<const LineTranslator> with_options(TextTranslatorOptions options) const override {
-    return std::make_shared<ModelLineTranslator>(translator_.with_options(std::move(options)), owner_);
+    return std::make_shared<ModelLineTranslator>(translator_.with_options(std::move(options)), owner_,
+                                                 identity_);
   }
+  const void* identity() const noexcept override { return identity_.get(); }
   PreparedLine prepare(const std::string& line, std::uint64_t number,
                        const std::string& prefix) const override {
     return translator_.prepare(line, number, prefix);
@@ -57,6 +63,7 @@ class ModelLineTranslator final : public LineTranslator {
 
  private:
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const char> identity_;
   TextTranslator<M> translator_;
 };
 

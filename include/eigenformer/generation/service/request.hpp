@@ -81,6 +81,8 @@ struct TranslationRequest {
   std::vector<std::string> prefixes{};
   /// How; none: as the translator's own. `batching` is not used: batches are the translator's.
   std::optional<TextTranslatorOptions> options{};
+  /// The adapter that translates, by its name among the translator's; empty: none, the model alone.
+  std::string adapter{};
   /// The number of the first line, which decides with the seed what is drawn, as in
   /// TextTranslator::alternatives.
   std::uint64_t first = 0;

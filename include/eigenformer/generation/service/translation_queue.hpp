@@ -45,9 +45,10 @@ class TranslationQueue {
     jobs_.erase(at);
   }
 
-  /// A batch: of the job that waits first and of all that are searched for as it is, one line of each in
-  /// turn, so that a long request does not keep short ones waiting. At most batching.batch_tokens source
-  /// tokens and most_lines lines, at least one line. Jobs that keep lines go to the end of the queue.
+  /// A batch: of the job that waits first and of all that are searched for as it is, with its adapter, one
+  /// line of each in turn, so that a long request does not keep short ones waiting. At most
+  /// batching.batch_tokens source tokens and most_lines lines, at least one line. Jobs that keep lines go to
+  /// the end of the queue.
   std::vector<BatchLine> take(const BatchGenerationOptions& batching, index_t most_lines,
                               Clock::time_point now) {
     std::vector<BatchLine> batch;
@@ -56,7 +57,9 @@ class TranslationQueue {
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       taken.push_back(jobs_[j]->taken);
       const LineTranslator &first = jobs_.front()->translator(), &other = jobs_[j]->translator();
-      if (&first == &other || translate_alike(first.options(), other.options())) sharing.push_back(j);
+      if (&first == &other ||
+          (first.identity() == other.identity() && translate_alike(first.options(), other.options())))
+        sharing.push_back(j);
     }
     const auto most =
         static_cast<std::size_t>(std::max<index_t>(1, std::min(most_lines, batching.batch_size)));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <exception>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -46,11 +47,18 @@ enum class ShutdownMode {
 /// tried again one by one, so that a request fails for reasons of its own alone.
 class Translator {
  public:
-  /// Throws ValueError for impossible options, a null pointer, and when the system does not start the
-  /// threads.
-  explicit Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options = {})
-      : lines_(std::move(lines)), options_(options) {
+  /// adapters: what translates requests that name one of them (TranslationRequest::adapter), such as
+  /// TextTranslators of the same model with adapters of their own; lines of different ones are in batches of
+  /// their own. Throws ValueError for impossible options, a null pointer, an adapter without a name, and when
+  /// the system does not start the threads.
+  explicit Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options = {},
+                      std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
+      : lines_(std::move(lines)), adapters_(std::move(adapters)), options_(options) {
     if (lines_ == nullptr) throw ValueError("translator", "the LineTranslator is null, must be one");
+    for (const auto& [name, adapter] : adapters_) {
+      if (name.empty() || adapter == nullptr)
+        throw ValueError("translator", "the adapter '" + name + "' has no name or is null, must have both");
+    }
     options_.validate();
     executors_.resize(static_cast<std::size_t>(options_.workers));
     if (options_.worker_threads > 0) {
@@ -82,7 +90,8 @@ class Translator {
   /// became of it; else it is queue_full, too_large or shut_down, and `done` is never called. The lines are
   /// read (tokenized) on the calling thread. Throws ValueError for a request without lines, numbers of
   /// prefixes and lines that differ, a prefix that the model has no room for, impossible options, options
-  /// with prefixes, constraints, numbers or an observer of their own, and where a tokenizer does.
+  /// with prefixes, constraints, numbers or an observer of their own, an adapter that is not there, and where
+  /// a tokenizer does.
   [[nodiscard]] RequestStatus submit(TranslationRequest request, OutcomeHandler done) {
     if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
     if (request.lines.empty())
@@ -91,7 +100,7 @@ class Translator {
     // What is refused anyway need not be read.
     const auto lines = static_cast<index_t>(request.lines.size());
     if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
-    auto translator = translator_for(request.options);
+    auto translator = translator_for(request.adapter, request.options);
     const auto job =
         std::make_shared<detail::TranslationJob>(std::move(request), std::move(done), std::move(translator));
     {
@@ -206,8 +215,13 @@ class Translator {
     return status;
   }
 
-  std::shared_ptr<const LineTranslator> translator_for(std::optional<TextTranslatorOptions>& options) const {
-    if (!options) return lines_;
+  std::shared_ptr<const LineTranslator> translator_for(const std::string& adapter,
+                                                       std::optional<TextTranslatorOptions>& options) const {
+    const auto found = adapters_.find(adapter);
+    if (!adapter.empty() && found == adapters_.end())
+      throw ValueError("translator", "there is no adapter '" + adapter + "'" + adapter_names());
+    const auto& lines = adapter.empty() ? lines_ : found->second;
+    if (!options) return lines;
     if (!options->search.prefixes.empty() || (options->sampling && !options->sampling->prefixes.empty()))
       throw ValueError("translator", "a request's options have prefixes, expected them in the request");
     if (!options->search.constraints.empty())
@@ -217,7 +231,14 @@ class Translator {
     if (options->search.observer != nullptr || (options->sampling && options->sampling->observer != nullptr))
       throw ValueError("translator", "a request's options have an observer, expected on_progress");
     options->batching = lines_->options().batching;
-    return lines_->with_options(std::move(*options));
+    return lines->with_options(std::move(*options));
+  }
+  // "; there are 'a', 'b'"
+  std::string adapter_names() const {
+    std::string names;
+    for (const auto& [name, adapter] : adapters_)
+      names += (names.empty() ? "; there are '" : ", '") + name + "'";
+    return names.empty() ? "; the translator has none" : names;
   }
 
   void stop(ShutdownMode mode) {
@@ -437,6 +458,7 @@ class Translator {
   }
 
   const std::shared_ptr<const LineTranslator> lines_;
+  const std::map<std::string, std::shared_ptr<const LineTranslator>> adapters_;
   const TranslatorOptions options_;
   std::vector<std::shared_ptr<Executor>> executors_;  // of each worker; null: the Runtime's
 

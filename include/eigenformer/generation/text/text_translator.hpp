@@ -246,6 +246,13 @@ class TextTranslator {
     other.set(std::move(options));
     return other;
   }
+  /// The same model and options, with these adapters in place of those that are attached to the model
+  /// (read_adapter()). An Ensemble has its members' contexts, and takes them there.
+  TextTranslator with_adapters(std::shared_ptr<const AdapterSet<T>> adapters) const requires Module<M> {
+    TextTranslator other = *this;
+    other.ctx_ = ctx_.with_adapters(std::move(adapters));
+    return other;
+  }
 
  private:
   using Ids = std::vector<std::int32_t>;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -38,6 +39,12 @@ namespace detail {
 
 inline std::string word_of(AdapterNames names) {
   return EnumNames<AdapterNames>::names[static_cast<std::size_t>(names)];
+}
+
+// A whole number without a fraction, as Python writes it.
+inline nlohmann::json number(double x) {
+  if (x == std::floor(x) && std::fabs(x) < 1e9) return static_cast<std::int64_t>(x);
+  return x;
 }
 
 // target_modules as people write them: the last names of modules, where they choose these and no others; else
@@ -118,7 +125,7 @@ void stage_adapter(const FolderTransaction& save, const M& model,
       writer.add("base_model.model." + names[i] + ".lora_A.weight", in_float(part.a.value()));
       writer.add("base_model.model." + names[i] + ".lora_B.weight", in_float(part.b.value()));
       if (part.rank() != first->rank()) ranks[names[i]] = part.rank();
-      if (part.alpha != first->alpha) alphas[names[i]] = part.alpha;
+      if (part.alpha != first->alpha) alphas[names[i]] = detail::number(part.alpha);
       targets.insert(names[i]);
     }
   }
@@ -129,7 +136,7 @@ void stage_adapter(const FolderTransaction& save, const M& model,
       {"base_model_name_or_path", description.base},
       {"inference_mode", true},
       {"r", first->rank()},
-      {"lora_alpha", first->alpha},
+      {"lora_alpha", detail::number(first->alpha)},
       {"lora_dropout", first->dropout},
       {"use_rslora", first->rank_stabilized},
       {"target_modules", detail::target_modules(targets, names)},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -70,7 +71,7 @@ class AdapterReader {
     }
   }
 
-  // The adapter, and the weights that it is for. Throws IoError that lists all that does not fit.
+  // The adapter, and the weights that it is for. Throws IoError that says what does not fit.
   std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> read() {
     const SafetensorsFile file = SafetensorsFile::open(path_);
     std::vector<Factors> found(rows_.size());
@@ -79,8 +80,12 @@ class AdapterReader {
     for (std::size_t i = 0; i < rows_.size(); ++i) check(file, rows_[i], found[i]);
     std::string problems;
     const auto tell = [&](const char* what, const std::vector<std::string>& list) {
-      if (!list.empty())
-        problems += std::string(problems.empty() ? "" : "; ") + what + ": " + join_list(list);
+      if (list.empty()) return;
+      // Of another model nothing fits: a few names tell as much as all.
+      const std::size_t shown = list.size() <= 7 ? list.size() : 6;
+      problems += std::string(problems.empty() ? "" : "; ") + what + ": " +
+                  join_list({list.begin(), list.begin() + static_cast<std::ptrdiff_t>(shown)});
+      if (shown < list.size()) problems += " and " + std::to_string(list.size() - shown) + " more";
     };
     tell("missing", missing_);
     tell("of no matrix of the model", unknown_);
@@ -177,7 +182,7 @@ class AdapterReader {
 /// Context::with_adapters, where several adapters share one model. PEFT's adapters of transformers' BART,
 /// mBART, Marian, M2M100 (NLLB) and T5 fit models that were imported from them.
 ///
-/// Throws IoError that lists all tensors that are missing, too many, or of the wrong shape, and all settings
+/// Throws IoError that names tensors that are missing, too many, or of the wrong shape, and all settings
 /// of PEFT that are not supported; and for a base whose adapted weights are not those that it was trained on,
 /// where the adapter's base.json tells. Weights whose memory was given back (packed ones) cannot be compared,
 /// which throws ValueError: read adapters before.

@@ -93,7 +93,8 @@ class ShardedState {
   }
 
   // Of all entries those of this rank's parameters.
-  Entries own(const Entries& all) const {
+  Entries own(const Entries& all) {
+    gathered_.emplace(communicator_->rank() == 0 ? all : Entries{});
     Entries own;
     for (const StateEntry<T>& entry : all) {
       const std::size_t p = parameter_of(entry.name);
@@ -161,7 +162,7 @@ class ShardedState {
   std::shared_ptr<Communicator> communicator_;
   std::vector<int> owners_;
   std::vector<std::string> names_;
-  std::optional<Entries> gathered_;
+  std::optional<Entries> gathered_ = Entries{};  // before the first step there is no state
   bool gathering_ = false;
 };
 

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "eigenformer/autograd/tape/gradients.hpp"
+#include "eigenformer/optim/optimizer_state.hpp"
+#include "eigenformer/train/distributed/communicator.hpp"
+#include "eigenformer/train/options.hpp"
 
 namespace eigenformer::detail {
 
@@ -39,6 +42,20 @@ std::vector<int> owners_of(const std::vector<ParameterHandle<T>>& parameters, in
     *least += parameters[i]->value.numel();
   }
   return owners;
+}
+
+/// The parameters that this rank steps: its own where ranks keep parts of the optimizer's state, else all.
+template <class T>
+std::vector<ParameterHandle<T>> parameters_of_rank(const std::vector<ParameterHandle<T>>& parameters,
+                                                   const LoopOptions& options) {
+  if (options.communicator == nullptr || !options.distributed.shard_optimizer) return parameters;
+  const auto all = distinct("training", parameters);
+  const std::vector<int> owners = owners_of(all, options.communicator->size());
+  std::vector<ParameterHandle<T>> own;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (owners[i] == options.communicator->rank()) own.push_back(all[i]);
+  }
+  return own;
 }
 
 /// Cuts the entries into buckets of about `most` elements, in the given order; pieces are equal, or, where

@@ -166,12 +166,14 @@ class SingleProcess final : public Communicator {
   void fail(const std::string&) noexcept override {}
 };
 
-/// Whether an mpirun (of OpenMPI, MPICH or Slurm) started this process, as its environment says.
-inline bool started_by_mpirun() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
-    if (std::getenv(name) != nullptr) return true;
+/// How many processes an mpirun (of OpenMPI, MPICH or Slurm) started together with this one, as its
+/// environment says; 1 without.
+inline long processes_of_mpirun() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr) return std::max(1L, std::atol(value));
   }
-  return false;
+  return 1;
 }
 
 }  // namespace eigenformer

@@ -61,6 +61,17 @@ class MpiCommunicator final : public Communicator {
   int size() const noexcept override { return size_; }
   bool concurrent() const noexcept override { return concurrent_; }
 
+  /// How many of the ranks run on this rank's machine.
+  int ranks_on_this_machine() {
+    MPI_Comm machine = MPI_COMM_NULL;
+    int size = 1;
+    check("MPI_Comm_split_type",
+          MPI_Comm_split_type(ranks_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine));
+    check("MPI_Comm_size", MPI_Comm_size(machine, &size));
+    MPI_Comm_free(&machine);
+    return size;
+  }
+
   void exchange(std::span<const std::span<const std::byte>> send,
                 std::span<const std::span<std::byte>> receive) override {
     Requests requests(*this);

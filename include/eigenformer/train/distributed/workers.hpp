@@ -39,8 +39,7 @@ class WorkerAccumulator final : public Accumulator<T> {
           const ThreadScope scope(executors_[w]);
           if (parts_[w].entries().empty()) parts_[w] = zeros_like(gradients);
           parts_[w].zero();
-          const Var<T> loss =
-              micro_batch_loss(batches, first + i, sum.weight, pass, tapes_[w], losses[w]);
+          const Var<T> loss = micro_batch_loss(batches, first + i, sum.weight, pass, tapes_[w], losses[w]);
           tapes_[w].backward(loss, parts_[w]);
         } catch (...) {
           errors[w] = std::current_exception();

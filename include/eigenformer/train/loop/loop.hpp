@@ -190,6 +190,7 @@ class TrainingLoop {
   void make_accumulator();
   void begin_together();
   void checkpoint();
+  static std::string counted_ranks(int ranks);
   void update();
   void skip(double loss, double norm);
   void report();

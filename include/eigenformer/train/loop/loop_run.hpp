@@ -105,6 +105,11 @@ TrainingLoop<T>::TrainingLoop(const std::vector<ParameterHandle<T>>& parameters,
   };
 }
 
+template <class T>
+std::string TrainingLoop<T>::counted_ranks(int ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
 // How the gradients of an update's batches are computed: here, by workers, or by ranks.
 template <class T>
 void TrainingLoop<T>::make_accumulator() {
@@ -249,6 +254,7 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
+  if (options_.communicator != nullptr) state.values["ranks"] = options_.communicator->size();
   return state;
 }
 
@@ -277,6 +283,11 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
+  const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
+  if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
+    sink_.on_notice("saved by a training of " + counted_ranks(before) + ", which goes on with " +
+                    counted_ranks(now));
+  }
 }
 
 // Of a training that kept the last snapshots only these can be taken over, of one that kept the best ones
@@ -305,13 +316,15 @@ StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& re
 
 template <class T>
 std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
-  std::uint64_t now = 0, optimizer = 0, trained = 0, all = 0;
+  std::uint64_t now = 0, optimizer = 0, average = 0, trained = 0, all = 0;
   const auto bytes = [](const Tensor<T>& tensor) {
     return static_cast<std::uint64_t>(tensor.numel()) * sizeof(T);
   };
   for (const auto& [name, tensor] : state().tensors) {
     if (name.starts_with("optimizer.")) {
       optimizer += bytes(tensor);
+    } else if (name.starts_with("ema.")) {
+      average += bytes(tensor);
     } else if (!name.starts_with("snapshot.")) {
       now += bytes(tensor);
     }
@@ -322,6 +335,7 @@ std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
   }
   const index_t kept = std::max(options_.average_last, options_.average_best);
   const auto snapshots = static_cast<std::uint64_t>(kept > 1 ? kept : 0);
+  if (average_ != nullptr) now += std::max(average, trained);
   // Adam's, which has the largest state of all.
   return now + std::max(optimizer, 2 * trained) + snapshots * all;
 }

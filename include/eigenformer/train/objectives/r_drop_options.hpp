@@ -1,6 +1,10 @@
 #pragma once
 
+#include <string>
+
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
+#include "eigenformer/nn/models/seq2seq_options.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -16,6 +20,21 @@ struct RDropOptions {
                       "R-Drop's weight: two passes with different dropout are to agree (5 is usual); 0: off",
                       Allowed::not_negative},
           self.weight);
+  }
+
+  /// Throws ValueError when R-Drop is on and the model has no dropout, so that two passes would never differ.
+  void require_dropout(const Seq2SeqOptions& model) const {
+    const auto drops = [](const LayerOptions& layer) {
+      return layer.attention_dropout() > 0 || layer.feed_forward_dropout() > 0 ||
+             layer.residual_dropout() > 0 || layer.layer_drop > 0;
+    };
+    if (weight == 0 || model.embedding_rate() > 0 || drops(model.encoder.layer.value_or(model.layer)) ||
+        drops(model.decoder.layer.value_or(model.layer)))
+      return;
+    throw ValueError("r_drop",
+                     "r_drop is " + detail::number_text(weight) +
+                         " and the model has no dropout, so two passes through it never differ: give it a "
+                         "dropout rate, or set r_drop = 0");
   }
 };
 

@@ -65,31 +65,13 @@ inline Batch twice(const Batch& batch) {
   return both;
 }
 
-// Whether two passes of a model differ at all.
-template <class M>
-bool has_dropout(const M& model) {
-  const auto& o = model.options;
-  const auto drops = [](const LayerOptions& layer) {
-    return layer.attention_dropout() > 0 || layer.feed_forward_dropout() > 0 ||
-           layer.residual_dropout() > 0 || layer.layer_drop > 0;
-  };
-  return o.embedding_rate() > 0 || drops(o.encoder.layer.value_or(o.layer)) ||
-         drops(o.decoder.layer.value_or(o.layer));
-}
-
 // Throws ValueError for an objective that the model cannot have.
 template <class M>
 void require_objective(const M& model, const RDropOptions& r_drop,
                        const Teacher<typename M::value_type>* teacher) {
   const bool wanted = r_drop.weight > 0 || teacher != nullptr;
   if constexpr (TokenObjectiveModel<M>) {
-    if constexpr (requires { has_dropout(model); }) {
-      if (r_drop.weight > 0 && !has_dropout(model)) {
-        throw ValueError("r_drop",
-                         "the model has no dropout, so two passes through it never differ; give it a dropout "
-                         "rate, or leave R-Drop off");
-      }
-    }
+    if constexpr (requires { r_drop.require_dropout(model.options); }) r_drop.require_dropout(model.options);
     if (teacher == nullptr) return;
     if (teacher->size() == 0) throw ValueError("teacher", "there is no model, expected at least one");
     if (teacher->vocabulary_size() == static_cast<index_t>(model.vocabulary_size())) return;

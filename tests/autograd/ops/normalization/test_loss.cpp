@@ -57,6 +57,30 @@ std::vector<CrossEntropyOptions> all_options() {
 
 }  // namespace
 
+TEST_CASE("cross entropy: the sum without smoothing, of rows that count") {
+  auto targets = targets_of({10}, 23, 1);
+  targets.at({3}) = 2;
+  const Tensor<double> x = random({10, 7}, 4);
+  Parameter<double> w(random({23, 7}, 2)), absent;
+  w.set_name("w");
+  const Tensor<double> logits = linear(Context<double>::inference(), Var<double>(x), w, absent).value();
+  for (CrossEntropyOptions o : all_options()) {
+    CrossEntropyOptions plain{.ignore_index = o.ignore_index, .reduction = Reduction::sum};
+    const double expected = reference(logits, targets, plain);
+    double apart = 0, fused = 0, recorded = 0;
+    o.unsmoothed = &apart;
+    (void)cross_entropy(Var<double>(logits), targets, o);
+    o.unsmoothed = &fused;
+    (void)linear_cross_entropy(Context<double>::inference(), Var<double>(x), w, absent, targets, o);
+    o.unsmoothed = &recorded;
+    Tape<double> tape;
+    (void)linear_cross_entropy(Context<double>::checking(tape), Var<double>(x), w, absent, targets, o);
+    CHECK(apart == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(fused == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(recorded == doctest::Approx(expected).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("cross_entropy: gradients and values for every option") {
   auto targets = targets_of({2, 5}, 23, 1);
   targets.at({0, 1}) = 2;

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "eigenformer/train/distributed/communicator.hpp"
+#include "options/train_settings.hpp"
+#include "terminal/interrupt.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "terminal/threads.hpp"
+#include "training/train_command.hpp"
+#include "training/training_folder.hpp"
+#if EIGENFORMER_WITH_MPI
+#include "eigenformer/train/distributed/mpi.hpp"
+#endif
+
+namespace translator {
+
+/// The processes that mpirun started for one training; by itself a process is the first rank of one. The
+/// first writes to the folder and to the terminal.
+class TrainingRanks {
+ public:
+  /// Throws ValueError when there are several processes and this program has no MPI: each would train by
+  /// itself, in one folder.
+  explicit TrainingRanks(const TrainCommand& command) {
+    const long processes = ef::processes_of_mpirun();
+#if EIGENFORMER_WITH_MPI
+    if (!command.mpi && processes == 1) return;
+    auto communicator = std::make_shared<ef::MpiCommunicator>();
+    // Ranks on one machine share its cores.
+    if (command.threads == 0) {
+      const long cores = static_cast<long>(std::thread::hardware_concurrency()) /
+                         std::max(1, communicator->ranks_on_this_machine());
+      const long allowed = ef::Runtime::default_threads();
+      set_threads(std::max(1L, std::min(cores, allowed)));
+    }
+    communicator_ = std::move(communicator);
+#else
+    if (command.mpi || processes > 1) {
+      throw ef::ValueError("train", (command.mpi ? std::string("--mpi is given")
+                                                 : "mpirun started " + std::to_string(processes) +
+                                                       " processes for one training") +
+                                        ", but this program was built without MPI: install OpenMPI or MPICH "
+                                        "and build again, or train on threads with --workers");
+    }
+#endif
+  }
+  /// Where this rank fails, the others are told to end.
+  ~TrainingRanks() {
+    if (communicator_ != nullptr && std::uncaught_exceptions() > exceptions_)
+      communicator_->fail("an error, which it has printed");
+  }
+  TrainingRanks(const TrainingRanks&) = delete;
+  TrainingRanks& operator=(const TrainingRanks&) = delete;
+
+  bool first() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+
+  /// Divides the batches of each update among ranks; a new training has as many of them as there are ranks or
+  /// workers, unless it was told otherwise.
+  void share(const TrainCommand& command, TrainSettings& settings, TerminalProgress& progress) const {
+    ef::LoopOptions& loop = settings.training.loop;
+    const ef::index_t ranks = communicator_ == nullptr ? 1 : communicator_->size();
+    const ef::index_t least = std::max(ranks, loop.workers);
+    if (!command.resume && loop.accumulate == 1 && least > 1) {
+      loop.accumulate = least;
+      progress.say(format("an update has %lld batches, one for each %s (--accumulate %lld)",
+                          static_cast<long long>(least), ranks > 1 ? "rank" : "worker",
+                          static_cast<long long>(least)));
+    }
+    loop.communicator = communicator_;
+    if (ranks > 1) progress.say("training by " + std::to_string(ranks) + " processes");
+  }
+
+  /// What ranks other than the first do: they compute, and write nothing.
+  int follow(Trainer& trainer, const TrainCommand& command, const std::stop_token& stop) const {
+    if (command.resume) ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
+    return trainer.run(stop) == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
+  }
+
+ private:
+  std::shared_ptr<ef::Communicator> communicator_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace translator
