@@ -24,7 +24,7 @@ struct TracedEnd {
   int calls = 0;  ///< system calls that change files which it came to, the one it was killed at included
 };
 
-namespace detail {
+namespace tracing {
 
 enum class Change { none, write, other };
 
@@ -69,7 +69,7 @@ inline Change change_of(const __ptrace_syscall_info& call) {
   }
 }
 
-}  // namespace detail
+}  // namespace tracing
 
 /// Runs `body` in a child process, which ends with what it returns, and kills the child with SIGKILL where it
 /// is about to make its kill_at-th system call that changes files, counted from 1; 0: nowhere. Of writes one
@@ -114,10 +114,10 @@ inline TracedEnd run_traced(const std::function<int()>& body, int kill_at) {
     if (signal == (SIGTRAP | 0x80)) {
       __ptrace_syscall_info call{};
       const long size = ::ptrace(PTRACE_GET_SYSCALL_INFO, stopped, sizeof call, &call);
-      const detail::Change change =
-          size > 0 && call.op == PTRACE_SYSCALL_INFO_ENTRY ? detail::change_of(call) : detail::Change::none;
-      if (change != detail::Change::none) {
-        writes = change == detail::Change::write ? writes + 1 : 0;
+      const tracing::Change change =
+          size > 0 && call.op == PTRACE_SYSCALL_INFO_ENTRY ? tracing::change_of(call) : tracing::Change::none;
+      if (change != tracing::Change::none) {
+        writes = change == tracing::Change::write ? writes + 1 : 0;
         if ((writes < 2 || writes % 16 == 0) && ++end.calls == kill_at) {
           end.killed = true;
           ::kill(child, SIGKILL);
