@@ -128,7 +128,7 @@ TEST_CASE("bad training data: each is named, and no model folder appears") {
   refused(both, {"are empty on one side"});
   refuse("--max-length", "1", {"no sentence pair is left"});
   refuse("--valid-source", corpus.source, {"--valid-source and --valid-target"});
-  refuse("--tsv", corpus.source, {"--tsv in place of both"});
+  refuse("--tsv", corpus.source, {"one of --tsv, --data and --corpora in place of both"});
   CHECK_FALSE(fs::exists(corpus.model));
 }
 

@@ -140,8 +140,8 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
     const auto sources = detail::parts_of(s.source, '\n'), targets = detail::parts_of(s.target, '\n');
     const bool two = !sources.empty() && !targets.empty(), any = !sources.empty() || !targets.empty();
     if (int{two} + int{!s.tsv.empty()} + int{!s.data.empty()} != 1 || any != two) {
-      throw ef::ValueError("train",
-                           "give --source and --target, or --tsv or --data in place of both, or --corpora");
+      throw ef::ValueError(
+          "train", "give --source and --target, or one of --tsv, --data and --corpora in place of both");
     }
     if (sources.size() != targets.size()) {
       throw ef::ValueError("train", "--source is given " + std::to_string(sources.size()) +

@@ -258,7 +258,8 @@ TEST_CASE("R-Drop and distillation: resumed training is uninterrupted training; 
   auto large = small_model(0.0, 5);
   auto teacher = std::make_shared<Teacher<float>>();
   teacher->add(large);
-  TrainingOptions o{.loop = {.max_steps = 8, .accumulate = 2, .validate_every = 0}, .batch_tokens = 60};
+  TrainingOptions o{
+      .loop = {.max_steps = 8, .accumulate = 2, .validate_every = 0}, .batch_tokens = 60, .warmup = 2};
   o.r_drop.weight = 2;
   auto whole = small_model(0.2);
   Trainer(whole, corpus, nullptr, o, TrainingSink::silent(), teacher).run();
