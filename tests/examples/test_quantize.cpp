@@ -76,8 +76,14 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
              corpus.model + "/../model"},
             "is the model itself");
     refused({"quantize", "--model", corpus.model, "--to", "int4"}, "int4");
+    // Neither a training nor the confidences of the model before are left beside another model.
+    refused({"quantize", "--model", corpus.model, "--to", format, "--overwrite"},
+            small + "' holds a training that --resume can go on with");
     CHECK(read_file(fs::path(small) / "model.safetensors") == before);
+    fs::remove_all(fs::path(small) / "training");
+    corpus.folder.write(fs::path(small).filename().string() + "/confidence.json", "{}");
     CHECK(run("translator", {"quantize", "--model", corpus.model, "--to", format, "--overwrite"}).code == 0);
+    CHECK_FALSE(fs::exists(fs::path(small) / "confidence.json"));
     CHECK(read_file(fs::path(small) / "model.safetensors") == before);
   }
   // A folder of something else is not written into either.

@@ -102,10 +102,12 @@ TEST_CASE("prepare and train --data refuse what does not fit") {
   CHECK_FALSE(fs::exists(data));
   REQUIRE(run("translator", prepare).code == 0);
   CHECK(contains(refused(prepare, {}), "already holds a prepared corpus; give --overwrite"));
+  CHECK(contains(refused(train_on(data, data), {"--overwrite"}),
+                 "holds a prepared corpus; give another folder"));
   CHECK(contains(refused(train_on(data, model), {"--vocab-size", "100"}),
                  "--vocab-size does not go with a prepared corpus"));
   CHECK(contains(refused(train_on(data, model), {"--source", corpus.source, "--target", corpus.target}),
-                 "--tsv or --data in place of both"));
+                 "one of --tsv, --data and --corpora in place of both"));
   CHECK(contains(refused(train_on(data, data), {}), "expected two folders"));
   REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--tokenizer", "char", "--model",
                                           (folder / "chars").string()}))

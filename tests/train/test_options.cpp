@@ -23,6 +23,10 @@ TEST_CASE("the defaults are possible, impossible options are refused by name") {
   CHECK_NOTHROW(TrainingOptions{}.validate());
   CHECK(contains(refusal({.loop = {}}), "epochs, max_steps and max_minutes are all 0, one must be positive"));
   CHECK(contains(refusal({.loop = {.epochs = -1}}), "epochs is -1, must not be negative"));
+  CHECK(contains(refusal({.loop = {.epochs = 1,
+                                   .distributed = {.reduction = Reduction::native,
+                                                   .precision = ReductionPrecision::bf16}}}),
+                 "reduction_precision is bf16 and reduction is native"));
   CHECK(contains(refusal({.loop = {.max_steps = -1}}), "max_steps is -1"));
   CHECK(contains(refusal({.loop = {.max_minutes = -0.5}}), "max_minutes"));
   CHECK(contains(refusal({.loop = {.max_minutes = std::nan("")}}), "max_minutes"));

@@ -245,6 +245,30 @@ TEST_CASE("the last snapshots are averaged at the end, and training's own weight
   CHECK(contains(sink.notices[0], "last 3 validations"));
 }
 
+TEST_CASE("a best value of other validation data does not count after a resume") {
+  const EncodedCorpus corpus = reversal_corpus(60, 1), easy = reversal_corpus(10, 2),
+                      other = reversal_corpus(10, 3);
+  TrainingOptions options = busy_options();
+  options.loop.max_steps = 6;
+  options.warmup = 2;
+  options.loop.average_last = 0;
+  auto model = small_model(0);
+  Trainer before(model, corpus, &easy, options);
+  before.run();
+  REQUIRE(std::isfinite(before.best()));
+  auto same_model = small_model(0), other_model = small_model(0);
+  Recorder same_sink, other_sink;
+  Trainer same(same_model, corpus, &easy, options, same_sink),
+      changed(other_model, corpus, &other, options, other_sink);
+  same.load(before.state());
+  changed.load(before.state());
+  CHECK(same_sink.notices.empty());
+  CHECK(std::isfinite(same.best()));
+  REQUIRE(other_sink.notices.size() == 1);
+  CHECK(contains(other_sink.notices[0], "the validation data is other than before"));
+  CHECK(changed.best() == std::numeric_limits<double>::infinity());
+}
+
 TEST_CASE("an update with a loss that is not a number is left out") {
   const EncodedCorpus corpus = reversal_corpus(60, 1);
   TrainingOptions options = busy_options();

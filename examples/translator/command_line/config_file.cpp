@@ -181,11 +181,11 @@ void apply_config(CLI::App& command, const std::string& path) {
            (nearest.empty() ? "" : ": did you mean '" + nearest.substr(2) + "'?"));
     }
     const auto [earlier, is_new] = lines.try_emplace(option, entry.line);
+    const bool several = takes_several(*option);
     if (!is_new) {
       fail(option_key(*option) + " is given again, expected once: line " + std::to_string(earlier->second) +
-           " has it");
+           " has it" + (several ? "; several values are a list: " + entry.key + " = [\"a\", \"b\"]" : ""));
     }
-    const bool several = takes_several(*option);
     if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");
     if (option->count() > 0) continue;
     // A flag that is off, as it is by itself, counts as not given: others may exclude it.

@@ -6,6 +6,8 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/adapters/merged_model.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 
@@ -27,6 +29,7 @@ void check_output(const MergeCommand& command) {
       throw ef::ValueError("merge", "'" + command.output + "' is what is merged; expected another folder");
   }
   check_writable_folder("merge", command.output);
+  require_replaceable("merge", command.output);
   if (command.overwrite || !fs::exists(command.output, ignored)) return;
   if (fs::is_directory(command.output, ignored) && fs::is_empty(command.output, ignored)) return;
   throw ef::IoError("merge", "'" + command.output +
@@ -36,10 +39,12 @@ void check_output(const MergeCommand& command) {
 
 int merge(const MergeCommand& command) {
   check_output(command);
+  const ef::TrainingLock lock(command.output);
   const auto loaded = ef::load_merged_model<float>(command.folder, command.adapter);
   const ef::WeightFormat format = loaded.description.weights;
   ef::save_model_folder(command.output, loaded.model, loaded.tokenizers, loaded.description.training, format,
                         loaded.description.text);
+  remove_confidence(command.output);
   std::printf("%s: the model in '%s' with the adapter in '%s', %s weights\n", command.output.c_str(),
               command.folder.c_str(), command.adapter.c_str(), ef::weight_format_name(format));
   return 0;

@@ -111,6 +111,10 @@ int prepare(const PrepareCommand& command) {
     throw ef::IoError("prepare", "'" + command.output +
                                      "' already holds a prepared corpus; give --overwrite to replace it");
   }
+  if (ef::is_adapter_folder(command.output)) {
+    throw ef::IoError("prepare",
+                      "'" + command.output + "' holds an adapter; give the corpus a folder of its own");
+  }
   check_writable_folder("prepare", command.output);
   StageProgress progress;
   const ef::PrepareReport report = ef::prepare_corpus(

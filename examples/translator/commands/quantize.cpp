@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "commands.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 
@@ -36,6 +38,7 @@ void check_output(const QuantizeCommand& command, const fs::path& output) {
                          "'" + output.string() + "' is the model itself; give another folder as --output");
   }
   check_writable_folder("quantize", output);
+  require_replaceable("quantize", output);
   if (command.overwrite || !fs::exists(output, ignored)) return;
   if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
   throw ef::IoError("quantize", "'" + output.string() +
@@ -57,9 +60,11 @@ int quantize(const QuantizeCommand& command) {
   }
   const fs::path output = output_folder(command);
   check_output(command, output);
+  const ef::TrainingLock lock(output);
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   ef::save_model_folder(output, loaded.model, loaded.tokenizers, loaded.description.training, format,
                         loaded.description.text);
+  remove_confidence(output.string());
   std::printf("%s: %s weights, %.3f MB; float32 is %.3f MB\n", output.c_str(), command.format.c_str(),
               megabytes(output), megabytes(command.folder));
   return 0;

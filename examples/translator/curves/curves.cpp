@@ -93,7 +93,9 @@ void add_curves(CLI::App& app, Run& run) {
   sub->add_option("--output", command->output, "file for the picture")->required();
   sub->add_option("--x", command->x, "what the curves are drawn over: steps, minutes or tokens")
       ->capture_default_str();
-  sub->footer("Each training is a colour. See docs/training.md and docs/training-log.md.");
+  sub->footer(
+      "Each training is a colour; after six, colours come again, dashed. See docs/training.md and "
+      "docs/training-log.md.");
   sub->callback([&run, command] { run = [command] { return curves(*command); }; });
 }
 

@@ -121,7 +121,8 @@ class SvgChart {
                "  .title { font-weight: bold }\n"
                "  .page { fill: #fff } .grid { stroke: #e4e4e4 } .axis { stroke: #777 }\n"
                "  polyline, .key { fill: none; stroke-width: 2; stroke-linejoin: round }\n"
-               "  .thin { stroke-width: 1.2; stroke-opacity: 0.55 } .dashed { stroke-dasharray: 6 4 }\n") +
+               "  .thin { stroke-width: 1.2; stroke-opacity: 0.55 } .dashed { stroke-dasharray: 6 4 }\n"
+               "  .cycle1 { stroke-dasharray: 2 3 } .cycle2 { stroke-dasharray: 10 3 2 3 }\n") +
            colours(light) +
            "  @media (prefers-color-scheme: dark) {\n"
            "  text { fill: #e6e6e6 }\n"
@@ -139,6 +140,10 @@ class SvgChart {
            xml_text(content) + "</text>\n";
   }
   static std::size_t colour_of(std::size_t run) { return run % num_colours; }
+  // Runs beyond the number of colours differ by their dashes.
+  static const char* cycle_of(std::size_t run) {
+    return run < num_colours ? "" : run < 2 * num_colours ? " cycle1" : " cycle2";
+  }
   static double text_width(const std::string& content) { return 6.6 * static_cast<double>(content.size()); }
 
   // The runs in rows that fit.
@@ -162,7 +167,7 @@ class SvgChart {
     for (const auto& row : legend_rows()) {
       double x = left;
       for (const std::size_t k : row) {
-        all += line(x, y - 4, x + 22, y - 4, format("key c%zu", colour_of(k)));
+        all += line(x, y - 4, x + 22, y - 4, format("key c%zu%s", colour_of(k), cycle_of(k)));
         all += text(x + 30, y, names_[k], "start");
         x += 30 + text_width(names_[k]) + 20;
       }
@@ -171,18 +176,14 @@ class SvgChart {
     return all;
   }
 
-  static Scale scale_of(const Panel& panel, const Scale& x, double top) {
-    // The first updates, whose loss is far above all others, may leave the panel at its top.
-    const double settled = x.low + 0.08 * (x.high - x.low);
+  static Scale scale_of(const Panel& panel, double top) {
+    // The first updates of a training, whose loss is far above all others, may leave the panel at its top.
     double low = HUGE_VAL, high = -HUGE_VAL;
-    for (const bool all : {false, true}) {
-      if (high > low) break;
-      for (const DrawnCurve& curve : panel.curves) {
-        for (const CurvePoint& p : curve.points) {
-          if (!all && p.x < settled) continue;
-          low = std::min(low, p.y);
-          high = std::max(high, p.y);
-        }
+    for (const DrawnCurve& curve : panel.curves) {
+      const std::size_t first = panel.from_zero ? 0 : curve.points.size() * 8 / 100;
+      for (std::size_t k = first; k < curve.points.size(); ++k) {
+        low = std::min(low, curve.points[k].y);
+        high = std::max(high, curve.points[k].y);
       }
     }
     if (panel.from_zero) low = std::min(low, 0.0);
@@ -192,7 +193,7 @@ class SvgChart {
   }
 
   std::string draw(const Panel& panel, const Scale& x, double top, std::size_t number, bool last) const {
-    const Scale y = scale_of(panel, x, top);
+    const Scale y = scale_of(panel, top);
     const double bottom = top + panel.height;
     std::string all = text(left, top - 9, panel.title, "start", "title");
     for (const double value : y.ticks(panel.height > 150 ? 6 : 3)) {
@@ -212,7 +213,9 @@ class SvgChart {
       const std::size_t colour = colour_of(curve.colour);
       std::string points;
       for (const CurvePoint& p : curve.points) points += format("%.1f,%.1f ", x(p.x), y(p.y));
-      all += format("<polyline class=\"c%zu %s\" points=\"", colour, curve.style.c_str()) + points + "\"/>\n";
+      all += format("<polyline class=\"c%zu %s%s\" points=\"", colour, curve.style.c_str(),
+                    cycle_of(curve.colour)) +
+             points + "\"/>\n";
       if (!curve.dots) continue;
       for (const CurvePoint& p : curve.points)
         all += format("<circle class=\"d%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.8\"/>\n", colour, x(p.x), y(p.y));

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
@@ -19,6 +20,12 @@ inline std::filesystem::path confidence_file(const std::string& folder) {
 /// Throws IoError.
 inline void save_confidence(const std::string& folder, const eigenformer::ConfidenceScale& scale) {
   eigenformer::write_file(confidence_file(folder), eigenformer::options_to_json(scale).dump(2) + "\n");
+}
+
+/// Removes the confidences of a model that another one has replaced in its folder.
+inline void remove_confidence(const std::string& folder) {
+  std::error_code ignored;
+  std::filesystem::remove(confidence_file(folder), ignored);
 }
 
 /// Of a folder without the file: probabilities as they are. Throws IoError for a file that says something

@@ -5,6 +5,9 @@
 #include <system_error>
 
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/io/adapters/adapter_folder.hpp"
+#include "eigenformer/io/models/prepared_corpus.hpp"
+#include "eigenformer/train/checkpoint/training_folder.hpp"
 
 // Whether results can be written, asked before hours of work and not after.
 namespace translator {
@@ -14,6 +17,22 @@ inline void require_folder_if_any(const char* op, const std::filesystem::path& p
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
     throw eigenformer::IoError(op, "'" + path.string() + "' is not a folder");
+  }
+}
+
+/// Throws IoError where a model that replaces what is in a folder would damage it: a prepared corpus, an
+/// adapter, or a training that can go on, whose state would belong to another model.
+inline void require_replaceable(const char* op, const std::filesystem::path& folder) {
+  const std::string there = "'" + folder.string() + "' holds ";
+  if (eigenformer::is_prepared_corpus(folder))
+    throw eigenformer::IoError(op, there + "a prepared corpus; give another folder for the model");
+  if (eigenformer::is_adapter_folder(folder))
+    throw eigenformer::IoError(op, there + "an adapter; give another folder for the model");
+  if (std::filesystem::exists(eigenformer::TrainingFolder::state_file(folder))) {
+    throw eigenformer::IoError(op, there +
+                                       "a training that --resume can go on with; give another folder for the "
+                                       "model, or remove '" +
+                                       (folder / "training").string() + "'");
   }
 }
 

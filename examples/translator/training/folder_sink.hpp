@@ -10,6 +10,7 @@
 #include "eigenformer/train/checkpoint/room.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 #include "eigenformer/train/loop/progress.hpp"
+#include "model/confidence_file.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "training/adapter_training.hpp"
 #include "training/train_command.hpp"
@@ -63,6 +64,7 @@ class FolderSink final : public ef::TrainingSink {
     // A state without its model, beside the model of another training, would be of use to nobody.
     if (!saved_ && !staged_) return;
     attempt([&] { folder_.save(trainer_->state()); });
+    if (staged_) remove_confidence(trained_.folder());
     staged_ = false;
     saved_ = true;
     saved_step_ = trainer_->step();

@@ -53,6 +53,10 @@ inline void check_folder(const TrainCommand& command) {
                                    "' already holds an adapter; give --resume to go on with its training, " +
                                    "or --overwrite to start again");
   }
+  if (ef::is_prepared_corpus(command.folder)) {
+    throw ef::IoError("train",
+                      "'" + command.folder + "' holds a prepared corpus; give another folder for the model");
+  }
   check_writable_folder("train", command.folder);
 }
 

@@ -43,6 +43,9 @@ struct Validation {
   std::function<double()> measure{};  ///< of the weights as they are now; empty: no validation
   Better better = Better::lower;
   std::string name = "loss";  ///< in reports and in saved states
+  /// Identifies what is measured on, such as PairSource::fingerprint(). A training that goes on with other
+  /// data forgets the best value of the former; empty: not compared.
+  std::string data{};
   /// Adds to a report what else there is to say of the weights that were just measured: other numbers,
   /// translations. May be empty. validation_of() has BLEU, chrF and the loss together.
   std::function<void(ValidationReport&)> details{};
@@ -128,6 +131,7 @@ struct LoopOptions {
   /// Throws ValueError that names an impossible field.
   void validate() const {
     validate_fields("training", *this);
+    distributed.validate();
     if (epochs == 0 && max_steps == 0 && max_minutes == 0) {
       throw ValueError("training", "epochs, max_steps and max_minutes are all 0, one must be positive");
     }

@@ -222,10 +222,12 @@ class Trainer {
       throw ValueError("trainer", "both a validation corpus and the metric '" + options.loop.validation.name +
                                       "' are given, must be one of them");
     }
-    options.loop.validation = {
-        .measure = [&model, validation, tokens = options.batch_tokens, text = options.text] {
-          return corpus_loss(model, *validation, tokens, Context<T>::inference(), text);
-        }};
+    options.loop.validation = {.measure =
+                                   [&model, validation, tokens = options.batch_tokens, text = options.text] {
+                                     return corpus_loss(model, *validation, tokens, Context<T>::inference(),
+                                                        text);
+                                   },
+                               .data = validation->fingerprint()};
     return options;
   }
   // Of an optimizer that steps a part of the parameters.

@@ -49,13 +49,14 @@ class Parts {
   Parts() : schedule_([](index_t, ExpectedSteps) { return 0.05; }) {}
   explicit Parts(Schedule schedule) : uses_total(true), schedule_(std::move(schedule)) {}
   bool uses_total = false;
+  index_t num_batches = 7;
   std::function<void(index_t)> at_update = [](index_t) {};
   std::vector<TrainingEnd> ends;
   std::vector<TrainingState<double>> checkpoints;
   std::map<index_t, double> rates;
 
   Left run(const std::vector<LoopOptions>& parts) {
-    const std::vector<Points> batches = batches_of_points(7);
+    const std::vector<Points> batches = batches_of_points(num_batches);
     Left left;
     for (LoopOptions options : parts) {
       Line line;
@@ -145,6 +146,21 @@ TEST_CASE("a training that time cut goes on as if there were no clock") {
   const Left resumed = parts.run({cut, cut, whole});
   CHECK(parts.ends.front() == TrainingEnd::max_minutes);
   CHECK(resumed == Parts().run({whole}));
+}
+
+TEST_CASE(
+    "what a time limit allows is judged at the end of an epoch, too, and the training goes on from there") {
+  const LoopOptions options{.max_minutes = 0.05 / 60, .validate_every = 1000};
+  Parts parts([](index_t step, ExpectedSteps total) { return schedule::cosine(step, 0.05, 3, total.count); });
+  parts.num_batches = 1;
+  parts.at_update = [](index_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  parts.run({options});
+  const TrainingState<double> judged = parts.checkpoints.front();
+  REQUIRE(judged.values.at("expected_steps").get<index_t>() > 0);
+  CHECK(judged.values.at("batch").get<index_t>() == 0);
+  CHECK(judged.values.at("epoch").get<index_t>() == judged.values.at("step").get<index_t>());
+  parts.checkpoints = {judged};
+  CHECK_NOTHROW(parts.run({options}));
 }
 
 TEST_CASE("what a time limit allows is judged once, is in the state, and rates follow it alone") {

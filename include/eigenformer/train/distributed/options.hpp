@@ -3,6 +3,7 @@
 #include <array>
 
 #include "eigenformer/core/base/config.hpp"
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
 namespace eigenformer {
@@ -56,6 +57,16 @@ struct DistributedOptions {
     visit(OptionField{"overlap", "ranks send gradients while backward still runs"}, self.overlap);
     visit(OptionField{"shard_optimizer", "each rank keeps the optimizer's state of its part alone"},
           self.shard_optimizer);
+  }
+
+  /// Throws ValueError for fields that do not go together.
+  void validate() const {
+    if (reduction == Reduction::native && precision == ReductionPrecision::bf16) {
+      throw ValueError(
+          "training",
+          "reduction_precision is bf16 and reduction is native, whose sums are MPI's own, of floats; "
+          "expected reduction fixed-order or local-first with bf16");
+    }
   }
 };
 

@@ -199,12 +199,12 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
     if (ends_with_total_ && progress_.expected_steps > 0 && progress_.step >= progress_.expected_steps)
       return finish(TrainingEnd::max_minutes);
     update();
-    judge_time();
     const bool epoch_ends = progress_.batch >= updates_->num_batches(progress_.epoch);
     if (epoch_ends) {
       ++progress_.epoch;
       progress_.batch = 0;
     }
+    judge_time();
     if (progress_.step % options_.report_every == 0) report();
     if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) validate();
   }
@@ -250,6 +250,8 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (average_ != nullptr) state.values["ema_updates"] = average_->updates();
   state.values["without_improvement"] = early_stopping_.without_improvement();
   if (validates()) state.values["validation"] = options_.validation.name;
+  if (validates() && !options_.validation.data.empty())
+    state.values["validation_data"] = options_.validation.data;
   // JSON has no infinity. The name is that of the first version, which knew no other validation.
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
@@ -266,10 +268,17 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   reader.require_equal("accumulate", options_.accumulate);
   if (validates() && reader.has("validation")) reader.require_equal("validation", options_.validation.name);
   const detail::TrainingProgress progress = detail::progress_from(reader);
-  const auto without = reader.template value<index_t>("without_improvement");
-  const double best = reader.has("best_loss") ? reader.template value<double>("best_loss")
-                                              : EarlyStopping::worst(options_.validation.better);
+  const std::string& data = options_.validation.data;
+  const bool other_data = validates() && !data.empty() && reader.has("validation_data") &&
+                          reader.template value<std::string>("validation_data") != data;
+  const auto without = other_data ? 0 : reader.template value<index_t>("without_improvement");
+  const double best = reader.has("best_loss") && !other_data
+                          ? reader.template value<double>("best_loss")
+                          : EarlyStopping::worst(options_.validation.better);
   StateAverage<T> snapshots = load_snapshots(reader);
+  // The costs of ranked ones are of the former data.
+  if (other_data && options_.average_best > 1)
+    snapshots = StateAverage<T>(std::max<index_t>({options_.average_last, options_.average_best, 1}));
   std::unique_ptr<ExponentialAverage<T>> average;
   if (options_.ema_decay > 0) {
     average = std::make_unique<ExponentialAverage<T>>(parameters_, options_.ema_decay);
@@ -283,6 +292,8 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
+  if (other_data)
+    sink_.on_notice("the validation data is other than before: the best value so far does not count");
   const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
   if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
     sink_.on_notice("saved by a training of " + counted_ranks(before) + ", which goes on with " +

@@ -88,6 +88,7 @@ Validation validation_of(const M& model, const PairSource& pairs, const std::vec
   return {.measure = [validation] { return validation->measure(); },
           .better = by == ValidationMeasure::loss ? Better::lower : Better::higher,
           .name = detail::TranslationValidation<M>::name_of(by),
+          .data = pairs.fingerprint(),
           .details = [validation](ValidationReport& report) { validation->details(report); }};
 }
 template <class M>
