@@ -108,7 +108,7 @@ TEST_CASE("prepare and train --data refuse what does not fit") {
                  "--vocab-size does not go with a prepared corpus"));
   CHECK(contains(refused(train_on(data, model), {"--source", corpus.source, "--target", corpus.target}),
                  "one of --tsv, --data and --corpora in place of both"));
-  CHECK(contains(refused(train_on(data, data), {}), "expected two folders"));
+  CHECK(contains(refused(train_on(data, data), {}), "holds a prepared corpus; give another folder"));
   REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--tokenizer", "char", "--model",
                                           (folder / "chars").string()}))
               .code == 0);

@@ -31,7 +31,7 @@ void check_output(const ImportCommand& command) {
         "import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
   }
   check_writable_folder("import", output);
-  require_replaceable("import", output);
+  if (command.overwrite) require_replaceable("import", output);
   if (command.overwrite || !fs::exists(output, ignored)) return;
   if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
   throw ef::IoError(

@@ -29,7 +29,7 @@ void check_output(const MergeCommand& command) {
       throw ef::ValueError("merge", "'" + command.output + "' is what is merged; expected another folder");
   }
   check_writable_folder("merge", command.output);
-  require_replaceable("merge", command.output);
+  if (command.overwrite) require_replaceable("merge", command.output);
   if (command.overwrite || !fs::exists(command.output, ignored)) return;
   if (fs::is_directory(command.output, ignored) && fs::is_empty(command.output, ignored)) return;
   throw ef::IoError("merge", "'" + command.output +

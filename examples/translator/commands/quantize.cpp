@@ -38,7 +38,7 @@ void check_output(const QuantizeCommand& command, const fs::path& output) {
                          "'" + output.string() + "' is the model itself; give another folder as --output");
   }
   check_writable_folder("quantize", output);
-  require_replaceable("quantize", output);
+  if (command.overwrite) require_replaceable("quantize", output);
   if (command.overwrite || !fs::exists(output, ignored)) return;
   if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
   throw ef::IoError("quantize", "'" + output.string() +
