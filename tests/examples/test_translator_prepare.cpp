@@ -25,6 +25,11 @@ std::vector<std::string> train_on(const std::string& data, const std::string& mo
   return all;
 }
 
+std::vector<std::string> prepare_words(const TinyCorpus& corpus, const std::string& data) {
+  return {"prepare",     "--source", corpus.source, "--target", corpus.target,
+          "--tokenizer", "word",     "--output",    data};
+}
+
 std::string weights(const fs::path& model) { return read_file(model / "model.safetensors"); }
 
 }  // namespace
@@ -33,9 +38,7 @@ TEST_CASE("prepare, train on it, resume, start from the model with more data") {
   const TinyCorpus corpus;
   const fs::path folder = corpus.folder.path();
   const std::string data = (folder / "data").string(), model = (folder / "model").string();
-  const std::vector<std::string> prepare = {"prepare",  "--source",    corpus.source,
-                                            "--target", corpus.target, "--tokenizer",
-                                            "word",     "--output",    data};
+  const std::vector<std::string> prepare = prepare_words(corpus, data);
   const Ended prepared = run("translator", prepare);
   CAPTURE(prepared.err);
   REQUIRE(prepared.code == 0);
@@ -85,9 +88,7 @@ TEST_CASE("prepare and train --data refuse what does not fit") {
   const TinyCorpus corpus;
   const fs::path folder = corpus.folder.path();
   const std::string data = (folder / "data").string(), model = (folder / "model").string();
-  const std::vector<std::string> prepare = {"prepare",  "--source",    corpus.source,
-                                            "--target", corpus.target, "--tokenizer",
-                                            "word",     "--output",    data};
+  const std::vector<std::string> prepare = prepare_words(corpus, data);
   const auto refused = [&](std::vector<std::string> command, const std::vector<std::string>& more) {
     command.insert(command.end(), more.begin(), more.end());
     const Ended ended = run("translator", command);

@@ -12,6 +12,7 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "folders.hpp"
+#include "imported_batch.hpp"
 #include "recorder.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
@@ -38,25 +39,11 @@ TEST_CASE(
     "logits with PEFT's adapters, and ten updates of them, are those of PEFT: Marian, NLLB, BART and T5") {
   for (const std::string name : {"marian", "nllb", "bart", "t5"}) {
     CAPTURE(name);
-    const auto base = fixtures_folder() / "checkpoints" / ("hf_" + name),
-               folder = fixtures_folder() / "adapters" / name;
+    const auto folder = fixtures_folder() / "adapters" / name;
     const auto facts = nlohmann::json::parse(read_text_file(folder / "lora.json"));
-    const auto lines = nlohmann::json::parse(read_text_file(base / "reference.json")).at("lines");
-    ImportOptions import;
-    if (name == "nllb") import = {.source_language = "eng_Latn", .target_language = "deu_Latn"};
-    if (name == "t5") import.source_text = "translate to German: ";
-    auto loaded = import_checkpoint<double>(base, import);
+    auto [loaded, corpus, batch] = imported_batch("hf_" + name, facts);
     load_adapter(folder, loaded.model);
     const TextConventions& text = loaded.description.text;
-    EncodedCorpus corpus;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      corpus.source.push_back(
-          loaded.tokenizers.source->encode(text.source_text + lines[i].get<std::string>()));
-      corpus.target.push_back(facts.at("targets")[i].get<Ids>());
-    }
-    Batcher batcher(corpus,
-                    {.max_target_tokens = 1000, .bucket_sentences = 1, .shuffle = false, .text = text});
-    const Batch batch = batcher.batch(0, 0);
     const auto packed = [](const Ids& ids) {
       return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
     };

@@ -9,6 +9,7 @@
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "folders.hpp"
+#include "imported_batch.hpp"
 #include "recorder.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
@@ -38,23 +39,9 @@ TEST_CASE("ten updates of an imported model are those of transformers: Marian, N
     CAPTURE(name);
     const auto folder = fixtures_folder() / "checkpoints" / name;
     const auto facts = nlohmann::json::parse(read_text_file(folder / "fine_tuning.json"));
-    const auto lines = nlohmann::json::parse(read_text_file(folder / "reference.json")).at("lines");
-    ImportOptions options;
-    if (name == "hf_nllb") options = {.source_language = "eng_Latn", .target_language = "deu_Latn"};
-    if (name == "hf_t5") options.source_text = "translate to German: ";
-    auto loaded = import_checkpoint<double>(folder, options);
+    auto [loaded, corpus, batch] = imported_batch(name, facts);
     const TextConventions& text = loaded.description.text;
-
-    EncodedCorpus corpus;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      corpus.source.push_back(
-          loaded.tokenizers.source->encode(text.source_text + lines[i].get<std::string>()));
-      corpus.target.push_back(facts.at("targets")[i].get<Ids>());
-    }
     // What the decoder reads and is to say has the model's begin and end symbols and language codes.
-    Batcher batcher(corpus,
-                    {.max_target_tokens = 1000, .bucket_sentences = 1, .shuffle = false, .text = text});
-    const Batch batch = batcher.batch(0, 0);
     Ids inputs, labels;
     for (const auto& ids : facts.at("inputs")) {
       for (const std::int32_t id : ids.get<Ids>()) inputs.push_back(id);

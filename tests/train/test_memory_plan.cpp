@@ -44,7 +44,7 @@ TrainingOptions options(index_t batch_tokens) {
   return {.loop = {.max_steps = 2, .validate_every = 0}, .batch_tokens = batch_tokens};
 }
 
-// What tensors take at most in two updates, beside what there is before.
+// Peak bytes of tensors in two updates, without those that exist before.
 std::size_t peak_of(Seq2SeqTransformer<float>& model, const EncodedCorpus& text, const TrainingOptions& o) {
   MemoryPool& pool = Runtime::instance().pool();
   pool.trim();

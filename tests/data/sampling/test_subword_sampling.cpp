@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/word_parts.hpp"
 #include "eigenformer/data/sampling/merge_dropout.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
@@ -163,21 +164,6 @@ TEST_CASE("byte pairs and metaspace models: rate 0 is the plain encoding") {
 #endif
 
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
-namespace {
-
-Strings sentences() {
-  const Strings stems = {"lern", "spiel", "arbeit", "koch", "tanz", "Häus", "klein"};
-  const Strings endings = {"en", "er", "et", "te", "est", "chen"};
-  Strings text;
-  for (const std::string& a : stems) {
-    for (const std::string& b : endings) {
-      for (const std::string& c : stems) text.push_back("Wir " + a + b + ", aber sie " + c + b + " „gern“!");
-    }
-  }
-  return text;
-}
-
-}  // namespace
 
 TEST_CASE("SentencePiece: without a rate the library's encoding, with one other ways to the same text") {
   for (const bool unigram : {false, true}) {
@@ -185,9 +171,9 @@ TEST_CASE("SentencePiece: without a rate the library's encoding, with one other 
       CAPTURE(unigram);
       CAPTURE(byte_fallback);
       const auto tokenizer = SubwordTokenizer::train(
-          sentences(),
+          testing::sentences_of_word_parts(),
           {.vocabulary_size = byte_fallback ? 400 : 120, .unigram = unigram, .byte_fallback = byte_fallback});
-      Strings text = sentences();
+      Strings text = testing::sentences_of_word_parts();
       for (const char* more : {"", "Wir", "犬犬 und 犬", "<0xE4> ▁▁ x", "ÄäÖ  Häus\tchen", "spielspielspiel"})
         text.emplace_back(more);
       const SubwordSampling sampling =

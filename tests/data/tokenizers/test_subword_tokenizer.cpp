@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/word_parts.hpp"
 #include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
@@ -14,24 +15,12 @@
 using namespace eigenformer;
 using eigenformer::testing::contains;
 using eigenformer::testing::message_of;
+using eigenformer::testing::sentences_of_word_parts;
 
 using Strings = std::vector<std::string>;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
-
-/// Sentences of a few word parts, so that there is something to learn.
-Strings training_text() {
-  const Strings stems = {"lern", "spiel", "arbeit", "koch", "tanz", "Häus", "klein"};
-  const Strings endings = {"en", "er", "et", "te", "est", "chen"};
-  Strings text;
-  for (const std::string& a : stems) {
-    for (const std::string& b : endings) {
-      for (const std::string& c : stems) text.push_back("Wir " + a + b + ", aber sie " + c + b + " „gern“!");
-    }
-  }
-  return text;
-}
 
 /// What f writes to standard output and standard error.
 template <class F>
@@ -52,7 +41,7 @@ std::string printed_by(F&& f) {
 }  // namespace
 
 TEST_CASE("subword_tokenizer: decoding what was encoded gives the text back, in both models") {
-  const Strings text = training_text();
+  const Strings text = sentences_of_word_parts();
   for (const bool unigram : {false, true}) {
     const SubwordTokenizer tokenizer =
         SubwordTokenizer::train(text, {.vocabulary_size = 80, .unigram = unigram});
@@ -72,7 +61,8 @@ TEST_CASE("subword_tokenizer: decoding what was encoded gives the text back, in 
 }
 
 TEST_CASE("subword_tokenizer: special ids, unknown characters and ids out of range") {
-  const SubwordTokenizer tokenizer = SubwordTokenizer::train(training_text(), {.vocabulary_size = 60});
+  const SubwordTokenizer tokenizer =
+      SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 60});
   CHECK(tokenizer.token(Vocabulary::pad_id) == "<pad>");
   CHECK(tokenizer.token(Vocabulary::unknown_id) == "<unk>");
   CHECK(tokenizer.token(Vocabulary::begin_id) == "<s>");
@@ -97,7 +87,7 @@ TEST_CASE("subword_tokenizer: special ids, unknown characters and ids out of ran
 
 TEST_CASE("subword_tokenizer: with byte fallback nothing is unknown") {
   const SubwordTokenizer tokenizer =
-      SubwordTokenizer::train(training_text(), {.vocabulary_size = 330, .byte_fallback = true});
+      SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 330, .byte_fallback = true});
   for (const std::string text : {"Wir 東京 lernen 😀.", "naïve"}) {
     for (const std::int32_t id : tokenizer.encode(text)) CHECK(id != Vocabulary::unknown_id);
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
@@ -106,7 +96,7 @@ TEST_CASE("subword_tokenizer: with byte fallback nothing is unknown") {
 
 TEST_CASE("subword_tokenizer: equal text gives an equal model, saved and loaded it is the same") {
   const testing::TemporaryFolder folder;
-  const Strings text = training_text();
+  const Strings text = sentences_of_word_parts();
   for (const bool unigram : {false, true}) {
     SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "first");
     SubwordTokenizer::train(text, {.vocabulary_size = 70, .unigram = unigram}).save(folder.path(), "second");
@@ -144,7 +134,8 @@ TEST_CASE("subword_tokenizer: what cannot be is refused") {
                  "max_sentences is 0"));
   for (const bool unigram : {false, true}) {
     CHECK(contains(message_of<ValueError>([&] {
-                     SubwordTokenizer::train(training_text(), {.vocabulary_size = 9, .unigram = unigram});
+                     SubwordTokenizer::train(sentences_of_word_parts(),
+                                             {.vocabulary_size = 9, .unigram = unigram});
                    }),
                    "vocabulary_size is 9, must be at least "));
   }
@@ -178,7 +169,7 @@ TEST_CASE("subword_tokenizer: a missing or foreign file is refused") {
   folder.write("empty.model", "");
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "empty"); }),
                  "empty.model' is empty, expected a SentencePiece model"));
-  SubwordTokenizer::train(training_text(), {.vocabulary_size = 60}).save(folder.path(), "whole");
+  SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 60}).save(folder.path(), "whole");
   const std::string whole = read_text_file(folder.path() / "whole.model");
   folder.write("half.model", whole.substr(0, whole.size() / 2));
   CHECK(contains(message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "half"); }),
@@ -190,11 +181,11 @@ TEST_CASE("subword_tokenizer: training and refusing print nothing") {
   folder.write("text.model", "this is no model");
   CHECK(printed_by([&] {
           for (const bool unigram : {false, true}) {
-            SubwordTokenizer::train(training_text(), {.vocabulary_size = 60, .unigram = unigram})
+            SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 60, .unigram = unigram})
                 .encode("Wir 東");
           }
           (void)message_of<ValueError>(
-              [] { SubwordTokenizer::train(training_text(), {.vocabulary_size = 9}); });
+              [] { SubwordTokenizer::train(sentences_of_word_parts(), {.vocabulary_size = 9}); });
           (void)message_of<IoError>([&] { SubwordTokenizer::load(folder.path(), "text"); });
         }) == "");
 }

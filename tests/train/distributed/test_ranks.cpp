@@ -268,7 +268,7 @@ TEST_CASE("an error of one rank ends all with its message") {
                                              "[loss] the third batch is bad"});
 }
 
-TEST_CASE("ranks skip an update together, and stop together when one of them is told to") {
+TEST_CASE("all ranks skip the same update, and a stop of one rank stops all") {
   std::vector<index_t> steps(3), skipped(3);
   std::vector<TrainingEnd> ends(3);
   run_ranks(3, [&](const std::shared_ptr<Communicator>& communicator) {

@@ -174,7 +174,7 @@ TEST_CASE("TrainingLog: translations that are no UTF-8, numbers that are none") 
   CHECK(line.at("samples").at(0).at("output") == "\xef\xbf\xbd");
 }
 
-TEST_CASE("TrainingLog: a disk without room costs lines, and is told once") {
+TEST_CASE("TrainingLog: on a full disk lines are lost, and one notice says so") {
   const TemporaryFolder folder;
   const auto path = folder / "log.jsonl";
   Recorder sink;
