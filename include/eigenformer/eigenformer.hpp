@@ -2,6 +2,10 @@
 
 /// Everything that needs nothing but Eigen. Beside it: io.hpp (nlohmann-json) for files, train/trainer.hpp
 /// for whole trainings, text.hpp (SentencePiece) for subwords.
+
+// First, because it refuses targets and flags that the library does not support.
+#include "eigenformer/core/base/config.hpp"
+
 #include "eigenformer/autograd/ops.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"

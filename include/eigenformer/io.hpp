@@ -3,6 +3,10 @@
 /// Reading and writing models: safetensors files, NumPy arrays, checkpoints, folders replaced as a whole,
 /// model folders; checkpoints of other libraries; comparing with another implementation. Needs nlohmann-json,
 /// and zlib for compressed .npz files.
+
+// First, because it refuses targets and flags that the library does not support.
+#include "eigenformer/core/base/config.hpp"
+
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"

@@ -1,6 +1,24 @@
 #pragma once
 
-#include <cstdint>
+// What the library cannot be compiled for is refused here, before any other header is read.
+#if defined(_WIN32)
+#error \
+    "eigenformer: Windows, and with it MSVC, is not supported, because files and processes are handled by POSIX \
+functions; compile with GCC or Clang on Linux, for example in WSL"
+#elif !defined(__cplusplus) || __cplusplus < 202002L
+#error "eigenformer: C++20 is required; compile with -std=c++20 or newer, and GCC 11, Clang 14 or newer"
+#elif !defined(__cpp_exceptions)
+#error \
+    "eigenformer: exceptions are required, because errors are reported by them; compile without -fno-exceptions"
+#elif !defined(__SIZEOF_POINTER__) || __SIZEOF_POINTER__ < 8
+#error \
+    "eigenformer: a 64-bit target is required, because sizes and offsets of tensors and files have 64 bits; \
+compile without -m32 and -mx32"
+#elif !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error \
+    "eigenformer: a little-endian target is required, because files of weights are read and written as they are \
+in memory"
+#endif
 
 // exp() and rounding rely on the order of sums, masks on infinities, and NaN must be seen: with -ffast-math,
 // softmax(1, 2, 3) was 0.077 0.308 0.615. (clang++ does not tell -fassociative-math alone.)
@@ -10,6 +28,8 @@
     "eigenformer: results are wrong with -ffast-math, -Ofast, -ffinite-math-only and \
 -funsafe-math-optimizations; compile files that include it without these (-fno-fast-math after -Ofast)"
 #endif
+
+#include <cstdint>
 
 /// `inline` in the header-only build; nothing when a compiled target defines the function once.
 #if defined(EIGENFORMER_COMPILED_BUILD)
