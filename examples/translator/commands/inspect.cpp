@@ -20,6 +20,7 @@ namespace ef = eigenformer;
 struct InspectCommand {
   std::string folder;
   bool parameters = false;
+  bool verify = false;
 };
 
 void print_options(const char* title, const nlohmann::json& options) {
@@ -94,6 +95,7 @@ void print_files(const fs::path& folder) {
 }
 
 int inspect(const InspectCommand& command) {
+  const int verified = command.verify ? ef::verify_model_folder(command.folder) : 0;
   const ef::TranslationModel<float> loaded = ef::load_model_folder<float>(command.folder);
   const ef::ModelDescription& d = loaded.description;
   std::printf("model in %s: %s weights, format version %d, written by eigenformer %s\n",
@@ -114,6 +116,7 @@ int inspect(const InspectCommand& command) {
     print_parameters(loaded.model);
   }
   print_files(command.folder);
+  if (command.verify) std::printf("\n%d files match their checksums\n", verified);
   return 0;
 }
 
@@ -124,6 +127,8 @@ void add_inspect(CLI::App& app, Run& run) {
   auto command = std::make_shared<InspectCommand>();
   sub->add_option("--model", command->folder, "folder of the model")->required();
   sub->add_flag("--parameters", command->parameters, "list every parameter");
+  sub->add_flag("--verify", command->verify,
+                "check the files against the checksums that were saved with them");
   sub->callback([&run, command] { run = [command] { return inspect(*command); }; });
 }
 

@@ -12,10 +12,12 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
+#include "eigenformer/io/models/folder_checksums.hpp"
 #include "eigenformer/io/models/folder_sizes.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
@@ -26,7 +28,7 @@
 ///   options.json         format (the kind of model), format_version, the weights' format, the model's
 ///   options,
 ///                        the tokenizer's kind, what training was told; of models from elsewhere also `text`,
-///                        their conventions
+///                        their conventions; the files' checksums (io/models/folder_checksums.hpp)
 ///   model.safetensors    the weights, under PyTorch's names (io/models/quantized_model.hpp: bf16 and int8)
 ///   tokenizer.model      (subword), tokenizer.vocab (char, word) or tokenizer.tokenizer (from elsewhere);
 ///                        source.* and target.* where the languages have tokenizers of their own; none of
@@ -194,13 +196,16 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   if (weights == WeightFormat::int8) version = std::max(version, 5);
   if (is_of_version_6(options.at("model"))) version = std::max(version, 6);
   options["format_version"] = version;
-  write_file(save.file("options.json"), options.dump(2) + "\n");
   write_weights(save.file("model.safetensors"));
+  std::vector<std::string> files = {"model.safetensors"};
   for (const char* name : {"tokenizer", "source", "target"}) {
     if (kind.empty() || tokenizers.joint() != (std::string(name) == "tokenizer")) continue;
     const Tokenizer& tokenizer = std::string(name) == "target" ? *tokenizers.target : *tokenizers.source;
-    tokenizer.save(save.file(tokenizer_file(kind, name)).parent_path(), name);
+    files.push_back(tokenizer_file(kind, name));
+    tokenizer.save(save.file(files.back()).parent_path(), name);
   }
+  const std::filesystem::path options_file = save.file("options.json");
+  write_file(options_file, options_with_checksums(std::move(options), options_file.parent_path(), files));
 }
 
 /// save_model_folder() with the weights written by write_weights(path).
