@@ -210,6 +210,8 @@ class Bench:
         self.args = args
         self.flags = ["-std=c++20", "-g0", "-w", "-DEIGEN_MPL2_ONLY", "-isystem", args.eigen, "-I" + os.path.join(ROOT, "tests"),
                       "-I" + ROOT, f'-DEIGENFORMER_FIXTURES="{ROOT}/tests/fixtures"', '-DEIGENFORMER_PROGRAMS="/nowhere"']
+        if args.sanitize:
+            self.flags += ["-fsanitize=address"]
         self.flags += [f"-DEIGENFORMER_WITH_{name}=1" for name in args.libraries]
         self.links = [link for name in args.libraries for link in
                       {"SENTENCEPIECE": ["-lsentencepiece_train", "-lsentencepiece"], "ICU": ["-licuuc"], "ZLIB": ["-lz"],
@@ -259,7 +261,8 @@ class Bench:
                 return "does not link", os.path.relpath(test, ROOT)
             try:
                 ran = subprocess.run([program, "--test-suite-exclude=long"], stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL, timeout=self.args.timeout, preexec_fn=limit)
+                                     stderr=subprocess.DEVNULL, timeout=self.args.timeout,
+                                     preexec_fn=None if self.args.sanitize else limit)
                 if ran.returncode:
                     return "killed", os.path.relpath(test, ROOT)
             except subprocess.TimeoutExpired:
@@ -311,6 +314,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="chooses the mutants (1)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (1)")
     parser.add_argument("--timeout", type=float, default=120, help="seconds that a test may take (120)")
+    parser.add_argument("--sanitize", action="store_true", help="with the address sanitizer: reads past an array's end count as killed")
     parser.add_argument("--compiler", default="clang++")
     parser.add_argument("--eigen", default="/usr/include/eigen3", help="folder that holds Eigen/Core")
     parser.add_argument("--libraries", nargs="*", default=["SENTENCEPIECE", "ICU", "ZLIB", "ZSTD"],

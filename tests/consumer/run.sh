@@ -47,6 +47,35 @@ case $kind in
     "$compiler" main.o -pthread -o client
     ./client "$root/tests/fixtures" 0
     ;;
+  no_libraries)
+    cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
+    without=(-DEIGENFORMER_SENTENCEPIECE_INCLUDE_DIR=OFF -DEIGENFORMER_ICU_INCLUDE_DIR=OFF -DEIGENFORMER_ZSTD_INCLUDE_DIR=OFF
+      -DEIGENFORMER_BOOST_INCLUDE_DIR=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
+    no_json=-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+    configure() {
+      cmake -S "$here/no_libraries" -B "$1" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 "-DCMAKE_PREFIX_PATH=$scratch/prefix" \
+        "${@:2}" 2>&1 | tr -s ' \n' ' '
+    }
+    says() {  # says OUTPUT TEXT...: each TEXT is in what CMake said
+      for text in "${@:2}"; do
+        [[ $1 == *"$text"* ]] || { echo "CMake does not say '$text' but: $1" >&2; exit 1; }
+      done
+    }
+    said=$(configure client-build "${without[@]}" $no_json)
+    says "$said" "nlohmann-json not found" "SentencePiece not found" "ICU not found" "zstd not found" "MPI not found"
+    cmake --build client-build
+    ./client-build/client
+    # With nlohmann-json alone there is eigenformer::io.
+    if [[ ";$components;" == *";io;"* ]]; then
+      said=$(configure io-build "${without[@]}" -DREQUIRED_COMPONENT=io)
+      says "$said" "zlib not found" "Boost.Beast of Boost 1.74 or newer not found" "Generating done"
+    fi
+    if said=$(configure refused-build "${without[@]}" $no_json -DREQUIRED_COMPONENT=io); then
+      echo "a component whose library is absent was found: $said" >&2
+      exit 1
+    fi
+    says "$said" "nlohmann-json not found" "nlohmann-json3-dev" "there is no eigenformer::io; a library that it needs was not found"
+    ;;
   *)
     prefix=()
     if [[ $kind == find_package ]]; then
