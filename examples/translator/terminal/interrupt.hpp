@@ -47,14 +47,31 @@ class InterruptWatcher {
 
  private:
   void watch() {
-    const timespec a_moment{0, 50'000'000};
     while (!over_) {
-      if (sigtimedwait(&signals_, nullptr, &a_moment) < 0) continue;
+      if (!take_signal()) continue;
       if (stop_.stop_requested()) _exit(interrupted_exit_code);
       stop_.request_stop();
       if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // below the line of progress
       std::fprintf(stderr, "interrupted: finishing %s, then saving; once more ends at once\n", what_);
     }
+  }
+
+  /// Waits for one of the signals for a moment; whether it came.
+  bool take_signal() const {
+    const timespec a_moment{0, 50'000'000};
+#ifdef __APPLE__  // has no sigtimedwait
+    sigset_t pending;
+    int number = 0;
+    sigpending(&pending);
+    for (const int one : {SIGINT, SIGTERM, SIGHUP}) {
+      if (sigismember(&pending, one) == 1 && sigismember(&signals_, one) == 1)
+        return sigwait(&signals_, &number) == 0;
+    }
+    nanosleep(&a_moment, nullptr);
+    return false;
+#else
+    return sigtimedwait(&signals_, nullptr, &a_moment) >= 0;
+#endif
   }
 
   const char* what_;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/posix.hpp"
 
 namespace eigenformer {
 
@@ -184,7 +185,7 @@ struct FolderVersion {
     dev_t device = 0;
     ino_t number = 0;
     off_t size = -1;
-    std::int64_t seconds = 0, nanoseconds = 0;
+    FileTime time;
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> entries;
@@ -198,7 +199,7 @@ struct FolderVersion {
     for (const std::string& name : names) {
       Entry entry;
       if (::stat((committed / name).c_str(), &state) == 0 || ::stat((folder / name).c_str(), &state) == 0) {
-        entry = {state.st_dev, state.st_ino, state.st_size, state.st_mtim.tv_sec, state.st_mtim.tv_nsec};
+        entry = {state.st_dev, state.st_ino, state.st_size, modification_time(state)};
       }
       version.entries.push_back(entry);
     }

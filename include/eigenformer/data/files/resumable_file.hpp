@@ -19,6 +19,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
+#include "eigenformer/data/files/posix.hpp"
 
 namespace eigenformer {
 
@@ -107,7 +108,7 @@ class ResumableFile {
   /// Makes what was written durable, and notes the text with it. Throws IoError.
   void save(std::string_view state) {
     require_begun();
-    if (::fdatasync(descriptor_) != 0) fail("write", part_, errno);
+    if (const int error = detail::sync_data(descriptor_); error != 0) fail("write", part_, error);
     std::filesystem::path fresh = state_;
     fresh += ".new";  // the lock makes a unique name needless, and no name is left behind by a kill
     const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

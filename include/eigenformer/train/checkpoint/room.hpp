@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eigenformer/data/files/folder_transaction.hpp"
+#include "eigenformer/data/files/posix.hpp"
 
 namespace eigenformer {
 
@@ -21,12 +22,7 @@ namespace detail {
 inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) return errno;
-  int error = 0;
-  while (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0) {
-    error = errno;
-    if (error != EINTR) break;
-    error = 0;
-  }
+  const int error = reserve_room(descriptor, bytes);
   ::close(descriptor);
   if (error != EOPNOTSUPP && error != ENOSYS) return error;
   struct statvfs disk {};

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+/// What Linux has and other POSIX systems, such as macOS, have otherwise or lack. Files that need it include
+/// this header, so that a port has one place to look at.
+namespace eigenformer::detail {
+
+struct FileTime {
+  std::int64_t seconds = 0, nanoseconds = 0;
+  bool operator==(const FileTime&) const = default;
+};
+
+/// When a file was last written to.
+inline FileTime modification_time(const struct stat& state) noexcept {
+#ifdef __APPLE__
+  return {state.st_mtimespec.tv_sec, state.st_mtimespec.tv_nsec};
+#else
+  return {state.st_mtim.tv_sec, state.st_mtim.tv_nsec};
+#endif
+}
+
+/// Makes a file's bytes durable, and its size; other properties need not be. Returns 0 or the errno of the
+/// failure.
+inline int sync_data(int descriptor) noexcept {
+#ifdef __linux__
+  return ::fdatasync(descriptor) == 0 ? 0 : errno;
+#else
+  return ::fsync(descriptor) == 0 ? 0 : errno;
+#endif
+}
+
+/// Takes the room of a file of `bytes` on the disk. Returns 0 or the errno of the failure: EOPNOTSUPP or
+/// ENOSYS where the system or the file system cannot take room in advance.
+inline int reserve_room(int descriptor, std::uint64_t bytes) noexcept {
+#ifdef __linux__
+  while (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+#else
+  (void)descriptor, (void)bytes;
+  return ENOSYS;
+#endif
+}
+
+}  // namespace eigenformer::detail
