@@ -77,6 +77,16 @@ TEST_CASE("train, translate, evaluate, inspect") {
     CAPTURE(part);
     CHECK(contains(inspected.out, part));
   }
+
+  CHECK(contains(run("translator", {"inspect", "--verify", "--model", corpus.model}).out,
+                 "files match their checksums"));
+  std::string weights = read_file(fs::path(corpus.model) / "model.safetensors");
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  corpus.folder.write("model/model.safetensors", weights);
+  CHECK(run("translator", {"inspect", "--model", corpus.model}).code == 0);
+  const Ended damaged = run("translator", {"inspect", "--verify", "--model", corpus.model});
+  CHECK(damaged.code != 0);
+  CHECK(contains(damaged.err, "is damaged: model.safetensors has other bytes than were saved"));
 }
 
 TEST_CASE("models of all positions and heads are trained, saved, and translate") {
