@@ -1,17 +1,15 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
 #include <string>
 #include <utility>
 
+#include "eigenformer/core/runtime/process_memory.hpp"
 #include "eigenformer/server/http/message.hpp"
 
 namespace eigenformer {
@@ -84,7 +82,7 @@ class ServerMetrics {
     single("connections", "gauge", "Open connections.", connections);
     out << "# HELP process_resident_memory_bytes Resident memory size in bytes.\n"
            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes "
-        << resident_bytes() << "\n";
+        << resident_bytes().value_or(0) << "\n";
     return out.str();
   }
 
@@ -95,13 +93,6 @@ class ServerMetrics {
     std::array<std::uint64_t, bounds.size() + 1> counts{};
     double sum = 0;
   };
-
-  static std::uint64_t resident_bytes() {
-    std::ifstream file("/proc/self/statm");
-    std::uint64_t all = 0, resident = 0;
-    file >> all >> resident;
-    return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  }
 
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, unsigned>, std::uint64_t> requests_;
