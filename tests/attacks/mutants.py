@@ -297,6 +297,10 @@ def table(results):
         explained = sum(r["result"] == "survived" and bool(r.get("explanation")) for r in rows)
         if rows:
             print(f"| {area} | {len(rows)} | {count('killed')} | {count('survived')} | {explained} | {count('does not compile')} |")
+    others = [r for r in results if r["result"] in ("no baseline", "does not link")]
+    if others:
+        print(f"\n{len(others)} not judged, because the tests of the unchanged file fail or do not link:",
+              ", ".join(sorted({r["file"] for r in others})))
     survivors = [r for r in results if r["result"] == "survived"]
     if survivors:
         print("\n| survivor | rule | line | explanation |\n|---|---|---|---|")
