@@ -214,18 +214,25 @@ class Adafactor {
   /// ValueError for rates that are not finite, or when `gradients` lacks a parameter.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("adafactor", learning_rate, grad_scale);
-    for (const auto& p : parameters_) (void)detail::gradient_of("adafactor", gradients, *p);
+    // All memory is taken first: where there is none, nothing has changed.
+    std::vector<Tensor<T>> new_steps(parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& p = *parameters_[i];
+      const bool steps = detail::gradient_of("adafactor", gradients, p) != nullptr && p.value.numel() > 0;
+      if (!steps || moments_[i].steps.defined()) continue;
+      take_memory(i);
+      new_steps[i] = Tensor<T>::scalar(T(0));
+    }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       auto& p = *parameters_[i];
       const T* g = detail::gradient_of("adafactor", gradients, p);
       if (g == nullptr || p.value.numel() == 0) continue;
       Moments& m = moments_[i];
       if (!m.steps.defined()) {
-        take_memory(i);
         for (Tensor<T>* t : {&m.rows, &m.columns, &m.all, &m.mean}) {
           if (t->defined()) t->fill(T(0));
         }
-        m.steps = Tensor<T>::scalar(T(0));
+        m.steps = std::move(new_steps[i]);
       }
       *m.steps.data() += T(1);
       const auto count = static_cast<double>(m.steps.item());

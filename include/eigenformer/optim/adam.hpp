@@ -57,15 +57,23 @@ class Adam {
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step(name_, learning_rate, grad_scale);
     for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
-    for (auto& m : moments_) {
+    // All memory is taken first: where there is none, nothing has changed.
+    std::vector<Tensor<T>> new_steps(moments_.size());
+    for (std::size_t i = 0; i < moments_.size(); ++i) {
+      auto& m = moments_[i];
+      if (detail::gradient_of(name_, gradients, *m.parameter) == nullptr || m.steps.defined()) continue;
+      take_memory(m);
+      new_steps[i] = Tensor<T>::scalar(T(0));
+    }
+    for (std::size_t i = 0; i < moments_.size(); ++i) {
+      auto& m = moments_[i];
       auto& p = *m.parameter;
       const T* g = detail::gradient_of(name_, gradients, p);
       if (g == nullptr) continue;
       if (!m.steps.defined()) {
-        take_memory(m);
         m.first.fill(T(0));
         m.second.fill(T(0));
-        m.steps = Tensor<T>::scalar(T(0));
+        m.steps = std::move(new_steps[i]);
       }
       *m.steps.data() += T(1);
       const auto step = static_cast<index_t>(m.steps.item());

@@ -51,13 +51,19 @@ class Sgd {
   /// not finite, or when `gradients` lacks a parameter.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("sgd", learning_rate, grad_scale);
-    for (const auto& p : parameters_) (void)detail::gradient_of("sgd", gradients, *p);
+    // All memory is taken first: where there is none, nothing has changed.
+    std::vector<Tensor<T>> new_momentum(parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const bool steps = detail::gradient_of("sgd", gradients, *parameters_[i]) != nullptr;
+      if (steps && options_.momentum > 0 && !momentum_[i].defined())
+        new_momentum[i] = Tensor<T>(parameters_[i]->value.shape());
+    }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       auto& p = *parameters_[i];
       const T* g = detail::gradient_of("sgd", gradients, p);
       if (g == nullptr) continue;
-      const bool first = options_.momentum > 0 && !momentum_[i].defined();
-      if (first) momentum_[i] = Tensor<T>(p.value.shape());
+      const bool first = new_momentum[i].defined();
+      if (first) momentum_[i] = std::move(new_momentum[i]);
       kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
                            p.value.numel(), learning_rate * rules_[i].rate, options_.momentum,
                            options_.nesterov, rules_[i].weight_decay, first, grad_scale);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -59,10 +60,12 @@ class FolderTransaction {
 
   /// Forgets everything that was not committed; a folder that this object created and left empty goes too.
   ~FolderTransaction() {
-    std::error_code ignored;
-    if (!staging_.empty()) {
+    if (staging_.empty()) return;
+    try {
+      std::error_code ignored;
       std::filesystem::remove_all(staging_, ignored);
       if (created_) std::filesystem::remove(folder_, ignored);
+    } catch (const std::bad_alloc&) {  // the next writer removes them: recover()
     }
   }
 
