@@ -86,8 +86,9 @@ inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> 
 
 /// Options of train_lexicon().
 struct LexiconOptions {
-  int iterations = 5;   ///< EM passes over the pairs, at least 1
-  double least = 1e-3;  ///< smaller probabilities are dropped after each pass but the first
+  int iterations = 5;  ///< EM passes over the pairs, at least 1
+  double least =
+      1e-3;  ///< smaller probabilities are dropped after each pass, but not after the first of several
 };
 
 /// Estimates p(target id | source id) from sentence pairs without alignments by IBM Model 1 (Brown et al.

@@ -55,7 +55,7 @@ struct TextConventions {
   std::int32_t begin_id = SpecialIds::begin;                    ///< first id that the decoder reads
   std::vector<std::int32_t> target_prefix{};  ///< ids that every output begins with, such as its language
   std::int32_t end_id = SpecialIds::end;      ///< id that ends an output
-  /// Ids that are never generated.
+  /// Ids that are never generated; those outside the vocabulary are ignored.
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
   SearchRule search_rule = SearchRule::gnmt;  ///< how hypotheses are scored and when the search stops
   double length_penalty = 1.0;                ///< alpha of the search rule; 0: scores are not normalised

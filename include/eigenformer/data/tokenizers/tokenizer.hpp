@@ -21,7 +21,7 @@ namespace eigenformer {
 /// Converts text to token ids and back. In every tokenizer that this library trains, ids 0 to 3 are pad,
 /// unknown, begin and end (see Vocabulary; for checkpoints of other libraries see ForeignTokenizer), and text
 /// goes through normalize_text() first: decode(encode(text)) returns the normalised text when none of it is
-/// unknown. All text is UTF-8; bytes that are not become U+FFFD. Thread-safe.
+/// unknown. All text is UTF-8. Thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;

@@ -97,7 +97,8 @@ LoadReport load_state_dict(M& module, const SafetensorsFile& file, const LoadOpt
 
 /// Writes a module's state dict, with PyTorch's names and shapes, to a safetensors file, atomically. A tied
 /// parameter is stored once, under its first name. metadata: further texts in UTF-8. Throws ValueError for
-/// texts that are not UTF-8, IoError when writing fails; an existing file is then unchanged.
+/// texts that are not UTF-8 and for weights whose memory was released, IoError when writing fails; an
+/// existing file is then unchanged.
 template <class M>
 void save_model(const std::filesystem::path& path, const M& model,
                 const std::map<std::string, std::string>& metadata = {}) {

@@ -16,7 +16,7 @@ namespace eigenformer {
 /// A possible language of a text.
 struct DetectedLanguage {
   std::string code;       ///< as passed to detect_language(), such as "en"
-  double confidence = 0;  ///< percent, 0 to 100; those of all candidates add up to 100
+  double confidence = 0;  ///< percent, 0 to 100; those of all candidates add up to 100 but for rounding
 };
 
 namespace detail {

@@ -34,7 +34,7 @@ struct TranslatedText {
   /// With TranslationTask::details: the words of the source, each with the white space before it. Their
   /// concatenation is the source.
   std::vector<std::string> source_words{};
-  /// With TranslationTask::details: the words of `text`, of which their concatenation consists.
+  /// With TranslationTask::details: the words of `text`. Their concatenation is `text`.
   std::vector<TranslatedWord> words{};
 };
 
