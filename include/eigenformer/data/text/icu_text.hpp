@@ -21,8 +21,7 @@ namespace eigenformer::icu {
 inline bool is_letter(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_L_MASK) != 0; }
 /// Whether a code point has general category N: digits, Roman numerals, fractions.
 inline bool is_number(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_N_MASK) != 0; }
-/// Whether a code point has Unicode's property White_Space; U+001C to U+001F, which is_space() counts, have
-/// not.
+/// Whether a code point has Unicode's property White_Space; unlike is_space(), false for U+001C to U+001F.
 inline bool is_white_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
 /// Whether a code point has general category C: control, format, unassigned, private use, surrogate.
 inline bool is_other(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_C_MASK) != 0; }

@@ -85,7 +85,7 @@ class SentenceRules {
     std::size_t counted = 0, left = 0, right = 0;
   };
 
-  /// The code of two letters, or of three where there is none; empty where it is too long to be one.
+  /// The two-letter code of a language, or its three-letter code if it has none; empty when it is too long.
   static std::string code_of(const std::string& language) {
     UErrorCode error = U_ZERO_ERROR;
     char code[ULOC_LANG_CAPACITY] = {};

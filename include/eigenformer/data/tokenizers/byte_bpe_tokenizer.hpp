@@ -23,7 +23,7 @@ namespace eigenformer {
 
 /// Byte-level byte pair encoding (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by
 /// GPT-2's pattern, with Unicode's classes; each byte is mapped to a printable character; pairs are merged in
-/// the order of a list. Valid UTF-8 is decoded to exactly the text that was encoded.
+/// the order of a list. Decoding restores valid UTF-8 exactly when all of its pieces are in the vocabulary.
 class ByteBpeTokenizer final : public ForeignTokenizer {
  public:
   /// merges: lines "left right" by descending priority. Throws ValueError for a line that is not a pair, and

@@ -59,8 +59,8 @@ inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
 }
 
 /// Reads conventions from the result of conventions_to_json(); missing fields keep their defaults. Throws
-/// ValueError for an unknown name, a value of the wrong type, a negative number, and an id that is outside
-/// its vocabulary, of source_size or target_size ids.
+/// ValueError for an unknown name, a value of the wrong type, a negative limit, and an id that is outside its
+/// vocabulary, of source_size or target_size ids (forbidden_ids are not checked).
 inline TextConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
                                              index_t target_size) {
   if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");
