@@ -13,6 +13,7 @@
 #include "eigenformer/io/parity/parity_report.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
+/// @file
 /// Comparison of modules with other implementations. A fixture holds the inputs, outputs and gradients of the
 /// other implementation in one safetensors file; check_parity() runs the module and reports which tensors
 /// differ, by how much and where.
