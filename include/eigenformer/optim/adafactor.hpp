@@ -167,7 +167,7 @@ struct AdafactorOptions {
   bool relative_step = false;   ///< steps are multiplied by min(0.01, 1 / sqrt(step)), the paper's schedule
   ParameterGroups groups{};     ///< own rates and decay by name
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   void validate() const {
     const auto require = [](bool valid, const char* field, double value, const char* rule) {
       if (valid && std::isfinite(value)) return;
@@ -196,9 +196,9 @@ struct AdafactorOptions {
 template <class T = float>
 class Adafactor {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
+  /// Throws ValueError that names the invalid option, or a group that holds no parameter.
   explicit Adafactor(const std::vector<ParameterHandle<T>>& parameters, const AdafactorOptions& options = {})
       : options_(options), parameters_(detail::distinct("adafactor", parameters)) {
     options_.validate();
@@ -261,8 +261,8 @@ class Adafactor {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names,
-  /// and then changes nothing.
+  /// Loads what state() returned; the tensors are copied. Throws ValueError that lists all missing,
+  /// unexpected and misshaped names, and then changes nothing.
   void load(const std::vector<StateEntry<T>>& entries) {
     detail::require_distinct_names("adafactor", parameters_);
     std::unordered_set<std::string> given;

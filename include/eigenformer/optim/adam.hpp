@@ -45,9 +45,9 @@ struct AdamWOptions {
 template <class T = float>
 class Adam {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
+  /// Throws ValueError that names the invalid option, or a group that holds no parameter.
   explicit Adam(const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options = {})
       : Adam("adam", parameters, options, false) {}
 
@@ -98,8 +98,8 @@ class Adam {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names,
-  /// and then changes nothing.
+  /// Loads what state() returned; the tensors are copied. Throws ValueError that lists all missing,
+  /// unexpected and misshaped names, and then changes nothing.
   void load(const std::vector<StateEntry<T>>& entries) {
     require_names();
     std::unordered_set<std::string> given;

@@ -20,7 +20,7 @@ namespace eigenformer {
 template <class T = float>
 class AnyOptimizer {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   explicit AnyOptimizer(AdamW<T> optimizer) : optimizer_(std::move(optimizer)) {}
   explicit AnyOptimizer(Adafactor<T> optimizer) : optimizer_(std::move(optimizer)) {}

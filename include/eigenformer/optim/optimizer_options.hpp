@@ -9,8 +9,10 @@ namespace eigenformer {
 
 /// The rule by which parameters are stepped.
 enum class OptimizerKind { adam, adafactor, sgd };
+/// The names of the values of OptimizerKind.
 template <>
 struct EnumNames<OptimizerKind> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"adam", "adafactor", "sgd"};
 };
 
@@ -19,8 +21,10 @@ enum class StatePrecision {
   float32,  ///< the type of the parameters
   bf16,     ///< bfloat16, rounded stochastically: half the memory
 };
+/// The names of the values of StatePrecision.
 template <>
 struct EnumNames<StatePrecision> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"float32", "bf16"};
 };
 
@@ -35,6 +39,7 @@ struct OptimizerOptions {
   /// Adafactor's steps are multiplied by min(0.01, 1 / sqrt(update)), the paper's own schedule.
   bool relative_step = false;
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"optimizer", "optimizer: adam (AdamW with a weight decay), adafactor or sgd"},
           self.kind);
@@ -52,7 +57,7 @@ struct OptimizerOptions {
           self.relative_step);
   }
 
-  /// Throws ValueError that names an impossible field, and one that the optimizer does not have.
+  /// Throws ValueError that names the invalid field, and one that the optimizer does not have.
   void validate() const {
     validate_fields("optimizer", *this);
     const auto require = [&](bool unset, const char* field, OptimizerKind owner) {

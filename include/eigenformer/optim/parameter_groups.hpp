@@ -29,7 +29,7 @@ namespace eigenformer {
 struct ParameterGroup {
   std::string pattern;  ///< of whole dotted names: '*' stands for any text, '?' for one character
   double rate = 1;      ///< times the learning rate of each step
-  std::optional<double> weight_decay{};  ///< left out: see above
+  std::optional<double> weight_decay{};  ///< unset: see above
 };
 using ParameterGroups = std::vector<ParameterGroup>;
 
@@ -81,7 +81,7 @@ bool matches_any_name(std::string_view pattern, const ParameterState<T>& p) {
                      [&](const std::string& alias) { return matches_pattern(pattern, alias); });
 }
 
-// One rule for each parameter. Throws ValueError, as `op`, for impossible rates and for a group that holds
+// One rule for each parameter. Throws ValueError (`[op] ...`) for impossible rates and for a group that holds
 // nothing.
 template <class T>
 std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHandle<T>>& parameters,

@@ -37,9 +37,9 @@ struct SgdOptions {
 template <class T = float>
 class Sgd {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
+  /// Throws ValueError that names the invalid option, or a group that holds no parameter.
   explicit Sgd(const std::vector<ParameterHandle<T>>& parameters, const SgdOptions& options = {})
       : options_(options), parameters_(detail::distinct("sgd", parameters)), momentum_(parameters_.size()) {
     options_.validate();
@@ -75,8 +75,8 @@ class Sgd {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all unexpected and misshaped names, and then
-  /// changes nothing.
+  /// Loads what state() returned; the tensors are copied. Throws ValueError that lists all unexpected and
+  /// misshaped names, and then changes nothing.
   void load(const std::vector<StateEntry<T>>& entries) {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<detail::StateSlot<T>> slots;

@@ -17,6 +17,7 @@ struct LoraOptions {
   std::string targets = "q_proj,v_proj";
   bool rank_stabilized = false;  ///< scale alpha / sqrt(r) (Kalajdzievski 2023)
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"lora_rank", "rank of the LoRA adapter that is trained in place of the model; 0: none",
                       Allowed::not_negative},

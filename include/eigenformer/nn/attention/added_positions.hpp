@@ -9,7 +9,7 @@
 
 namespace eigenformer {
 
-/// The positions that a model adds to its inputs: what its options name; left out: sinusoidal, unless its
+/// The positions that a model adds to its inputs: what its options name; unset: sinusoidal, unless its
 /// attention has positions of its own.
 inline InputPositions input_positions(const std::optional<InputPositions>& given, const LayerOptions& layer) {
   if (given) return *given;
@@ -20,13 +20,13 @@ inline InputPositions input_positions(const std::optional<InputPositions>& given
 /// Adds to a model's inputs the positions that its options name, if any.
 template <class T = float>
 struct AddedPositions {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   std::optional<SinusoidalPositionalEncoding<T>> sinusoids;
   OptionalModule<LearnedPositionalEmbedding<T>> learned;
 
-  /// max_length: the positions that learned ones have; d_model: the inputs' width. Throws ValueError, as
-  /// `op`, for impossible options.
+  /// max_length: the positions that learned ones have; d_model: the inputs' width. Throws ValueError (`[op]
+  /// ...`) for impossible options.
   AddedPositions(const char* op, const InputPositions& positions, index_t max_length, index_t d_model,
                  RandomGenerator& rng) {
     if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) {
@@ -38,14 +38,15 @@ struct AddedPositions {
     }
   }
 
-  /// x: (rows, d) or (B, L, d), positions as the layout says. Returns the same shape. Throws ShapeError where
-  /// they do not fit, ValueError for a position beyond a learned table.
+  /// x: (rows, d) or (B, L, d), with the positions of the layout. Returns the same shape. Throws ShapeError
+  /// if they do not match, ValueError for a position beyond a learned table.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const SequenceLayout& layout) const {
     if (learned) return (*learned)(ctx, x, layout);
     return sinusoids ? (*sinusoids)(ctx, x, layout) : x;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("", self.learned); }
 };
 

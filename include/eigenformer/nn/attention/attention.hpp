@@ -41,7 +41,7 @@ enum class HeadWeights { averaged, per_head };
 /// out_proj.
 template <class T = float>
 struct MultiHeadAttention {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   InProjection<T> in_proj;
   Linear<T> out_proj;                  ///< H head_dim -> D
@@ -53,7 +53,7 @@ struct MultiHeadAttention {
   /// MyRule{}`. It is not saved with the model.
   ScoreRule score_rule{};
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   MultiHeadAttention(const MultiHeadAttentionOptions& given, RandomGenerator& rng)
       : in_proj(validated(given), rng),
         out_proj({given.query_width(), given.d_model, given.bias}, rng),
@@ -74,12 +74,12 @@ struct MultiHeadAttention {
   }
 
   /// Attention of a sequence to itself. x: (B, L, D), or (L, D) of one sequence. Returns x's shape. Throws
-  /// ShapeError where x or the mask does not fit.
+  /// ShapeError if x or the mask does not fit.
   [[nodiscard]] Var<T> self(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
     return self(ctx, x, full_layout(name, x.shape()), mask);
   }
-  /// The same for rows as the layout says, padded or packed. bias: (H, 2 R + 1), added to the scores by
-  /// distance, as RelativeBias gives it. weights, when given, receives the weights of each head, (B, H, L,
+  /// The same for rows in the given layout, padded or packed. bias: (H, 2 R + 1), added to the scores by
+  /// distance, as RelativeBias gives it. weights, if not null, receives the weights of each head, (B, H, L,
   /// L).
   [[nodiscard]] Var<T> self(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                             const AttentionMask& mask, const Var<T>& bias = {},
@@ -89,15 +89,16 @@ struct MultiHeadAttention {
   }
 
   /// Attention of a sequence to another. x: (B, L, D), memory: (B, Lk, D), or one sequence each without B.
-  /// Returns x's shape. Throws ShapeError where shapes or the mask do not fit.
+  /// Returns x's shape. Throws ShapeError if shapes or the mask do not fit.
   [[nodiscard]] Var<T> cross(const Context<T>& ctx, const Var<T>& x, const Var<T>& memory,
                              const AttentionMask& mask = {}) const {
     const SequenceLayout queries = full_layout(name, x.shape()), keys = full_layout(name, memory.shape());
     check_batch(x, queries, memory, keys);
     return cross(ctx, x, queries, memory, keys, mask);
   }
-  /// The same for rows as the layouts say. key_sequence: the sequence of memory that each sequence of queries
-  /// looks at; empty: its own number. weights, when given, receives the weights of each head, (B, H, L, Lk).
+  /// The same for rows in the given layouts. key_sequence: the sequence of memory that each sequence of
+  /// queries looks at; empty: its own number. weights, if not null, receives the weights of each head, (B, H,
+  /// L, Lk).
   [[nodiscard]] Var<T> cross(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& queries,
                              const Var<T>& memory, const SequenceLayout& keys, const AttentionMask& mask = {},
                              std::vector<std::int32_t> key_sequence = {}, Var<T>* weights = nullptr) const {
@@ -109,7 +110,7 @@ struct MultiHeadAttention {
   }
 
   /// PyTorch's call, with three inputs of their own. query: (B, Lq, D) or (Lq, D) of one sequence; key: (B,
-  /// Lk, kdim), value: (B, Lk, vdim). Returns query's shape. Throws ShapeError where shapes or mask do not
+  /// Lk, kdim), value: (B, Lk, vdim). Returns query's shape. Throws ShapeError if shapes or mask do not
   /// fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                   const Var<T>& value, const AttentionMask& mask = {}) const {
@@ -117,7 +118,7 @@ struct MultiHeadAttention {
     check_batch(query, queries, key, keys);
     return (*this)(ctx, query, queries, key, value, keys, mask);
   }
-  /// The same for rows as the layouts say, padded or packed. key_sequence as in cross(), bias as in self().
+  /// The same for rows in the given layouts, padded or packed. key_sequence as in cross(), bias as in self().
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
@@ -206,6 +207,7 @@ struct MultiHeadAttention {
     return mask & AttentionMask::window(options.attention_window - 1, options.attention_window - 1);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("", self.in_proj);
     visit("out_proj", self.out_proj);

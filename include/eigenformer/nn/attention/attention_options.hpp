@@ -34,6 +34,7 @@ struct MultiHeadAttentionOptions {
   index_t query_width() const noexcept { return num_heads * head_features(); }
   index_t key_width() const noexcept { return key_value_heads() * head_features(); }
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"d_model", "width of the queries and the output", Allowed::positive}, self.d_model);
     visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
@@ -59,7 +60,7 @@ struct MultiHeadAttentionOptions {
           self.norm_eps);
     visit(OptionField{"cross", "queries from one sequence, keys and values from another"}, self.cross);
   }
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     detail::require_attention(op, *this);

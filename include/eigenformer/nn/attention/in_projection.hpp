@@ -16,7 +16,7 @@ namespace eigenformer {
 /// values.
 template <class T = float>
 struct InProjection {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T>
       weight;  ///< (W, D), W = (H + 2 G) head_dim: queries, keys, values; absent when kdim or vdim differ
@@ -67,6 +67,7 @@ struct InProjection {
     return project(ctx, x, weight, 0, query_width_ + 2 * key_width_);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("in_proj_weight", self.weight);
     visit("q_proj_weight", self.query_weight);

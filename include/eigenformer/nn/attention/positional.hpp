@@ -22,12 +22,12 @@ namespace eigenformer {
 ///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
 template <class T = float>
 struct SinusoidalPositionalEncoding {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Buffer<T> table;  ///< (512, d): positions 0 to 511
   SinusoidalPositions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit SinusoidalPositionalEncoding(index_t d_model, const SinusoidalPositions& given = {})
       : options(given) {
     options.validate("positional_encoding", d_model);
@@ -41,7 +41,7 @@ struct SinusoidalPositionalEncoding {
     for (index_t p = 0; p < table_length; ++p) encode(p, table.value.data() + p * d_model);
   }
 
-  /// x: (rows, d) or (B, L, d), positions as the layout says. Throws ShapeError where they do not fit.
+  /// x: (rows, d) or (B, L, d), with the positions of the layout. Throws ShapeError if they do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>&, const Var<T>& x, const SequenceLayout& layout) const {
     check_rows("positional_encoding", "input", x.shape(), layout);
     const index_t d = table.value.dim(1);
@@ -79,6 +79,7 @@ struct SinusoidalPositionalEncoding {
     return y;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("table", self.table); }
 
  private:
@@ -101,7 +102,7 @@ struct SinusoidalPositionalEncoding {
 static_assert(std::is_nothrow_move_constructible_v<SinusoidalPositionalEncoding<float>>);
 
 struct LearnedPositionalOptions {
-  index_t max_length = 0;  ///< positions 0 to max_length - 1; must be given
+  index_t max_length = 0;  ///< positions 0 to max_length - 1; required
   index_t d_model = defaults::d_model;
   index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
 };
@@ -112,12 +113,12 @@ struct LearnedPositionalOptions {
 ///     auto y = positions(ctx, x, layout);
 template <class T = float>
 struct LearnedPositionalEmbedding {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (offset + max_length, d)
   index_t offset;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   LearnedPositionalEmbedding(const LearnedPositionalOptions& options, RandomGenerator& rng)
       : offset(options.offset) {
     detail::require_not_negative("positional_embedding", "offset", options.offset);
@@ -158,6 +159,7 @@ struct LearnedPositionalEmbedding {
     return add(x, reshape(embedding(ctx.use(weight), ids), x.shape()));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
 

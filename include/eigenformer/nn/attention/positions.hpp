@@ -48,7 +48,7 @@ inline std::vector<double> alibi_slopes(index_t heads) {
 /// Shaw's positions: keys and values by distance, learned in each layer (Shaw et al. 2018).
 template <class T>
 struct Shaw {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> keys;    ///< (2 max_distance + 1, head_dim)
   Parameter<T> values;  ///< the same
@@ -60,6 +60,7 @@ struct Shaw {
     values = Parameter<T>(init::xavier_uniform<T>(shape, rng));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("relative_keys", self.keys);
     visit("relative_values", self.values);

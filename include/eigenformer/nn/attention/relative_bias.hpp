@@ -42,13 +42,13 @@ inline index_t relative_bias_bucket(index_t distance, index_t buckets, index_t m
 ///     auto y = attention.self(ctx, x, layout, mask, bias(ctx));
 template <class T = float>
 struct RelativeBias {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (buckets, heads)
   RelativeBiasPositions options;
   bool bidirectional;
 
-  /// Starts normal(0, 0.02). Throws ValueError that names an impossible field.
+  /// Starts normal(0, 0.02). Throws ValueError that names the invalid field.
   RelativeBias(const RelativeBiasPositions& given, index_t heads, bool both_directions, RandomGenerator& rng)
       : options(given), bidirectional(given.bidirectional.value_or(both_directions)) {
     options.validate("relative_bias");
@@ -69,6 +69,7 @@ struct RelativeBias {
     return transpose(embedding(ctx.use(weight), ids));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
 

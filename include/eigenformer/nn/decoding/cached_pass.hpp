@@ -85,8 +85,8 @@ class CachedPass final : public LayerPass<T> {
     for (Memory<T>& memory : memories) memories_.emplace_back(std::move(memory), sequences);
   }
 
-  /// Begins a step of counts[i] new tokens of sequence i; prefix as KeyValueCache::begin has it. maps, when
-  /// given, receives the attention weights of every attention.
+  /// Begins a step of counts[i] new tokens of sequence i; prefix as KeyValueCache::begin has it. maps, if not
+  /// null, receives the attention weights of every attention.
   const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix,
                               DecoderMaps<T>* maps) {
     if (maps != nullptr) *maps = {};

@@ -53,8 +53,8 @@ class DecoderState {
   /// Appends counts[i] tokens to sequence i and returns the decoder's output for them: ids (rows), those of
   /// the first sequence first; returns (rows, D). prefix: the first tokens of each sequence that see one
   /// another in both directions, as AttentionMask::prefix has it, all of which must come in this step; empty:
-  /// none. maps, when given, receives the attention weights of every layer, (sequences, heads, n, tokens so
-  /// far) and (sequences, heads, n, S). Throws ShapeError where ids, counts and prefix do not fit, IndexError
+  /// none. maps, if not null, receives the attention weights of every layer, (sequences, heads, n, tokens so
+  /// far) and (sequences, heads, n, S). Throws ShapeError if ids, counts and prefix do not fit, IndexError
   /// for an id outside the vocabulary, ValueError for a prefix that does not come in one step.
   Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
               const std::vector<index_t>& prefix = {}, DecoderMaps<T>* maps = nullptr) {

@@ -81,7 +81,7 @@ class KeyValueCache {
   }
 
   /// A causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the
-  /// scores by distance. weights, when given, receives the attention's weights (sequences, heads, n, longest
+  /// scores by distance. weights, if not null, receives the attention's weights (sequences, heads, n, longest
   /// sequence), zeros for keys that are no longer held. Returns (rows, D).
   Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {

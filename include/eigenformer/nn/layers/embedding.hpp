@@ -16,8 +16,8 @@
 namespace eigenformer {
 
 struct EmbeddingOptions {
-  index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; must be given
-  index_t embedding_dim = 0;   ///< must be given
+  index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; required
+  index_t embedding_dim = 0;   ///< required
   index_t padding_index = -1;  ///< this id's row starts at zero and gets no gradient; -1: none
 
   void validate(const char* op) const {
@@ -38,12 +38,12 @@ struct EmbeddingOptions {
 ///     auto y = table(ctx, ef::Tensor<std::int32_t>::from({2, 2}, {4, 22, 0, 7}));  // (2, 2, 12)
 template <class T = float>
 struct Embedding {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (num_embeddings, embedding_dim)
   index_t padding_index = -1;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   Embedding(const EmbeddingOptions& options, RandomGenerator& rng) : padding_index(options.padding_index) {
     options.validate("embedding");
     const double deviation = 1 / std::sqrt(static_cast<double>(options.embedding_dim));
@@ -72,6 +72,7 @@ struct Embedding {
   index_t num_embeddings() const { return weight.shape()[0]; }
   index_t embedding_dim() const { return weight.shape()[1]; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
   /// The tables of inference, which are packed in formats smaller than float32.
   static void tables(auto& self, auto&& visit) { visit(self.weight); }

@@ -32,7 +32,7 @@ struct FeedForwardOptions {
 ///     rng);
 template <class T = float>
 struct FeedForward {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Linear<T> linear1;                  ///< d_model -> dim_feedforward
   Linear<T> linear2;                  ///< dim_feedforward -> d_model
@@ -40,7 +40,7 @@ struct FeedForward {
   Activation activation;
   double dropout;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   FeedForward(const FeedForwardOptions& options, RandomGenerator& rng)
       : linear1({validated(options).d_model, options.dim_feedforward, options.bias}, rng),
         linear2({options.dim_feedforward, options.d_model, options.bias}, rng),
@@ -62,6 +62,7 @@ struct FeedForward {
                                      activation, dropout);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("linear1", self.linear1);
     visit("linear2", self.linear2);

@@ -5,7 +5,7 @@
 namespace eigenformer {
 
 struct LayerNormOptions {
-  index_t size = 0;  ///< of the last dimension; must be given
+  index_t size = 0;  ///< of the last dimension; required
   double eps = defaults::layer_norm_eps;
   LayerNormFormula formula = LayerNormFormula::pytorch;
   bool scalar_gain = false;  ///< one gain and one bias for all features
@@ -19,7 +19,7 @@ struct LayerNormOptions {
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
 struct LayerNorm : Norm<T> {
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit LayerNorm(const LayerNormOptions& given)
       : Norm<T>({.kind = NormKind::layer_norm,
                  .size = given.size,

@@ -8,8 +8,8 @@
 namespace eigenformer {
 
 struct LinearOptions {
-  index_t in_features = 0;   ///< must be given
-  index_t out_features = 0;  ///< must be given
+  index_t in_features = 0;   ///< required
+  index_t out_features = 0;  ///< required
   bool bias = true;
 
   void validate(const char* op) const {
@@ -26,7 +26,7 @@ struct LinearOptions {
 ///     auto y = layer(ef::Context<float>::inference(), ef::Tensor<float>::ones({2, 5}));  // (2, 10)
 template <class T = float>
 struct Linear {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (out, in)
   Parameter<T> bias;    ///< (out), absent without bias
@@ -39,7 +39,7 @@ struct Linear {
     name_parameters(*this);
   }
 
-  /// x: (..., in). Returns (..., out). Throws ShapeError where x does not end in `in`.
+  /// x: (..., in). Returns (..., out). Throws ShapeError if x does not end in `in`.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
     return linear(ctx, x, weight, bias);
   }
@@ -47,6 +47,7 @@ struct Linear {
   index_t in_features() const { return weight.shape()[1]; }
   index_t out_features() const { return weight.shape()[0]; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("weight", self.weight);
     visit("bias", self.bias);

@@ -9,7 +9,7 @@ namespace eigenformer {
 
 struct NormOptions {
   NormKind kind = NormKind::layer_norm;
-  index_t size = 0;  ///< of the last dimension; must be given
+  index_t size = 0;  ///< of the last dimension; required
   double eps = defaults::layer_norm_eps;
   LayerNormFormula formula = LayerNormFormula::pytorch;  ///< of layer_norm
   bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
@@ -25,13 +25,13 @@ struct NormOptions {
 /// LayerNorm and RMSNorm are this with one kind each. Starts with gain 1 and bias 0.
 template <class T = float>
 struct Norm {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (size), or (1) with scalar_gain
   Parameter<T> bias;    ///< as weight; absent without bias and in rms_norm
   NormOptions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit Norm(const NormOptions& given) : options(given) {
     options.validate(name());
     if (rms()) {
@@ -59,6 +59,7 @@ struct Norm {
     return add_layer_norm(ctx, x, r, dropout, ctx.use(weight), ctx.use(bias), op());
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("weight", self.weight);
     visit("bias", self.bias);

@@ -45,13 +45,13 @@ struct ResidualOptions {
 ///     auto y = around(ctx, x, [&](const auto& h) { return network(ctx, h); });
 template <class T = float>
 struct Residual {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   LayerNorm<T> norm;
   double dropout;
   bool norm_first;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit Residual(const ResidualOptions& options)
       : norm({.size = options.size, .eps = options.layer_norm_eps}),
         dropout(options.dropout),
@@ -66,6 +66,7 @@ struct Residual {
     return residual(ctx, x, norm, norm_first, dropout, std::forward<F>(f));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
 };
 

@@ -5,7 +5,7 @@
 namespace eigenformer {
 
 struct RMSNormOptions {
-  index_t size = 0;  ///< of the last dimension; must be given
+  index_t size = 0;  ///< of the last dimension; required
   double eps = defaults::layer_norm_eps;
 };
 
@@ -16,7 +16,7 @@ struct RMSNormOptions {
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
 struct RMSNorm : Norm<T> {
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit RMSNorm(const RMSNormOptions& given)
       : Norm<T>({.kind = NormKind::rms_norm, .size = given.size, .eps = given.eps}) {}
 };

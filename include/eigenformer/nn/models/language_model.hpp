@@ -20,13 +20,13 @@ namespace eigenformer {
 /// Everything that fixes a LanguageModel's shape and behaviour. What GPT-2 is: learned positions, norm_first,
 /// tied, gelu_tanh, no scale_embedding, no projection_bias.
 struct LanguageModelOptions {
-  index_t vocab_size = 0;  ///< must be given
+  index_t vocab_size = 0;  ///< required
   index_t num_layers = defaults::num_layers;
   LayerOptions layer{};
   bool final_norm = true;                     ///< a norm after the last layer
-  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, unless layer.positions has some
   index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
-  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout.rate
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of embedding + position, before its dropout
   bool scale_embedding = true;                ///< embeddings times sqrt(d_model)
   double logit_scale = 1;                     ///< the last layer's output times this is projected
@@ -34,6 +34,7 @@ struct LanguageModelOptions {
   bool projection_bias = true;
   index_t padding_index = SpecialIds::pad;  ///< trailing ones are padding where no layout is given; -1: none
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"vocab_size", "ids of the vocabulary", Allowed::positive}, self.vocab_size);
     visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
@@ -64,7 +65,7 @@ struct LanguageModelOptions {
     return options;
   }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     stack().validate(op);
@@ -83,11 +84,11 @@ struct LanguageModelOptions {
 /// projection.weight, projection.bias.
 template <class T = float, class LayerType = EncoderLayer<T>>
 struct LanguageModel {
-  using value_type = T;
-  using Tokens = Tensor<std::int32_t>;
+  using value_type = T;                 ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;  ///< token ids
   using Options = LanguageModelOptions;
   using Input = std::vector<std::int32_t>;  ///< of begin(): a prompt
-  /// What the options.json of its model folder says that it is.
+  /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-language-model";
 
   TextEmbedding<T> embedding;
@@ -96,7 +97,7 @@ struct LanguageModel {
   Parameter<T> projection_bias;  ///< (V)
   LanguageModelOptions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   LanguageModel(const LanguageModelOptions& given, RandomGenerator& rng)
       : embedding(name, validated(given).embedding(), make_norm(given), rng),
         decoder(stack_of(given), rng),
@@ -114,7 +115,7 @@ struct LanguageModel {
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids) const {
     return (*this)(ctx, ids, token_layout(name, ids, options.padding_index));
   }
-  /// The same for rows as the layout says: ids (B, L) or (rows), logits (B, L, V) or (rows, V). mask: as in
+  /// The same for rows in the given layout: ids (B, L) or (rows), logits (B, L, V) or (rows, V). mask: as in
   /// decode().
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}) const {
@@ -123,7 +124,7 @@ struct LanguageModel {
 
   /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one,
   /// or stands in its place where it has an AttentionMask::prefix (prefix language model, Raffel et al.
-  /// 2020); maps, when given, receives each layer's attention weights (B, H, L, L).
+  /// 2020); maps, if not null, receives each layer's attention weights (B, H, L, L).
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     SequencePass<T> pass(layout, mask.within_causal());
@@ -177,7 +178,7 @@ struct LanguageModel {
   ///
   /// input, output: (B, L) or (rows), output being input one token later. prefix: the tokens at the beginning
   /// of each sequence that see one another in both directions (AttentionMask::prefix); what such a token sees
-  /// is not asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError where
+  /// is not asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError if
   /// ids, layout or prefix do not fit, IndexError for an id outside the vocabulary, ValueError for a negative
   /// prefix.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
@@ -204,6 +205,7 @@ struct LanguageModel {
     return own_projection.defined() ? own_projection : embedding.embedding.weight;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("", self.embedding);
     visit("decoder", self.decoder);

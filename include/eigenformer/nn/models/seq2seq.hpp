@@ -37,11 +37,11 @@ struct Seq2SeqMaps {
 /// run_decoder, readout, token_loss, loss); training, search and sampling then use that.
 template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Seq2SeqTransformer {
-  using value_type = T;
-  using Tokens = Tensor<std::int32_t>;
+  using value_type = T;                 ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;  ///< token ids
   using Options = Seq2SeqOptions;
   using Input = std::vector<std::int32_t>;  ///< of begin(): a source sentence, with its end symbol
-  /// What the options.json of its model folder says that it is.
+  /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-translation";
 
   Embedding<T> source_embedding;
@@ -55,11 +55,11 @@ struct Seq2SeqTransformer {
   Parameter<T> projection_bias;  ///< (V)
   Seq2SeqOptions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng);
 
   /// From a given encoder and decoder, for layers whose options are not LayerOptions. The sizes of `given`
-  /// must be theirs. Throws ValueError that names an impossible field.
+  /// must be theirs. Throws ValueError that names the invalid field.
   Seq2SeqTransformer(const Seq2SeqOptions& given, Stack<EncoderLayerType> encoder,
                      Stack<DecoderLayerType> decoder, RandomGenerator& rng);
 
@@ -76,8 +76,8 @@ struct Seq2SeqTransformer {
                    token_layout(name, target, options.padding_index));
   }
 
-  /// The same for rows as the layouts say: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows,
-  /// V). maps, when given, receives the attention weights, which are differentiable.
+  /// The same for rows in the given layouts: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows,
+  /// V). maps, if not null, receives the attention weights, which are differentiable.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source,
                                   const SequenceLayout& source_layout, const Tokens& target,
                                   const SequenceLayout& target_layout, Seq2SeqMaps<T>* maps = nullptr) const {
@@ -88,7 +88,7 @@ struct Seq2SeqTransformer {
   }
 
   /// The encoder's output for source ids: (B, S) -> (B, S, D), (rows) -> (rows, D).
-  /// mask is joined with the layout's padding; maps, when given, receives each layer's attention weights (B,
+  /// mask is joined with the layout's padding; maps, if not null, receives each layer's attention weights (B,
   /// H, S, S).
   [[nodiscard]] virtual Var<T> encode(const Context<T>& ctx, const Tokens& source,
                                       const SequenceLayout& layout, const AttentionMask& mask = {},
@@ -169,7 +169,7 @@ struct Seq2SeqTransformer {
   ///
   /// source: (B, S) or (rows); target_in, target_out: (B, T) or (rows), target_out being target_in one token
   /// later. target_prefix: of each target, the first tokens that see one another in both directions, as
-  /// LanguageModel::loss has it; empty: none. Throws ShapeError where ids, layouts and prefixes do not fit,
+  /// LanguageModel::loss has it; empty: none. Throws ShapeError if ids, layouts and prefixes do not fit,
   /// IndexError for an id outside its vocabulary.
   [[nodiscard]] virtual Var<T> loss(const Context<T>& ctx, const Tokens& source,
                                     const SequenceLayout& source_layout, const Tokens& target_in,
@@ -203,6 +203,7 @@ struct Seq2SeqTransformer {
     return own_projection.defined() ? own_projection : target_embedding().weight;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     // A tied parameter is listed under each of its names; the first is where it lives.
     auto& target_table = self.own_target_embedding ? *self.own_target_embedding : self.source_embedding;

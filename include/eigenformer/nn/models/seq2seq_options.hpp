@@ -17,8 +17,10 @@ enum class Tying {
   target,  ///< target embedding and output projection (Press and Wolf 2017)
   all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
 };
+/// The names of the values of Tying.
 template <>
 struct EnumNames<Tying> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"none", "target", "all"};
 };
 
@@ -75,15 +77,15 @@ inline void require_padding(const char* op, const char* field, index_t id, index
 
 /// Everything that fixes a Seq2SeqTransformer's shape and behaviour; the sizes' defaults are PyTorch's.
 struct Seq2SeqOptions {
-  index_t source_vocab_size = 0;  ///< must be given
+  index_t source_vocab_size = 0;  ///< required
   index_t target_vocab_size = 0;  ///< 0: source_vocab_size
   LayerOptions layer{};           ///< of both stacks
   bool final_norm = true;         ///< a norm after either stack, post-norm models too, as in PyTorch
   ModelStack encoder{};           ///< num_layers, and what differs from the two above
   ModelStack decoder{};
-  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, unless layer.positions has some
   index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
-  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout.rate
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout (BART, BERT)
   bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
   bool projection_bias = true;
@@ -96,6 +98,7 @@ struct Seq2SeqOptions {
   /// with the padding symbol; -1: padding_index.
   index_t constant_id = -1;
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"source_vocab_size", "ids of the source vocabulary", Allowed::positive},
           self.source_vocab_size);
@@ -122,7 +125,7 @@ struct Seq2SeqOptions {
   InputPositions added_positions() const { return input_positions(positions, layer); }
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     transformer().validate(op);

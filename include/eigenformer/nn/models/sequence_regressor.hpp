@@ -17,9 +17,9 @@ namespace eigenformer {
 ///     rng); auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
 template <class T = float>
 struct SequenceRegressor {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
   using Options = SequenceRegressorOptions;
-  /// What the options.json of its model folder says that it is.
+  /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-sequence-regressor";
 
   Linear<T> source_input;
@@ -30,7 +30,7 @@ struct SequenceRegressor {
   Linear<T> output;
   SequenceRegressorOptions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
       : source_input({validated(given).source_features, given.layer.d_model}, rng),
         target_input({given.target_features, given.layer.d_model}, rng),
@@ -43,12 +43,12 @@ struct SequenceRegressor {
   }
 
   /// source: (B, S, source_features), target: (B, T, target_features), or one sequence each without B.
-  /// Returns (B, T, output_features). Throws ShapeError where shapes do not fit.
+  /// Returns (B, T, output_features). Throws ShapeError if shapes do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target) const {
     return (*this)(ctx, source, full_layout(name, source.shape()), target, full_layout(name, target.shape()));
   }
 
-  /// The same for rows as the layouts say, padded or packed.
+  /// The same for rows in the given layouts, padded or packed.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
                                   const SequenceLayout& source_layout, const Var<T>& target,
                                   const SequenceLayout& target_layout) const {
@@ -70,6 +70,7 @@ struct SequenceRegressor {
     return linear(ctx, decoded, output.weight, output.bias, options.output_activation);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("source_input", self.source_input);
     visit("target_input", self.target_input);

@@ -16,12 +16,13 @@ struct SequenceRegressorOptions {
   bool final_norm = true;  ///< a norm after either stack, post-norm models too, as in PyTorch
   ModelStack encoder{};    ///< num_layers, and what differs from the two above
   ModelStack decoder{};
-  std::optional<InputPositions> positions{};        ///< left out: sinusoidal, unless layer.positions has some
+  std::optional<InputPositions> positions{};        ///< unset: sinusoidal, unless layer.positions has some
   index_t max_length = 1024;                        ///< rows; the size of learned positions' table
-  std::optional<double> embedding_dropout{};        ///< on input + position; left out: layer.dropout.rate
+  std::optional<double> embedding_dropout{};        ///< on input + position; unset: layer.dropout.rate
   bool causal = true;                               ///< a target row sees itself and those before it
   Activation output_activation = Activation::none;  ///< sigmoid or tanh for values in a known range
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"source_features", "features of a source row", Allowed::positive},
           self.source_features);
@@ -39,7 +40,7 @@ struct SequenceRegressorOptions {
   InputPositions added_positions() const { return input_positions(positions, layer); }
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     transformer().validate(op);

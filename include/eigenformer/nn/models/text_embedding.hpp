@@ -14,7 +14,7 @@
 namespace eigenformer {
 
 struct TextEmbeddingOptions {
-  index_t vocab_size = 0;  ///< must be given
+  index_t vocab_size = 0;  ///< required
   index_t d_model = defaults::d_model;
   index_t num_token_types = 0;  ///< kinds of tokens with a vector each, such as BERT's two segments; 0: none
   double dropout = defaults::dropout;
@@ -23,7 +23,7 @@ struct TextEmbeddingOptions {
   index_t max_length = 1024;                ///< tokens; the size of learned positions' table
   index_t padding_index = SpecialIds::pad;  ///< its vector is zero; -1: none
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "vocab_size", vocab_size);
     detail::require_positive(op, "d_model", d_model);
@@ -39,8 +39,8 @@ struct TextEmbeddingOptions {
 /// optional. Devlin et al. 2019, figure 2.
 template <class T = float>
 struct TextEmbedding {
-  using value_type = T;
-  using Tokens = Tensor<std::int32_t>;
+  using value_type = T;                 ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;  ///< token ids
 
   Embedding<T> embedding;  ///< (vocab_size, D)
   AddedPositions<T> positions;
@@ -48,7 +48,7 @@ struct TextEmbedding {
   OptionalModule<Norm<T>> embedding_norm;
   TextEmbeddingOptions options;
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   TextEmbedding(const char* op, const TextEmbeddingOptions& given, OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
       : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
@@ -60,8 +60,8 @@ struct TextEmbedding {
     }
   }
 
-  /// ids, and types where the model has token types (left out: all 0): (B, L) or (rows), as the layout says.
-  /// Returns (..., D). Throws ShapeError where they do not fit, IndexError for an id outside its table,
+  /// ids, and types where the model has token types (unset: all 0): (B, L) or (rows), as the layout says.
+  /// Returns (..., D). Throws ShapeError if they do not match, IndexError for an id outside its table,
   /// ValueError for types that the model has not.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const char* op, const Tokens& ids,
                                   const SequenceLayout& layout, const Tokens& types = {}) const {
@@ -79,6 +79,7 @@ struct TextEmbedding {
     return dropout(ctx.for_rows(layout), x, options.dropout);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("embedding", self.embedding);
     visit("positions", self.positions);

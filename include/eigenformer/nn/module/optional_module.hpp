@@ -31,6 +31,7 @@ class OptionalModule {
   M* operator->() noexcept { return &held_.front(); }
   const M* operator->() const noexcept { return &held_.front(); }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     if (self) visit("", *self);
   }

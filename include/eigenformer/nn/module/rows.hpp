@@ -11,7 +11,7 @@
 namespace eigenformer {
 
 /// The layout of inputs that come without one: (B, L, d) is B sequences of L tokens, (L, d) is one sequence.
-/// Throws ShapeError, as `op`, for any other rank.
+/// Throws ShapeError (`[op] ...`) for any other rank.
 inline SequenceLayout full_layout(const char* op, const Shape& shape) {
   if (shape.rank() == 3) return SequenceLayout::padded(shape[0], shape[1]);
   if (shape.rank() == 2) return SequenceLayout::padded(1, shape[0]);
@@ -20,7 +20,7 @@ inline SequenceLayout full_layout(const char* op, const Shape& shape) {
                    {shape});
 }
 
-/// Throws ShapeError, as `op`, unless `what` of shape (rows, d) or (B, L, d) has the rows of the layout.
+/// Throws ShapeError (`[op] ...`) unless `what` of shape (rows, d) or (B, L, d) has the rows of the layout.
 inline void check_rows(const char* op, const char* what, const Shape& shape, const SequenceLayout& layout) {
   const bool ranked = shape.rank() == 2 || shape.rank() == 3;
   const bool batched = shape.rank() == 3;
@@ -70,7 +70,7 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
   return SequenceLayout::padded_around(leading, lengths, length);
 }
 
-/// Throws ShapeError, as `op`, unless token ids (B, L) or (rows) have the rows of the layout.
+/// Throws ShapeError (`[op] ...`) unless token ids (B, L) or (rows) have the rows of the layout.
 inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
                          const SequenceLayout& layout) {
   if (ids.rank() != 1 && ids.rank() != 2) {

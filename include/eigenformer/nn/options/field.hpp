@@ -140,8 +140,8 @@ inline void require_at_most(const char* op, const char* name, index_t value, con
 }  // namespace detail
 
 /// Checks each field of an options struct by what its list allows; variants by the alternative that is
-/// chosen, whole numbers also against 2^31 - 1. Throws ValueError, as `op`, that names the field, its value
-/// and what is expected.
+/// chosen, whole numbers also against 2^31 - 1. Throws ValueError (`[op] ...`) that names the field, its
+/// value and what is expected.
 template <OptionsStruct O>
 void validate_fields(const char* op, const O& options) {
   O::fields(options, [op](const auto& field, const auto& member) {

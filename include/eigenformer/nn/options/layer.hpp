@@ -15,13 +15,17 @@ namespace eigenformer {
 using kernels::Activation;
 using kernels::LayerNormFormula;
 
+/// The names of the values of Activation.
 template <>
 struct EnumNames<Activation> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"none",    "relu", "gelu",         "gelu_tanh",   "silu",
                                        "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
 };
+/// The names of the values of LayerNormFormula.
 template <>
 struct EnumNames<LayerNormFormula> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"pytorch", "teaching"};
 };
 
@@ -30,8 +34,10 @@ enum class AttentionKind {
   softmax,  ///< Vaswani et al. 2017
   linear,   ///< Katharopoulos et al. 2020: cost and memory grow with the length, not with its square
 };
+/// The names of the values of AttentionKind.
 template <>
 struct EnumNames<AttentionKind> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"softmax", "linear"};
 };
 
@@ -40,8 +46,10 @@ enum class SelfMixing {
   attention,  ///< self-attention
   ssru,       ///< a Simpler Simple Recurrent Unit, whose state has a constant size (Kim et al. 2019)
 };
+/// The names of the values of SelfMixing.
 template <>
 struct EnumNames<SelfMixing> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"attention", "ssru"};
 };
 
@@ -50,8 +58,10 @@ enum class NormKind {
   layer_norm,  ///< Ba et al. 2016
   rms_norm,    ///< Zhang and Sennrich 2019: no mean, no bias
 };
+/// The names of the values of NormKind.
 template <>
 struct EnumNames<NormKind> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"layer_norm", "rms_norm"};
 };
 
@@ -88,6 +98,7 @@ struct DropoutOptions {
   std::optional<double> feed_forward{};  ///< between the two layers of the feed-forward network
   std::optional<double> residual{};      ///< on each sub-layer's output
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"dropout", "dropout rate", Allowed::rate}, self.rate);
     visit(OptionField{"attention_dropout", "dropout of attention weights; left out: dropout", Allowed::rate},
@@ -99,6 +110,7 @@ struct DropoutOptions {
                       Allowed::rate},
           self.residual);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const DropoutOptions&, const DropoutOptions&) = default;
 };
 
@@ -109,6 +121,7 @@ struct NormStyle {
   LayerNormFormula formula = LayerNormFormula::pytorch;  ///< of layer_norm
   bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"norm", "kind of all norms"}, self.kind);
     visit(OptionField{"layer_norm_eps", "added to the variance in norms", Allowed::not_negative}, self.eps);
@@ -117,6 +130,7 @@ struct NormStyle {
           self.formula);
     visit(OptionField{"layer_norm_scalar_gain", "one gain and one bias for all features"}, self.scalar_gain);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const NormStyle&, const NormStyle&) = default;
 };
 
@@ -147,6 +161,7 @@ struct LayerOptions {
   std::optional<NormKind>
       query_key_norm{};  ///< a norm of each head's queries and keys (Dehghani et al. 2023)
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"d_model", "width of the model", Allowed::positive}, self.d_model);
     visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
@@ -188,9 +203,10 @@ struct LayerOptions {
   double feed_forward_dropout() const noexcept { return dropout.feed_forward.value_or(dropout.rate); }
   double residual_dropout() const noexcept { return dropout.residual.value_or(dropout.rate); }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const;
 
+  /// Whether all fields are equal.
   friend bool operator==(const LayerOptions&, const LayerOptions&) = default;
 };
 
@@ -269,7 +285,7 @@ struct StackOptions {
     if constexpr (OptionsStruct<Layer>) Layer::fields(self.layer, visit);
   }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     if constexpr (requires { layer.validate(op); }) layer.validate(op);
@@ -281,14 +297,15 @@ using DecoderOptions = StackOptions<LayerOptions>;
 /// The encoder or decoder of a model: what is left out is the model's.
 struct ModelStack {
   index_t num_layers = defaults::num_layers;
-  std::optional<bool> final_norm{};     ///< left out: the model's final_norm
-  std::optional<LayerOptions> layer{};  ///< left out: the model's layer
+  std::optional<bool> final_norm{};     ///< unset: the model's final_norm
+  std::optional<LayerOptions> layer{};  ///< unset: the model's layer
 
   /// What a group of options holds besides the layer's; num_layers is listed by the model.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"final_norm", "a norm after this stack's last layer; left out: as the model's"},
           self.final_norm);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const ModelStack&, const ModelStack&) = default;
 };
 
@@ -302,7 +319,7 @@ struct TransformerOptions {
   EncoderOptions encoder_options() const { return stack_options(encoder); }
   DecoderOptions decoder_options() const { return stack_options(decoder); }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     layer.validate(op);
     if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {

@@ -16,7 +16,7 @@ namespace eigenformer {
 /// x and y are (B, T, 12), memory is (B, S, 12).
 template <class T = float>
 struct DecoderLayer {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
   using Options = LayerOptions;
   static constexpr const char* stack_name = "decoder";
   static constexpr bool is_decoder = true;
@@ -33,7 +33,7 @@ struct DecoderLayer {
   OptionalModule<Norm<T>> post_norm3;
   LayerOptions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   DecoderLayer(const LayerOptions& given, RandomGenerator& rng)
       : self_attn(make_attention(detail::validated("decoder_layer", given), rng)),
         ssru(make_ssru(given, rng)),
@@ -61,14 +61,14 @@ struct DecoderLayer {
                      [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
-  /// Alone. x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError where shapes
+  /// Alone. x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError if shapes
   /// or masks do not fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, full_layout("decoder_layer", x.shape()), memory, masks);
   }
-  /// The same for rows as the layout says. maps, when given, receives the weights (B, H, T, T) and (B, H, T,
-  /// S).
+  /// The same for rows in the given layout. maps, if not null, receives the weights (B, H, T, T) and (B, H,
+  /// T, S).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   DecoderMaps<T>* maps = nullptr) const {
@@ -82,6 +82,7 @@ struct DecoderLayer {
 
   index_t d_model() const noexcept { return options.d_model; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("self_attn", self.self_attn);
     visit("ssru", self.ssru);

@@ -64,7 +64,7 @@ inline const LayerOptions& with_attention(const char* op, const LayerOptions& op
 ///     auto y = layer(ctx, x);  // (B, L, 12) -> (B, L, 12)
 template <class T = float>
 struct EncoderLayer {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
   using Options = LayerOptions;
   static constexpr const char* stack_name = "encoder";
 
@@ -76,7 +76,7 @@ struct EncoderLayer {
   OptionalModule<Norm<T>> post_norm2;
   LayerOptions options;
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   EncoderLayer(const LayerOptions& given, RandomGenerator& rng)
       : self_attn(detail::self_attention_options(detail::with_attention("encoder_layer", given)), rng),
         feed_forward(detail::feed_forward_options(given), rng),
@@ -97,13 +97,13 @@ struct EncoderLayer {
                      [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
-  /// Alone. x: (B, L, D), or (L, D) of one sequence. Returns the same shape. Throws ShapeError where x or the
+  /// Alone. x: (B, L, D), or (L, D) of one sequence. Returns the same shape. Throws ShapeError if x or the
   /// mask does not fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const AttentionMask& mask = {}) const {
     return (*this)(ctx, x, full_layout("encoder_layer", x.shape()), mask);
   }
-  /// The same for rows as the layout says.
+  /// The same for rows in the given layout.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}) const {
     SequencePass<T> pass(layout, mask);
@@ -112,6 +112,7 @@ struct EncoderLayer {
 
   index_t d_model() const noexcept { return options.d_model; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("self_attn", self.self_attn);
     visit("", self.feed_forward);

@@ -24,7 +24,7 @@ struct SsruOptions {
 ///     auto y = unit(ctx, x, pass);  // (rows, 12)
 template <class T = float>
 struct Ssru {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Linear<T> input;   ///< without bias
   Linear<T> forget;  ///< of the forget gate
@@ -41,6 +41,7 @@ struct Ssru {
     return relu(pass.recurrence(ctx, sigmoid(forget(ctx, x)), input(ctx, x)));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("input", self.input);
     visit("forget", self.forget);

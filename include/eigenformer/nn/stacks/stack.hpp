@@ -84,7 +84,7 @@ struct Stack {
   OptionalModule<Norm<T>> norm;
   OptionalModule<RelativeBias<T>> relative_bias;  ///< with RelativeBiasPositions; one for all layers
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   Stack(const Options& options, RandomGenerator& rng) : layers(detail::make_layers<L>(name(), options, rng)) {
     if constexpr (std::convertible_to<const typename L::Options&, const LayerOptions&>) {
       const LayerOptions& layer = options.layer;
@@ -123,7 +123,7 @@ struct Stack {
                                   const AttentionMask& mask = {}) const {
     return (*this)(ctx, x, full_layout(name(), x.shape()), mask);
   }
-  /// The same for rows as the layout says. maps, when given, receives each layer's attention weights (B, H,
+  /// The same for rows in the given layout. maps, if not null, receives each layer's attention weights (B, H,
   /// L, L).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
@@ -140,7 +140,7 @@ struct Stack {
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, full_layout(name(), x.shape()), memory, masks);
   }
-  /// The same for rows as the layout says. maps, when given, receives the attention weights of every layer.
+  /// The same for rows in the given layout. maps, if not null, receives the attention weights of every layer.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   DecoderMaps<T>* maps = nullptr) const {
@@ -154,6 +154,7 @@ struct Stack {
 
   index_t d_model() const { return layers.front().d_model(); }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("layers", self.layers);
     visit("norm", self.norm);

@@ -45,12 +45,12 @@ struct PyTorchMasks {
 ///     rng); auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
 template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Transformer {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Stack<EncoderLayerType> encoder;
   Stack<DecoderLayerType> decoder;
 
-  /// Weights start Xavier uniform, biases zero. Throws ValueError that names an impossible field.
+  /// Weights start Xavier uniform, biases zero. Throws ValueError that names the invalid field.
   Transformer(const TransformerOptions& options, RandomGenerator& rng)
       : encoder(encoder_options(options), rng), decoder(decoder_options(options), rng) {
     name_parameters(*this);
@@ -68,14 +68,15 @@ struct Transformer {
   }
 
   /// source: (B, S, D), target: (B, T, D), or one sequence each without B. Returns the target's shape.
-  /// Throws ShapeError where shapes or masks do not fit.
+  /// Throws ShapeError if shapes or masks do not fit.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target,
                                   const TransformerMasks& masks = {}) const {
     return (*this)(ctx, source, full_layout("transformer", source.shape()), target,
                    full_layout("transformer", target.shape()), masks);
   }
 
-  /// The same for rows as the layouts say, padded or packed; what a layout calls padding is masked as a key.
+  /// The same for rows in the given layouts, padded or packed; what a layout calls padding is masked as a
+  /// key.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
                                   const SequenceLayout& source_layout, const Var<T>& target,
                                   const SequenceLayout& target_layout,
@@ -86,6 +87,7 @@ struct Transformer {
 
   index_t d_model() const { return encoder.d_model(); }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("encoder", self.encoder);
     visit("decoder", self.decoder);
