@@ -4,12 +4,14 @@
 
 namespace eigenformer {
 
+/// Options of a LayerNorm.
 struct LayerNormOptions {
-  index_t size = 0;  ///< of the last dimension; required
-  double eps = defaults::layer_norm_eps;
-  LayerNormFormula formula = LayerNormFormula::pytorch;
-  bool scalar_gain = false;  ///< one gain and one bias for all features
-  bool bias = true;
+  index_t size = 0;  ///< features of a row; required
+  double eps =
+      defaults::layer_norm_eps;  ///< added to the variance; with the teaching formula to the deviation
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< PyTorch's, or that of The Annotated Transformer
+  bool scalar_gain = false;                              ///< one gain and one bias for all features
+  bool bias = true;                                      ///< add a bias
 };
 
 /// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain

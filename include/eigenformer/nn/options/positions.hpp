@@ -10,7 +10,7 @@
 
 namespace eigenformer {
 
-/// Where the sines and cosines stand in a row.
+/// The order of sines and cosines in a row.
 enum class SinusoidOrder {
   interleaved,   ///< sin, cos, sin, cos, ...: the paper
   concatenated,  ///< all sines, then all cosines: tensor2tensor, fairseq, CTranslate2
@@ -22,7 +22,7 @@ struct EnumNames<SinusoidOrder> {
   static constexpr std::array names = {"interleaved", "concatenated"};
 };
 
-/// The i-th of d/2 frequencies.
+/// The formula of the i-th of d/2 frequencies.
 enum class SinusoidExponent {
   paper,          ///< base^(-2i / d)
   tensor2tensor,  ///< base^(-i / (d/2 - 1)): the last frequency is 1 / base; fairseq and CTranslate2 too
@@ -40,7 +40,7 @@ struct EnumNames<RotaryPairing> {
   static constexpr std::array names = {"adjacent", "halves"};
 };
 
-/// No positions: causal decoders do without (Haviv et al. 2022).
+/// No positions: causal decoders can work without (Haviv et al. 2022).
 struct NoPositions {
   static constexpr const char* word = "none";  ///< name of this alternative in files and flags
   /// Calls visit(OptionField, member) for each field (see OptionField).
@@ -52,11 +52,10 @@ struct NoPositions {
 /// Sines and cosines of the position, added to the inputs (Vaswani et al. 2017, 3.5).
 struct SinusoidalPositions {
   static constexpr const char* word = "sinusoidal";  ///< name of this alternative in files and flags
-  double base = 10000;
-  SinusoidOrder order = SinusoidOrder::interleaved;
-  SinusoidExponent exponent = SinusoidExponent::paper;
-  index_t first_position =
-      0;  ///< the position of a sequence's first token; CTranslate2's models count from 1
+  double base = 10000;  ///< of the wavelengths, which rise from 2 pi to 2 pi base
+  SinusoidOrder order = SinusoidOrder::interleaved;     ///< order of sines and cosines in a row
+  SinusoidExponent exponent = SinusoidExponent::paper;  ///< formula of the frequencies
+  index_t first_position = 0;  ///< position of a sequence's first token; CTranslate2's models count from 1
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
@@ -69,7 +68,8 @@ struct SinusoidalPositions {
         OptionField{"sinusoid_first_position", "position of a sequence's first token", Allowed::not_negative},
         self.first_position);
   }
-  /// Throws ValueError (`[op] ...`) for what is impossible at width d.
+  /// Throws ValueError (`[op] ...`) that names the invalid field, or if the order or exponent does not
+  /// support width d.
   void validate(const char* op, index_t d) const {
     validate_fields(op, *this);
     detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
@@ -90,7 +90,7 @@ struct SinusoidalPositions {
 /// max_length.
 struct LearnedPositions {
   static constexpr const char* word = "learned";  ///< name of this alternative in files and flags
-  index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
+  index_t offset = 0;  ///< row of the table that is position 0; the table has this many rows more (BART: 2)
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
@@ -102,16 +102,16 @@ struct LearnedPositions {
   friend bool operator==(const LearnedPositions&, const LearnedPositions&) = default;
 };
 
-/// Positions that are added to a model's inputs.
+/// Positions that are added to a model's inputs. The default is sinusoidal.
 using InputPositions = std::variant<SinusoidalPositions, LearnedPositions, NoPositions>;
 
-/// Queries and keys turn with their positions (Su et al. 2021): the first `dim` features of each head, pair i
-/// by position * base^(-2 i / dim).
+/// Rotates queries and keys by their positions (Su et al. 2021): of the first `dim` features of each head,
+/// pair i by position * base^(-2 i / dim).
 struct RotaryPositions {
-  static constexpr const char* word = "rotary";  ///< name of this alternative in files and flags
-  double base = 10000;
-  index_t dim = 0;  ///< even; 0: the whole head
-  RotaryPairing pairing = RotaryPairing::adjacent;
+  static constexpr const char* word = "rotary";     ///< name of this alternative in files and flags
+  double base = 10000;                              ///< of the wavelengths
+  index_t dim = 0;                                  ///< features of a head that rotate; even; 0: all
+  RotaryPairing pairing = RotaryPairing::adjacent;  ///< which features form a pair
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
@@ -126,7 +126,8 @@ struct RotaryPositions {
   friend bool operator==(const RotaryPositions&, const RotaryPositions&) = default;
 };
 
-/// Scores fall with the distance, by a fixed slope for each head (ALiBi, Press et al. 2022).
+/// Subtracts slope * distance from the scores, with a fixed slope for each head; see alibi_slopes() (ALiBi,
+/// Press et al. 2022).
 struct AlibiPositions {
   static constexpr const char* word = "alibi";  ///< name of this alternative in files and flags
   /// Calls visit(OptionField, member) for each field (see OptionField).
@@ -135,14 +136,16 @@ struct AlibiPositions {
   friend bool operator==(const AlibiPositions&, const AlibiPositions&) = default;
 };
 
-/// Scores have a learned bias by distance, one table for a stack (T5, Raffel et al. 2020): near distances
-/// have a bucket each, further ones share buckets that widen with their logarithm, up to max_distance.
+/// Adds a learned bias by distance to the scores, one table for a stack (T5, Raffel et al. 2020): near
+/// distances have a bucket each, farther ones share buckets that widen with their logarithm, up to
+/// max_distance.
 struct RelativeBiasPositions {
   static constexpr const char* word = "relative_bias";  ///< name of this alternative in files and flags
-  index_t buckets = 32;
-  index_t max_distance = 128;
-  /// Whether keys after the query have buckets of their own or share that of distance 0; empty: true in
-  /// encoders and false in decoders.
+  index_t buckets = 32;                                 ///< rows of the table; divisible by 4
+  index_t max_distance =
+      128;  ///< distances from here on share the last bucket; above buckets / 2, at most 2^20
+  /// Whether keys after the query have buckets of their own; otherwise they share that of distance 0. Unset:
+  /// true in encoders, false in decoders.
   std::optional<bool> bidirectional{};
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
@@ -175,10 +178,10 @@ struct RelativeBiasPositions {
   friend bool operator==(const RelativeBiasPositions&, const RelativeBiasPositions&) = default;
 };
 
-/// Learned keys and values by distance in each layer (Shaw et al. 2018).
+/// Adds learned vectors by distance to keys and values, in each layer (Shaw et al. 2018).
 struct ShawPositions {
   static constexpr const char* word = "shaw";  ///< name of this alternative in files and flags
-  index_t max_distance = 16;                   ///< further away is as if at this distance
+  index_t max_distance = 16;                   ///< greater distances are clipped to this one
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
@@ -190,7 +193,7 @@ struct ShawPositions {
   friend bool operator==(const ShawPositions&, const ShawPositions&) = default;
 };
 
-/// Positions that act in self-attention.
+/// Positions that act in self-attention. The default is none.
 using AttentionPositions =
     std::variant<NoPositions, RotaryPositions, AlibiPositions, RelativeBiasPositions, ShawPositions>;
 
