@@ -15,8 +15,8 @@
 
 namespace eigenformer {
 
-/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). Nothing is learned and no
-/// length is too long: the first rows are in a table, the others are computed.
+/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). It has no parameters and no
+/// limit on the length: the first 512 positions are in a table, later ones are computed.
 ///
 ///     ef::SinusoidalPositionalEncoding<float> positions(12);
 ///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
@@ -24,8 +24,8 @@ template <class T = float>
 struct SinusoidalPositionalEncoding {
   using value_type = T;  ///< element type, float or double
 
-  Buffer<T> table;  ///< (512, d): positions 0 to 511
-  SinusoidalPositions options;
+  Buffer<T> table;              ///< (512, d): positions 0 to 511; not in the state dict
+  SinusoidalPositions options;  ///< as given
 
   /// Throws ValueError that names the invalid field.
   explicit SinusoidalPositionalEncoding(index_t d_model, const SinusoidalPositions& given = {})
@@ -41,7 +41,8 @@ struct SinusoidalPositionalEncoding {
     for (index_t p = 0; p < table_length; ++p) encode(p, table.value.data() + p * d_model);
   }
 
-  /// x: (rows, d) or (B, L, d), with the positions of the layout. Throws ShapeError if they do not match.
+  /// x: (rows, d) or (B, L, d). Adds the encodings of the layout's positions and returns the same shape.
+  /// Throws ShapeError if x does not match the layout or d.
   [[nodiscard]] Var<T> operator()(const Context<T>&, const Var<T>& x, const SequenceLayout& layout) const {
     check_rows("positional_encoding", "input", x.shape(), layout);
     const index_t d = table.value.dim(1);
@@ -101,13 +102,15 @@ struct SinusoidalPositionalEncoding {
 
 static_assert(std::is_nothrow_move_constructible_v<SinusoidalPositionalEncoding<float>>);
 
+/// Options of a LearnedPositionalEmbedding.
 struct LearnedPositionalOptions {
-  index_t max_length = 0;  ///< positions 0 to max_length - 1; required
-  index_t d_model = defaults::d_model;
-  index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
+  index_t max_length = 0;               ///< positions 0 to max_length - 1; required
+  index_t d_model = defaults::d_model;  ///< features of a row
+  index_t offset = 0;  ///< row of the table that is position 0; the table has this many rows more (BART: 2)
 };
 
-/// Adds a learned vector for each position. Starts normal(0, 0.02) (Radford et al. 2018).
+/// Adds a learned vector for each position (Gehring et al. 2017). Starts normal(0, 0.02) (Radford et al.
+/// 2018).
 ///
 ///     ef::LearnedPositionalEmbedding<float> positions({.max_length = 128, .d_model = 12}, rng);
 ///     auto y = positions(ctx, x, layout);
@@ -116,7 +119,7 @@ struct LearnedPositionalEmbedding {
   using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (offset + max_length, d)
-  index_t offset;
+  index_t offset;       ///< row of position 0
 
   /// Throws ValueError that names the invalid field.
   LearnedPositionalEmbedding(const LearnedPositionalOptions& options, RandomGenerator& rng)
@@ -128,8 +131,8 @@ struct LearnedPositionalEmbedding {
     name_parameters(*this);
   }
 
-  /// x: (rows, d) or (B, L, d). Throws ValueError for a token at max_length or beyond, ShapeError for other
-  /// shapes.
+  /// x: (rows, d) or (B, L, d). Adds the vectors of the layout's positions and returns the same shape. Throws
+  /// ValueError for a token at position max_length or later, ShapeError if x does not match the layout or d.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const SequenceLayout& layout) const {
     const char* op = "positional_embedding";
