@@ -26,8 +26,7 @@ struct AddedPositions {
   using value_type = T;  ///< element type, float or double
 
   std::optional<SinusoidalPositionalEncoding<T>> sinusoids;  ///< set for SinusoidalPositions
-  OptionalModule<LearnedPositionalEmbedding<T>>
-      learned;  ///< set for LearnedPositions; at most one of the two is
+  OptionalModule<LearnedPositionalEmbedding<T>> learned;     ///< set for LearnedPositions
 
   /// max_length: number of learned positions; d_model: features of the inputs. Throws ValueError (`[op] ...`)
   /// for invalid options.
