@@ -17,8 +17,8 @@ struct ProjectedHeads {
   Var<T> all;        ///< (..., (H + 2 G) head_dim); unset if q is defined
   Var<T> q;          ///< (..., H head_dim); unset if all is defined
   Var<T> key_value;  ///< (..., 2 G head_dim); unset if all is defined, or k and v are
-  Var<T> k,          ///< (..., G head_dim); unset if all or key_value is defined
-      v;             ///< (..., G head_dim); unset if all or key_value is defined
+  Var<T> k,          ///< keys (..., G head_dim); unset if all or key_value is defined
+      v;             ///< values, likewise
 
   /// The same with q, k and v in matrices of their own. query_width: H head_dim; key_width: G head_dim.
   [[nodiscard]] ProjectedHeads apart(index_t query_width, index_t key_width) const {

@@ -19,7 +19,7 @@ namespace eigenformer {
 struct EmbeddingOptions {
   index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; required
   index_t embedding_dim = 0;   ///< features of a row; required
-  index_t padding_index = -1;  ///< id whose row starts at zero and gets no gradient; -1: none
+  index_t padding_index = -1;  ///< id whose row starts at zero and gets no gradient from lookups; -1: none
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
@@ -43,7 +43,7 @@ struct Embedding {
   using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;         ///< (num_embeddings, embedding_dim)
-  index_t padding_index = -1;  ///< id whose row gets no gradient; -1: none
+  index_t padding_index = -1;  ///< id whose row gets no gradient from lookups; -1: none
 
   /// Throws ValueError that names the invalid field.
   Embedding(const EmbeddingOptions& options, RandomGenerator& rng) : padding_index(options.padding_index) {

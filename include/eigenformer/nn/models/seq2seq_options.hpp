@@ -11,9 +11,9 @@
 
 namespace eigenformer {
 
-/// Which matrices of a Seq2SeqTransformer are one.
+/// Which embeddings and projections of a Seq2SeqTransformer share one matrix.
 enum class Tying {
-  none,
+  none,    ///< three matrices
   target,  ///< target embedding and output projection (Press and Wolf 2017)
   all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
 };
@@ -75,27 +75,28 @@ inline void require_padding(const char* op, const char* field, index_t id, index
 
 }  // namespace detail
 
-/// Everything that fixes a Seq2SeqTransformer's shape and behaviour; the sizes' defaults are PyTorch's.
+/// Options of a Seq2SeqTransformer: its shape and behaviour. The default sizes are PyTorch's.
 struct Seq2SeqOptions {
-  index_t source_vocab_size = 0;  ///< required
+  index_t source_vocab_size = 0;  ///< ids are below it; required
   index_t target_vocab_size = 0;  ///< 0: source_vocab_size
   LayerOptions layer{};           ///< of both stacks
-  bool final_norm = true;         ///< a norm after either stack, post-norm models too, as in PyTorch
-  ModelStack encoder{};           ///< num_layers, and what differs from the two above
-  ModelStack decoder{};
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, unless layer.positions has some
-  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
+  bool final_norm = true;         ///< a norm after each stack, even with post-norm layers, as in PyTorch
+  ModelStack encoder{};           ///< num_layers of the encoder, and what overrides the two above
+  ModelStack decoder{};           ///< num_layers of the decoder, and what overrides the two above
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their tables
   std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout (BART, BERT)
   bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
-  bool projection_bias = true;
-  Tying tying = Tying::none;
-  double logit_scale = 1;  ///< the decoder's output times this is projected; tied T5: d_model^-0.5
-  bool causal = true;      ///< a target token sees itself and those before it
-  /// Its embedding is zero, and trailing ones are padding where no layout is given; -1: none.
+  bool projection_bias = true;  ///< a bias of the output projection
+  Tying tying = Tying::none;    ///< which matrices are shared
+  double logit_scale = 1;  ///< factor of the decoder's output before the projection; tied T5: d_model^-0.5
+  bool causal = true;      ///< a target token sees only itself and those before it
+  /// Id whose embedding starts at zero and gets no gradient from lookups; trailing ones are padding if no
+  /// layout is given; -1: none.
   index_t padding_index = SpecialIds::pad;
-  /// Its embedding gets no gradient where it is read: PyTorch's padding_idx, of models whose decoder begins
-  /// with the padding symbol; -1: padding_index.
+  /// Id whose embedding gets no gradient from lookups, in place of padding_index: PyTorch's padding_idx, for
+  /// models whose decoder begins with the padding symbol; -1: padding_index.
   index_t constant_id = -1;
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
@@ -118,11 +119,15 @@ struct Seq2SeqOptions {
         self.constant_id);
   }
 
+  /// Size of the target vocabulary, with 0 resolved.
   index_t target_size() const noexcept {
     return target_vocab_size == 0 ? source_vocab_size : target_vocab_size;
   }
+  /// Dropout rate of embedding + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
+  /// The positions that are added to the embeddings.
   InputPositions added_positions() const { return input_positions(positions, layer); }
+  /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.

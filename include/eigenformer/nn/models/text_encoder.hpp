@@ -18,21 +18,23 @@ struct EnumNames<Pooling> {
   static constexpr std::array names = {"mean", "first"};
 };
 
-/// Everything that fixes a TextEncoder's shape and behaviour. What BERT is: learned positions, two token
-/// types, embedding_norm, no final_norm, no scale_embedding, gelu.
+/// Options of a TextEncoder: its shape and behaviour. BERT has learned positions, two token types,
+/// embedding_norm, no final_norm, no scale_embedding, and gelu.
 struct TextEncoderOptions {
-  index_t vocab_size = 0;  ///< required
-  index_t num_layers = defaults::num_layers;
-  LayerOptions layer{};
+  index_t vocab_size = 0;                     ///< ids are below it; required
+  index_t num_layers = defaults::num_layers;  ///< at least 1
+  LayerOptions layer{};                       ///< of every layer
   bool final_norm = true;                     ///< a norm after the last layer
   index_t num_token_types = 0;                ///< kinds of tokens with a vector each; 0: none
-  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, unless layer.positions has some
-  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their table
   std::optional<double> embedding_dropout{};  ///< on the sum of embeddings; unset: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of that sum, before its dropout
-  bool scale_embedding = true;                ///< token vectors times sqrt(d_model)
-  Pooling pooling = Pooling::mean;
-  index_t padding_index = SpecialIds::pad;  ///< trailing ones are padding where no layout is given; -1: none
+  bool scale_embedding = true;                ///< multiply token vectors by sqrt(d_model)
+  Pooling pooling = Pooling::mean;            ///< how vectors() makes one vector of a text
+  /// Id whose embedding starts at zero and gets no gradient from lookups; trailing ones are padding if no
+  /// layout is given; -1: none.
+  index_t padding_index = SpecialIds::pad;
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
@@ -48,6 +50,7 @@ struct TextEncoderOptions {
           self.pooling);
   }
 
+  /// Options of the model's TextEmbedding.
   TextEmbeddingOptions embedding() const {
     return {.vocab_size = vocab_size,
             .d_model = layer.d_model,
@@ -58,6 +61,7 @@ struct TextEncoderOptions {
             .max_length = max_length,
             .padding_index = padding_index};
   }
+  /// Options of the model's Encoder.
   EncoderOptions stack() const { return {num_layers, final_norm, layer}; }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
@@ -68,8 +72,8 @@ struct TextEncoderOptions {
   }
 };
 
-/// An encoder of texts: tokens in, one vector for each token or for the whole text out. Devlin et al. 2019,
-/// with the layers that the options say.
+/// An encoder of texts: tokens in, one vector for each token or text out. Devlin et al. 2019, with the layers
+/// that the options choose.
 ///
 ///     ef::TextEncoder<float> encoder({.vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
 ///     auto rows = encoder(ctx, ids);             // (B, L) -> (B, L, 12)
@@ -81,13 +85,13 @@ template <class T = float>
 struct TextEncoder {
   using value_type = T;                 ///< element type, float or double
   using Tokens = Tensor<std::int32_t>;  ///< token ids
-  using Options = TextEncoderOptions;
+  using Options = TextEncoderOptions;   ///< what the model is constructed from
   /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-text-encoder";
 
-  TextEmbedding<T> embedding;
-  Encoder<T> encoder;
-  TextEncoderOptions options;
+  TextEmbedding<T> embedding;  ///< ids -> (..., D)
+  Encoder<T> encoder;          ///< the layers
+  TextEncoderOptions options;  ///< as given
 
   /// Throws ValueError that names the invalid field.
   TextEncoder(const TextEncoderOptions& given, RandomGenerator& rng)
@@ -97,9 +101,10 @@ struct TextEncoder {
     name_parameters(*this);
   }
 
-  /// A vector for each token: ids (B, L) -> (B, L, D); trailing ids equal to padding_index are padding.
-  /// types: as ids, where the model has token types; unset: all 0. Throws ShapeError for other shapes,
-  /// IndexError for an id outside its table.
+  /// A vector for each token: ids (B, L) -> (B, L, D). Trailing ids equal to padding_index are padding.
+  /// types: shape of ids, if the model has token types; undefined: all 0. Throws ShapeError for other shapes,
+  /// IndexError for an id outside its table, ValueError for padding between tokens or for types if the model
+  /// has none.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids, const Tokens& types = {}) const {
     return (*this)(ctx, ids, token_layout(name, ids, options.padding_index), types);
   }
@@ -112,8 +117,8 @@ struct TextEncoder {
     return encoder(ctx, embedding(ctx, name, ids, layout, types), layout, mask, maps);
   }
 
-  /// A vector for each text, pooled as the options say: ids (B, L) -> (B, D). Padding is dropped before
-  /// anything is computed.
+  /// A vector for each text, pooled as the options say: ids (B, L) -> (B, D). Padding is removed first.
+  /// Throws as the call for tokens does.
   [[nodiscard]] Var<T> vectors(const Context<T>& ctx, const Tokens& ids, const Tokens& types = {}) const {
     return vectors(ctx, ids, token_layout(name, ids, options.padding_index), types);
   }
