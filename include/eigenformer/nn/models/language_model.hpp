@@ -25,7 +25,8 @@ struct LanguageModelOptions {
   LayerOptions layer{};                       ///< of every layer
   bool final_norm = true;                     ///< a norm after the last layer
   std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
-  index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their table
+  /// Most tokens of a sequence; enforced only for learned positions, as their table's size.
+  index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of embedding + position, before its dropout
   bool scale_embedding = true;                ///< embeddings times sqrt(d_model)

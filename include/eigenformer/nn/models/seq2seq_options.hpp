@@ -84,7 +84,8 @@ struct Seq2SeqOptions {
   ModelStack encoder{};           ///< num_layers of the encoder, and what overrides the two above
   ModelStack decoder{};           ///< num_layers of the decoder, and what overrides the two above
   std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
-  index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their tables
+  /// Most tokens of a sequence; enforced only for learned positions, as their tables' size.
+  index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout (BART, BERT)
   bool scale_embedding = true;  ///< embeddings times sqrt(d_model)

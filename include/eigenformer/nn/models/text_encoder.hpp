@@ -27,7 +27,8 @@ struct TextEncoderOptions {
   bool final_norm = true;                     ///< a norm after the last layer
   index_t num_token_types = 0;                ///< kinds of tokens with a vector each; 0: none
   std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
-  index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their table
+  /// Most tokens of a sequence; enforced only for learned positions, as their table's size.
+  index_t max_length = 1024;
   std::optional<double> embedding_dropout{};  ///< on the sum of embeddings; unset: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of that sum, before its dropout
   bool scale_embedding = true;                ///< multiply token vectors by sqrt(d_model)
