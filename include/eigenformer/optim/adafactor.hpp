@@ -15,16 +15,16 @@
 
 namespace eigenformer::detail {
 
-// How many matrices a tensor of rank 2 or above is.
+// Number of matrices in a tensor of rank 2 or above.
 inline index_t matrices_of(const Shape& shape) {
   index_t count = 1;
   for (index_t i = 0; i + 2 < shape.rank(); ++i) count *= shape[i];
   return count;
 }
 
-// One step of Adafactor for one parameter: first factored() or full(), which update the mean squares, then
-// apply(). The update itself is never stored: its element is the gradient times a factor of its row and one
-// of its column, or times one factor of its own. All sums have an order that does not depend on threads.
+// One step of Adafactor for one parameter: factored() or full() update the mean squares, then apply() updates
+// the parameter. The update is never stored: each element is the gradient times a factor of its row and one
+// of its column, or times a factor of its own. The order of all sums is independent of threads.
 template <class T>
 class AdafactorStep {
  public:
@@ -42,8 +42,8 @@ class AdafactorStep {
                      static_cast<double>(rows_ * columns_));
   }
 
-  // Mean squares by row and by column: (matrices, rows) and (matrices, columns). Shazeer and Stern 2018,
-  // algorithm 2.
+  // Updates the mean squares by row and column, (matrices, rows) and (matrices, columns). Shazeer and Stern
+  // 2018, algorithm 2.
   void factored(T* row_means, T* column_means, double decay, double eps) {
     const index_t height = rows_ / matrices_;
     parallel_for(rows_, grain(), [&](index_t begin, index_t end) {
@@ -85,7 +85,7 @@ class AdafactorStep {
           static_cast<T>(1 / std::sqrt(static_cast<double>(column_means[c])));
   }
 
-  // A mean square for each element.
+  // Updates a mean square for each element.
   void full(T* means, double decay, double eps) {
     const index_t n = rows_ * columns_;
     column_factors_.resize(static_cast<std::size_t>(n));
@@ -96,7 +96,8 @@ class AdafactorStep {
     }
   }
 
-  // Clips the update, takes its mean if there is one (as large as the parameter), and changes the parameter.
+  // Clips the update, averages it into `mean` (size of the parameter; null: no momentum), and changes the
+  // parameter.
   void apply(T* mean, double rate, double clip_threshold, double beta1, double weight_decay) {
     std::vector<double> squares(static_cast<std::size_t>(rows_));
     parallel_for(rows_, grain(), [&](index_t begin, index_t end) {
@@ -312,7 +313,7 @@ class Adafactor {
                                    {".exp_avg", &Moments::mean},
                                    {".step", &Moments::steps}};
 
-  // The shape of a part for a parameter; nothing where the parameter does not have it.
+  // The shape of a part for a parameter, if the parameter has this part.
   std::optional<Shape> shape_of(Tensor<T> Moments::*member, const Shape& parameter) const {
     const bool matrix = parameter.rank() >= 2;
     if (member == &Moments::steps) return Shape{};
@@ -322,7 +323,7 @@ class Adafactor {
     return parameter.without(member == &Moments::rows ? -1 : -2);
   }
 
-  // Before the first step, so that what lasts does not lie between what a step leaves behind.
+  // Allocates before the first step, so that lasting memory does not fragment that of a step.
   void take_memory(std::size_t i) {
     for (const Part& part : parts) {
       Tensor<T>& tensor = moments_[i].*part.member;

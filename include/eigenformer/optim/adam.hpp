@@ -163,7 +163,7 @@ class Adam {
     detail::StepRule rule;
   };
 
-  // Before the first step, so that what lasts does not lie between what a step leaves behind.
+  // Allocates before the first step, so that lasting memory does not fragment that of a step.
   void take_memory(Moments& m) const {
     if (!m.first.defined()) m.first = Tensor<T>(moment_shape(*m.parameter));
     if (!m.second.defined()) m.second = Tensor<T>(moment_shape(*m.parameter));

@@ -37,7 +37,7 @@ class ExponentialAverage {
   void update() {
     if (exchanged_) throw ValueError("ema", "the averages are in the parameters; call exchange() first");
     const auto n = static_cast<double>(updates_++);
-    // The two shares add up to 1 exactly, else the average would shrink or grow.
+    // Computed so that the two weights add up to 1 exactly; otherwise the average would drift.
     const T kept = static_cast<T>(std::min(decay_, (1 + n) / (10 + n)));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const auto& p = *parameters_[i];

@@ -36,13 +36,13 @@ using ParameterGroups = std::vector<ParameterGroup>;
 
 namespace detail {
 
-// What an optimizer does with one parameter.
+// The rate and decay of one parameter.
 struct StepRule {
   double rate = 1;  // times the learning rate
   double weight_decay = 0;
 };
 
-// The edits that make a name fit a pattern; what '*' stands for costs nothing.
+// Edit distance between a name and a pattern; text matched by '*' costs nothing.
 inline std::size_t pattern_distance(std::string_view pattern, std::string_view name) {
   std::vector<std::size_t> row(name.size() + 1), next(name.size() + 1);
   for (std::size_t n = 0; n <= name.size(); ++n) row[n] = n;
@@ -82,8 +82,8 @@ bool matches_any_name(std::string_view pattern, const ParameterState<T>& p) {
                      [&](const std::string& alias) { return matches_pattern(pattern, alias); });
 }
 
-// One rule for each parameter. Throws ValueError (`[op] ...`) for impossible rates and for a group that holds
-// nothing.
+// One rule for each parameter. Throws ValueError (`[op] ...`) for invalid rates and for a group without
+// parameters.
 template <class T>
 std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHandle<T>>& parameters,
                                  const ParameterGroups& groups, double weight_decay) {

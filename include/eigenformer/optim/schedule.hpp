@@ -22,7 +22,7 @@ inline void check(const char* op, index_t step, double peak, index_t warmup) {
   if (warmup < 0) throw ValueError(op, "warmup is " + std::to_string(warmup) + ", must not be negative");
 }
 
-// The share of the peak that the warm-up allows.
+// The factor of the warm-up.
 inline double warm(index_t step, index_t warmup) {
   return step < warmup ? static_cast<double>(step) / static_cast<double>(warmup) : 1.0;
 }
@@ -35,7 +35,7 @@ inline double constant(index_t step, double peak, index_t warmup = 0) {
   return peak * detail::warm(step, warmup);
 }
 
-/// peak sqrt(warmup / step) after the warm-up (peak / sqrt(step) without one).
+/// peak sqrt(warmup / step) after the warm-up, peak / sqrt(step) without one.
 inline double inverse_square_root(index_t step, double peak, index_t warmup = 0) {
   detail::check("inverse_square_root", step, peak, warmup);
   if (step < warmup) return peak * detail::warm(step, warmup);

@@ -19,12 +19,12 @@ namespace eigenformer {
 
 namespace detail {
 
-// Whether a target, a name or a pattern, is a module's name or the end of it from a dot on.
+// Whether a target (a name or pattern) matches a module's whole name or its end after a dot.
 inline bool is_lora_target(std::string_view target, const std::string& module) {
   return matches_pattern(target, module) || matches_pattern("*." + std::string(target), module);
 }
 
-// The last names of modules, each once: "q_proj, k_proj, ...".
+// The last parts of the modules' names, without repetitions: "q_proj, k_proj, ...".
 template <class T>
 std::string short_names(const std::vector<AdaptableRows<T>>& all) {
   std::vector<std::string> names;
@@ -35,7 +35,7 @@ std::string short_names(const std::vector<AdaptableRows<T>>& all) {
   return join_list(names);
 }
 
-// Which rows the targets name. Throws ValueError for a target that names none.
+// The rows that the targets match. Throws ValueError for a target that matches none.
 template <class T>
 std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& all,
                                            std::string_view targets) {
@@ -63,7 +63,7 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
   return rows;
 }
 
-// A part for these rows, with names for its factors.
+// `part` for these rows, with its factors named.
 template <class T>
 LowRankPart<T> make_part(const AdaptableRows<T>& rows, LowRankPart<T> part) {
   part.a.set_name(rows.module + ".lora_A.weight");

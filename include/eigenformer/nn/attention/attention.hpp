@@ -272,7 +272,7 @@ struct MultiHeadAttention {
     return project_apart(ctx, query, queries, key, value, keys);
   }
 
-  // Queries, keys and values in matrices of their own.
+  // Queries, keys and values in separate matrices.
   ProjectedHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
     const Context<T> key_ctx = of_keys(ctx, keys);
@@ -284,12 +284,12 @@ struct MultiHeadAttention {
         .v = in_proj.value(key_ctx, value)};
   }
 
-  // The context of projections of keys and values: an adapter's dropout follows their rows.
+  // The context for projections of keys and values: the dropout masks of adapters follow their rows.
   static Context<T> of_keys(const Context<T>& ctx, const SequenceLayout& keys) {
     return ctx.drops() && ctx.rows() ? ctx.for_rows(keys) : ctx;
   }
 
-  // The norm of each head of x (..., heads * head_dim), if there is one.
+  // Each head of x, (..., heads * head_dim), normalised if there is a norm.
   Var<T> normalised(const Context<T>& ctx, const OptionalModule<Norm<T>>& norm, const Var<T>& x) const {
     if (!norm) return x;
     const index_t head_dim = options.head_features();
@@ -309,7 +309,7 @@ struct MultiHeadAttention {
     check_input("input", x, layout, options.d_model);
   }
 
-  // Of inputs that came without layouts.
+  // For inputs without layouts.
   static void check_batch(const Var<T>& query, const SequenceLayout& queries, const Var<T>& key,
                           const SequenceLayout& keys) {
     if (queries.batch() == keys.batch()) return;

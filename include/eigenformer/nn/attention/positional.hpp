@@ -73,7 +73,7 @@ struct SinusoidalPositionalEncoding {
     return record("positional_encoding", std::move(y), {x}, [](Backward<T>& b) { b.pass(0, b.dy()); });
   }
 
-  /// The encodings of the first `length` tokens of a sequence: (length, d).
+  /// The encodings of a sequence's first `length` tokens: (length, d), in a new tensor.
   Tensor<T> encodings(index_t length) const {
     Tensor<T> y(Shape{length, table.value.dim(1)});
     for (index_t i = 0; i < length; ++i) encode(i + options.first_position, y.data() + i * y.dim(1));
@@ -154,7 +154,7 @@ struct LearnedPositionalEmbedding {
     }
     Tensor<std::int32_t> ids(Shape{layout.rows()});
     const auto keys = layout.row_keys();
-    // Rows of padding may lie beyond the table; what they get does not matter.
+    // Rows of padding may lie beyond the table; they get the last vector, which nothing uses.
     for (index_t r = 0; r < layout.rows(); ++r) {
       ids.data()[r] = static_cast<std::int32_t>(
           offset + std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));

@@ -162,8 +162,8 @@ class CachedPass final : public LayerPass<T> {
   }
 
  private:
-  // What a model asks for in a step, in order; every step must ask for the same, because the cache is found
-  // by it.
+  // The calls of a step, in order. Caches are found by the number of the call, so every step must make the
+  // same ones.
   struct Call {
     enum Kind { of_self, of_memory, of_window, of_recurrence } kind;
     std::uint64_t id;
@@ -220,7 +220,7 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
       ctx, cross_attention(ctx, q, key_value, queries_, memory_.layout, {}, attention.attention_op(joined_)));
 }
 
-// The problem that queries have with a memory of linear attention, as far as both sides know it.
+// The part of the attention problem that does not depend on the step.
 template <class T>
 kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAttention<T>& attention) const {
   kernels::AttentionProblem<T> p;
@@ -231,7 +231,7 @@ kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAtte
   return p;
 }
 
-// What linear attention needs of the memory, whose keys and values are given: (sequences, heads * state).
+// The state of linear attention for a memory, from its keys and values: (sequences, heads * state size).
 template <class T>
 Tensor<T> CachedMemory<T>::linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const {
   kernels::AttentionProblem<T> p = linear_problem(attention);

@@ -76,7 +76,7 @@ class KeyValueCache {
     }
     queries_ = SequenceLayout::packed(counts).with_first_position(lengths_);
     keys_ = SequenceLayout::cached(total, capacity_).with_first_position(dropped_);
-    // A single new token sees all there is.
+    // A single new token sees all earlier ones, so it needs no mask.
     const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
     mask_ = single ? AttentionMask::none() : prefix_mask(prefix).within_causal();
     return queries_;
@@ -206,10 +206,10 @@ class KeyValueCache {
   }
 
  private:
-  // Tokens of sequence i whose keys and values are there.
+  // Number of tokens of sequence i that are cached.
   index_t held(std::size_t i) const { return lengths_[i] - dropped_[i]; }
 
-  // What follows cannot be taken back. After a first step nothing is kept, so there it can.
+  // Marks the start of a change that cannot be undone. In a first step it can: begin() then drops everything.
   void begin_change() noexcept { whole_ = !reach_known_; }
 
   void require_whole() const {
@@ -224,8 +224,8 @@ class KeyValueCache {
     return held[slot];
   }
 
-  // The first step tells how far back tokens are needed. Beyond any length there is no limit, and sums with
-  // it stay in range.
+  // The first step determines how many tokens must be kept. Windows of 2^32 and more count as unlimited, so
+  // that sums with them stay in range.
   void note_reach(index_t window) {
     const bool all = window == 0 || window >= (index_t{1} << 32);
     if (!reach_known_) {
@@ -252,7 +252,7 @@ class KeyValueCache {
     }
   }
 
-  // Tokens that the next one does not reach leave the table.
+  // Drops the tokens that the next one cannot reach from the table.
   void drop_unreached() {
     if (reach_ == 0) return;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
@@ -263,9 +263,8 @@ class KeyValueCache {
     }
   }
 
-  // Room for so many more rows in the block of every attention. When it is full, or much larger than a window
-  // needs, rows that no sequence has in its table go, and it gets the size that leaves room for as many
-  // again.
+  // Makes room for `rows` more rows in the block of every attention. If a block is full, or much larger than
+  // a window needs, rows that no table contains are dropped, and the block gets room for as many rows again.
   void make_room(index_t rows) {
     index_t held_rows = 0;
     for (std::size_t i = 0; i < lengths_.size(); ++i) held_rows += held(i);
@@ -303,7 +302,7 @@ class KeyValueCache {
     }
   }
 
-  // Weights of the keys that are held, with zeros for those before them.
+  // The weights of the cached keys, preceded by zeros for those that were dropped.
   Tensor<T> with_dropped(const Tensor<T>& weights) const {
     if (std::all_of(dropped_.begin(), dropped_.end(), [](index_t n) { return n == 0; })) return weights;
     index_t longest = 0;
@@ -319,12 +318,12 @@ class KeyValueCache {
     return all;
   }
 
-  // The state goes on by the new rows.
+  // Attention of the new rows; advances the state by them.
   Var<T> attend_linear(const Context<T>& ctx, Tensor<T>& state, const MultiHeadAttention<T>& attention,
                        const ProjectedHeads<T>& heads) {
     if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
     const index_t rows = queries_.rows(), width = attention.options.query_width();
-    // Queries, keys and values where they are: side by side, or in matrices of their own.
+    // Queries, keys and values are read in place: side by side, or from separate matrices.
     const Tensor<T>& first = heads.all.defined() ? heads.all.value() : heads.q.value();
     const index_t stride = first.dim(-1);
     const T* const k = heads.all.defined() ? first.data() + width : heads.k.value().data();

@@ -15,8 +15,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// Calls products(module) or tables(module) of every module of a model, sub-modules after their owner's
-// fields.
+// Calls f(module) for every module of a model, after f of the module's fields.
 template <class F, class Member>
 void visit_modules(Member& member, F& f) {
   using M = std::remove_const_t<Member>;
@@ -31,9 +30,8 @@ void visit_modules(Member& member, F& f) {
   }
 }
 
-// Calls f(weight, counts) for every matrix of a model that is packed: inference multiplies by so many of its
-// rows at a time. Embeddings that are no one's projection stay tables in float32, where packing would save
-// nothing.
+// Calls f(weight, counts) for every matrix that is packed; each count is the number of rows of one product.
+// In float32, embeddings that are not also a projection stay unpacked, because packing would save nothing.
 template <class M, class F>
 void for_each_packed_weight(const M& model, WeightFormat format, F&& f) {
   static_assert(Module<M>,

@@ -24,9 +24,9 @@ struct FeedForwardOptions {
   }
 };
 
-/// linear2(dropout(activation(linear1(x)))), on each row alone (Vaswani et al. 2017, eq. 2), or gated
-/// linear2(dropout(activation(linear1(x)) * linear3(x))) (Shazeer 2020; the three are Llama's w1, w2, w3 and
-/// T5's wi_0, wo, wi_1).
+/// The position-wise feed-forward network linear2(dropout(activation(linear1(x)))) (Vaswani et al. 2017, eq.
+/// 2), or gated linear2(dropout(activation(linear1(x)) * linear3(x))) (Shazeer 2020; the three are Llama's
+/// w1, w2, w3 and T5's wi_0, wo, wi_1).
 ///
 ///     ef::FeedForward<float> network({.d_model = 12, .activation = ef::Activation::gelu}, rng);
 ///     auto y = network(ctx, x);  // (..., 12) -> (..., 12)

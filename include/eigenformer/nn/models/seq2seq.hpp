@@ -215,7 +215,7 @@ struct Seq2SeqTransformer {
 
   /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
-    // A tied parameter is listed under each of its names; the first is where it lives.
+    // A tied parameter is listed under each of its names, first where it is stored.
     auto& target_table = self.own_target_embedding ? *self.own_target_embedding : self.source_embedding;
     visit("source_embedding", self.source_embedding);
     visit("target_embedding", target_table);
@@ -275,8 +275,9 @@ struct Seq2SeqTransformer {
   }
 };
 
-// What is defined in a class is inline, and compiled in every file that uses it, although
-// eigenformer::compiled has it. These are the ways into a model, so that files go no further.
+// Functions defined in a class are inline and compiled in every file that uses them, although
+// eigenformer::compiled contains them. The entry points of a model are therefore defined here, so that such
+// files compile nothing behind them.
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,

@@ -26,7 +26,7 @@ struct EnumNames<Tying> {
 
 namespace detail {
 
-// The fields that models of two stacks have in common: `o` has layer, final_norm, encoder and decoder.
+// The fields that models with two stacks share: `o` has layer, final_norm, encoder and decoder.
 void visit_stacks(auto& o, auto&& visit) {
   LayerOptions::fields(o.layer, visit);
   visit(OptionField{"final_norm", "a norm after each stack's last layer"}, o.final_norm);
@@ -38,7 +38,7 @@ void visit_stacks(auto& o, auto&& visit) {
         o.decoder);
 }
 
-// The fields of inputs: `o` has positions, max_length and embedding_dropout.
+// The fields for inputs: `o` has positions, max_length and embedding_dropout.
 void visit_inputs(auto& o, auto&& visit) {
   visit(OptionField{"embedding_dropout", "dropout of input + position; left out: dropout", Allowed::rate},
         o.embedding_dropout);
@@ -52,7 +52,7 @@ void visit_inputs(auto& o, auto&& visit) {
         o.max_length);
 }
 
-// And of tokens: `o` has embedding_norm, scale_embedding and padding_index.
+// The fields for inputs that are tokens: `o` also has embedding_norm, scale_embedding and padding_index.
 void visit_tokens(auto& o, auto&& visit) {
   visit_inputs(o, visit);
   visit(OptionField{"embedding_norm", "a norm of embedding + position"}, o.embedding_norm);
@@ -60,7 +60,7 @@ void visit_tokens(auto& o, auto&& visit) {
   visit(OptionField{"padding_index", "id of padding; -1: none"}, o.padding_index);
 }
 
-// What positions that are added to a model's inputs need. Throws ValueError that names a field.
+// Checks positions that are added to a model's inputs. Throws ValueError that names the invalid field.
 inline void require_input_positions(const char* op, const InputPositions& positions, index_t d_model) {
   std::visit([op](const auto& chosen) { validate_fields(op, chosen); }, positions);
   if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) o->validate(op, d_model);

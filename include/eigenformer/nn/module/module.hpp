@@ -85,7 +85,7 @@ class FieldVisitor {
   ~FieldVisitor() = default;
 };
 
-// Calls f with what F of a const module may see.
+// Calls f with fields that are const if the module is.
 template <class T, bool is_const, class F>
 class FieldCaller final : public FieldVisitor<T> {
  public:
@@ -154,7 +154,7 @@ auto parameters(M& module) {
   });
   for (const auto& handle : handles) {
     std::vector<std::string>& known = names[handle->id];
-    // The most qualified name wins: a model's over that of a layer alone.
+    // The longest name wins: that in a model over that in a layer alone.
     if (handle->name.size() < known[0].size()) handle->name = known[0];
     if (handle->name != known[0]) continue;
     known.erase(known.begin());
@@ -220,7 +220,7 @@ struct LoadReport {
 
 namespace detail {
 
-/// One tensor that a loader offers: its name, its shape, and why it cannot be loaded at all (empty: it can).
+/// A tensor that a loader offers: its name, its shape, and why it cannot be loaded (empty: it can).
 struct GivenTensor {
   std::string name;
   Shape shape;
@@ -238,9 +238,9 @@ inline std::string join_list(const std::vector<std::string>& items) {
   return list;
 }
 
-/// Pairs given tensors with those of a state dict and calls assign(name of ours, index of the given one) for
-/// each pair, after everything was checked. Throws ValueError that lists *all* that does not fit, and then
-/// assigns nothing.
+/// Matches given tensors with those of a state dict and, after checking everything, calls assign(entry of
+/// ours, index of the given one) for each pair. Throws ValueError that lists *all* problems; then nothing is
+/// assigned.
 template <class T, class F>
 LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::vector<GivenTensor>& given,
                             const LoadOptions& options, F&& assign) {
@@ -362,7 +362,8 @@ std::string summary(const M& module) {
 
 }  // namespace eigenformer
 
-/// EIGENFORMER_INSTANCES of a module, with the walk through its fields. Used in namespace eigenformer.
+/// EIGENFORMER_INSTANCES of a module, with the functions that visit its fields. Used in namespace
+/// eigenformer.
 #define EIGENFORMER_MODULE_INSTANCES(MODULE)                                                       \
   EIGENFORMER_INSTANCES(struct MODULE)                                                             \
   EIGENFORMER_INSTANCE(                                                                            \

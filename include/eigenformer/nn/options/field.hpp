@@ -129,7 +129,7 @@ inline void require_allowed(const char* op, const char* name, double value, cons
   if (expected != nullptr) throw ValueError(op, std::string(name) + " is " + text + ", " + expected);
 }
 
-// Throws ValueError where a field is above another one.
+// Throws ValueError if a field is above another one.
 inline void require_at_most(const char* op, const char* name, index_t value, const char* other,
                             index_t most) {
   if (value <= most) return;
@@ -152,7 +152,7 @@ void validate_fields(const char* op, const O& options) {
       } else if constexpr (std::integral<Member> && !std::same_as<Member, bool>) {
         detail::require_allowed(op, field.name, static_cast<double>(member), std::to_string(member),
                                 field.allowed);
-        // Sizes are multiplied with each other, and two of these fit index_t.
+        // The product of two sizes must fit index_t.
         if constexpr (std::signed_integral<Member>) {
           if (member > std::numeric_limits<std::int32_t>::max()) {
             throw ValueError(op, std::string(field.name) + " is " + std::to_string(member) +

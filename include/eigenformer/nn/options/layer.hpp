@@ -115,7 +115,7 @@ struct DropoutOptions {
   friend bool operator==(const DropoutOptions&, const DropoutOptions&) = default;
 };
 
-/// How the norms of a layer or model are computed.
+/// How the norms of a layer or model are computed; part of LayerOptions.
 struct NormStyle {
   NormKind kind = NormKind::layer_norm;   ///< layer norm or RMS norm
   double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation) or
@@ -215,7 +215,7 @@ struct LayerOptions {
 
 namespace detail {
 
-// What attention needs of its sizes and positions, in LayerOptions and MultiHeadAttentionOptions. Throws
+// Checks the sizes and positions of an attention, of LayerOptions and MultiHeadAttentionOptions. Throws
 // ValueError.
 template <class Options>
 void require_attention(const char* op, const Options& o) {
@@ -239,7 +239,7 @@ void require_attention(const char* op, const Options& o) {
   }
   if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.positions)) bias->validate(op);
   if (o.attention != AttentionKind::linear) return;
-  // What linear attention has no form of.
+  // Linear attention supports none of the following.
   const char* unsupported = nullptr;
   const std::string positions = std::string("attention_positions ") + chosen_word(o.positions);
   if (!std::holds_alternative<NoPositions>(o.positions) &&
@@ -262,7 +262,7 @@ inline void LayerOptions::validate(const char* op) const {
   validate_fields(op, *this);
   detail::require_attention(op, *this);
   if (self_mixing == SelfMixing::attention) return;
-  // What belongs to the self-attention that is not there.
+  // Without self-attention, its own options must be unset.
   if (!std::holds_alternative<NoPositions>(positions)) {
     throw ValueError(op, std::string("self_mixing is ssru, attention_positions must be none, which is ") +
                              chosen_word(positions));

@@ -49,7 +49,8 @@ struct NoPositions {
   friend bool operator==(const NoPositions&, const NoPositions&) = default;
 };
 
-/// Sines and cosines of the position, added to the inputs (Vaswani et al. 2017, 3.5).
+/// Adds sines and cosines of the position to the inputs (Vaswani et al. 2017, 3.5); see
+/// SinusoidalPositionalEncoding.
 struct SinusoidalPositions {
   static constexpr const char* word = "sinusoidal";  ///< name of this alternative in files and flags
   double base = 10000;  ///< of the wavelengths, which rise from 2 pi to 2 pi base
@@ -86,8 +87,8 @@ struct SinusoidalPositions {
   friend bool operator==(const SinusoidalPositions&, const SinusoidalPositions&) = default;
 };
 
-/// A learned vector for each position, added to the inputs (Gehring et al. 2017). The table has the model's
-/// max_length.
+/// Adds a learned vector for each position to the inputs (Gehring et al. 2017); see
+/// LearnedPositionalEmbedding. The table has the model's max_length.
 struct LearnedPositions {
   static constexpr const char* word = "learned";  ///< name of this alternative in files and flags
   index_t offset = 0;  ///< row of the table that is position 0; the table has this many rows more (BART: 2)
@@ -161,12 +162,12 @@ struct RelativeBiasPositions {
   }
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
-    // Both directions need an exact bucket and a wider one.
+    // Each of two directions needs at least one exact and one wider bucket.
     if (buckets < 4 || buckets % 4 != 0) {
       throw ValueError(op, "relative_bias_buckets is " + std::to_string(buckets) +
                                ", must be positive and divisible by 4");
     }
-    // A table by distance is made of it.
+    // RelativeBias allocates a table by distance.
     constexpr index_t most = index_t{1} << 20;
     if (max_distance <= buckets / 2 || max_distance > most) {
       throw ValueError(op, "relative_bias_max_distance is " + std::to_string(max_distance) +

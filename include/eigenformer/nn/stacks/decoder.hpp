@@ -19,7 +19,7 @@ struct DecoderLayer {
   using value_type = T;                                 ///< element type, float or double
   using Options = LayerOptions;                         ///< what the layer is constructed from
   static constexpr const char* stack_name = "decoder";  ///< name of a Stack of these layers in messages
-  static constexpr bool is_decoder = true;  ///< a Stack's relative bias ignores keys after the query
+  static constexpr bool is_decoder = true;  ///< in a Stack, a relative bias is not bidirectional by default
 
   OptionalModule<MultiHeadAttention<T>> self_attn;  ///< absent with SelfMixing::ssru
   OptionalModule<Ssru<T>> ssru;                     ///< with SelfMixing::ssru

@@ -10,7 +10,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// Of attention to a memory: its keys stand in no order that the queries' positions belong to.
+// For attention to a memory: without positions and window, because distances between target and source tokens
+// mean nothing.
 inline MultiHeadAttentionOptions memory_attention_options(const LayerOptions& o) {
   return {.d_model = o.d_model,
           .num_heads = o.num_heads,
@@ -39,7 +40,7 @@ inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
           .bias = o.bias,
           .gated = o.gated};
 }
-// The norm of a sub-layer's output, where there is one.
+// The norm of a sub-layer's output, with sandwich_norm.
 template <class T>
 OptionalModule<Norm<T>> sandwich_norm(const LayerOptions& o) {
   if (!o.sandwich_norm) return {};
@@ -49,7 +50,7 @@ inline const LayerOptions& validated(const char* op, const LayerOptions& options
   options.validate(op);
   return options;
 }
-// Of layers that have no other self-mixing.
+// For layers without other self-mixing.
 inline const LayerOptions& with_attention(const char* op, const LayerOptions& options) {
   if (options.self_mixing == SelfMixing::attention) return validated(op, options);
   throw ValueError(op, "self_mixing is ssru, must be attention in a layer that may look ahead");

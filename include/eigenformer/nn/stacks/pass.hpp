@@ -195,7 +195,7 @@ Var<T> SequencePass<T>::window(const Context<T>&, const Var<T>& x, index_t n) {
   this->require_window("window", n);
   check_rows("window", "input", x.shape(), layout_);
   const index_t rows = x.shape().rows(), d = x.dim(-1);
-  // Row `rows` is a row of zeros, for what lies before a sequence and for padding.
+  // Index `rows` is a row of zeros, for rows before a sequence and for padding.
   Tensor<std::int32_t> ids = Tensor<std::int32_t>::full(Shape{rows * n}, static_cast<std::int32_t>(rows));
   for (index_t b = 0; b < layout_.batch(); ++b) {
     const index_t first = layout_.offset(b);

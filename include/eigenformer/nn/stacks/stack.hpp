@@ -49,7 +49,7 @@ const char* stack_name() {
   }
 }
 
-// Layers drawn one after the other, so that no two start alike.
+// Draws the layers one after the other, so that they start different.
 template <class L>
 std::vector<L> make_layers(const char* op, const StackOptions<typename L::Options>& options,
                            RandomGenerator& rng) {
@@ -59,7 +59,7 @@ std::vector<L> make_layers(const char* op, const StackOptions<typename L::Option
   typename L::Options layer = options.layer;
   for (index_t i = 0; i < options.num_layers; ++i) {
     if constexpr (std::derived_from<typename L::Options, LayerOptions>) {
-      // Linear decay: the deeper, the more dispensable. Huang et al. 2016, eq. 4.
+      // Linear decay: deeper layers are skipped more often. Huang et al. 2016, eq. 4.
       layer.layer_drop =
           options.layer.layer_drop * static_cast<double>(i + 1) / static_cast<double>(options.num_layers);
     }
@@ -91,7 +91,7 @@ struct Stack {
       const LayerOptions& layer = options.layer;
       if (options.final_norm) norm.emplace(detail::norm_options(layer));
       if (const auto* o = std::get_if<RelativeBiasPositions>(&layer.positions)) {
-        // Decoders see nothing after the query.
+        // Decoders see no keys after the query.
         const bool both = !(requires { L::is_decoder; });
         relative_bias.emplace(*o, layer.num_heads, both, rng);
       }
@@ -170,7 +170,7 @@ struct Stack {
  private:
   static const char* name() { return detail::stack_name<L>(); }
 
-  // One layer: where the tape asks for it a checkpoint, which runs on a new copy of the pass each time.
+  // Runs one layer; as a checkpoint, on a new copy of the pass each time, if the tape checkpoints layers.
   static Var<T> run(const L& layer, const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) {
     const bool checkpoints = ctx.records() && ctx.tape()->checkpoints_layers();
     const std::shared_ptr<LayerPass<T>> copy = checkpoints ? pass.copy() : nullptr;
@@ -191,7 +191,7 @@ struct Stack {
     return followed ? y : layer(repeated, x, pass);
   }
 
-  // Layers that were not made together must at least have one width.
+  // Given layers may differ, but not in width.
   void finish() {
     static_assert(Layer<L>,
                   "a layer of a Stack needs value_type, Options, fields, a constructor (const Options&, "
@@ -215,7 +215,7 @@ struct Stack {
 
 }  // namespace eigenformer
 
-/// EIGENFORMER_MODULE_INSTANCES of the stack of a layer. Used in namespace eigenformer.
+/// EIGENFORMER_MODULE_INSTANCES for a Stack of a layer. Used in namespace eigenformer.
 #define EIGENFORMER_STACK_INSTANCES(LAYER)                                                               \
   EIGENFORMER_INSTANCE(struct Stack<LAYER<float>>)                                                       \
   EIGENFORMER_INSTANCE(struct Stack<LAYER<double>>)                                                      \
