@@ -163,8 +163,8 @@ struct AdafactorOptions {
   double clip_threshold = 1;  ///< largest root mean square of an update, before the learning rate
   double decay_rate = 0.8;    ///< mean squares decay by 1 - step^-decay_rate
   double beta1 = 0;           ///< decay of the mean of updates; 0: no momentum, which needs no memory
-  double weight_decay =
-      0;  ///< decoupled: shrinks the parameter by this times the step size; not norms, biases
+  /// Decoupled: shrinks the parameter by this times the step size; not for norms and biases.
+  double weight_decay = 0;
   bool scale_parameter = true;  ///< multiply steps by max(eps2, root mean square of the parameter)
   bool relative_step = false;   ///< multiply steps by min(0.01, 1 / sqrt(step)), the paper's schedule
   ParameterGroups groups{};     ///< parameters with rates or decay of their own

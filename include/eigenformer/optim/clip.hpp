@@ -11,8 +11,7 @@ namespace eigenformer {
 
 /// The result of clip_factor().
 struct ClipFactor {
-  double norm =
-      0;  ///< Euclidean norm of all gradients times the given scale; not finite if one of them is not
+  double norm = 0;     ///< Euclidean norm of all gradients times |scale|; not finite if one of them is not
   double factor = 1;   ///< multiply the gradients by this; pass it to the optimizer's step as grad_scale
   bool finite = true;  ///< false: norm is infinite or NaN; skip this step
 };

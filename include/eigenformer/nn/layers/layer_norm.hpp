@@ -6,9 +6,8 @@ namespace eigenformer {
 
 /// Options of a LayerNorm.
 struct LayerNormOptions {
-  index_t size = 0;  ///< features of a row; required
-  double eps =
-      defaults::layer_norm_eps;  ///< added to the variance; with the teaching formula to the deviation
+  index_t size = 0;                       ///< features of a row; required
+  double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation)
   LayerNormFormula formula = LayerNormFormula::pytorch;  ///< PyTorch's, or that of The Annotated Transformer
   bool scalar_gain = false;                              ///< one gain and one bias for all features
   bool bias = true;                                      ///< add a bias

@@ -35,8 +35,7 @@ struct Norm {
 
   Parameter<T> weight;  ///< (size), or (1) with scalar_gain
   Parameter<T> bias;    ///< shape of weight; absent in rms_norm and without bias
-  NormOptions
-      options;  ///< as given; for rms_norm with the fields of layer_norm at their defaults and no bias
+  NormOptions options;  ///< as given; for rms_norm without what only layer_norm has
 
   /// Throws ValueError that names the invalid field.
   explicit Norm(const NormOptions& given) : options(given) {

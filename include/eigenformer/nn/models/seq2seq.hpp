@@ -38,21 +38,19 @@ struct Seq2SeqMaps {
 /// run_decoder, readout, token_loss, loss); training, search and sampling then use its versions.
 template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Seq2SeqTransformer {
-  using value_type = T;                 ///< element type, float or double
-  using Tokens = Tensor<std::int32_t>;  ///< token ids
-  using Options = Seq2SeqOptions;       ///< what the model is constructed from
-  using Input =
-      std::vector<std::int32_t>;  ///< what begin() takes: the ids of a source sentence, with its end symbol
+  using value_type = T;                     ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;      ///< token ids
+  using Options = Seq2SeqOptions;           ///< what the model is constructed from
+  using Input = std::vector<std::int32_t>;  ///< what begin() takes: source ids with the end symbol
   /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-translation";
 
-  Embedding<T> source_embedding;  ///< (source_vocab_size, D)
-  OptionalModule<Embedding<T>>
-      own_target_embedding;            ///< absent if all embeddings are tied; see target_embedding()
-  AddedPositions<T> source_positions;  ///< added to source embeddings
-  AddedPositions<T> target_positions;  ///< added to target embeddings
-  OptionalModule<Norm<T>> source_embedding_norm;                   ///< with embedding_norm
-  OptionalModule<Norm<T>> target_embedding_norm;                   ///< with embedding_norm
+  Embedding<T> source_embedding;                      ///< (source_vocab_size, D)
+  OptionalModule<Embedding<T>> own_target_embedding;  ///< absent if all are tied; see target_embedding()
+  AddedPositions<T> source_positions;                 ///< added to source embeddings
+  AddedPositions<T> target_positions;                 ///< added to target embeddings
+  OptionalModule<Norm<T>> source_embedding_norm;      ///< with embedding_norm
+  OptionalModule<Norm<T>> target_embedding_norm;      ///< with embedding_norm
   Transformer<T, EncoderLayerType, DecoderLayerType> transformer;  ///< encoder and decoder
   Parameter<T> own_projection;   ///< (V, D); absent if tied; see projection_weight()
   Parameter<T> projection_bias;  ///< (V); absent without projection_bias

@@ -22,8 +22,8 @@ struct TextEmbeddingOptions {
   bool scale = true;                                 ///< multiply token vectors by sqrt(d_model)
   InputPositions positions = SinusoidalPositions{};  ///< sinusoidal, learned or none
   index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their table
-  index_t padding_index =
-      SpecialIds::pad;  ///< id whose vector starts at zero and gets no gradient from lookups; -1: none
+  /// Id whose vector starts at zero and gets no gradient from lookups; -1: none.
+  index_t padding_index = SpecialIds::pad;
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {

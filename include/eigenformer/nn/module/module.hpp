@@ -213,8 +213,7 @@ struct LoadOptions {
 
 /// Names without a counterpart; empty after a strict load.
 struct LoadReport {
-  std::vector<std::string>
-      missing;  ///< names of the module that were not given; these parameters do not change
+  std::vector<std::string> missing;     ///< the module's names that were not given; those do not change
   std::vector<std::string> unexpected;  ///< given names (before renaming) that the module does not have
 };
 

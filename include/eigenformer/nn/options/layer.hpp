@@ -93,11 +93,10 @@ inline void require_rate(const char* op, const char* field, double value) {
 
 /// The dropout rates of a layer, used in training contexts only. `.dropout = {0}` turns all off.
 struct DropoutOptions {
-  double rate = defaults::dropout;    ///< for those that are unset
-  std::optional<double> attention{};  ///< of the attention weights; unset: rate
-  std::optional<double>
-      feed_forward{};                ///< inside the feed-forward network, after the activation; unset: rate
-  std::optional<double> residual{};  ///< of each sub-layer's output; unset: rate
+  double rate = defaults::dropout;       ///< for those that are unset
+  std::optional<double> attention{};     ///< of the attention weights; unset: rate
+  std::optional<double> feed_forward{};  ///< after the feed-forward network's activation; unset: rate
+  std::optional<double> residual{};      ///< of each sub-layer's output; unset: rate
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {

@@ -53,7 +53,7 @@ struct NoPositions {
 /// SinusoidalPositionalEncoding.
 struct SinusoidalPositions {
   static constexpr const char* word = "sinusoidal";  ///< name of this alternative in files and flags
-  double base = 10000;  ///< of the wavelengths, which rise from 2 pi to 2 pi base
+  double base = 10000;  ///< of the wavelengths, which rise from 2 pi to about 2 pi base
   SinusoidOrder order = SinusoidOrder::interleaved;     ///< order of sines and cosines in a row
   SinusoidExponent exponent = SinusoidExponent::paper;  ///< formula of the frequencies
   index_t first_position = 0;  ///< position of a sequence's first token; CTranslate2's models count from 1
@@ -143,8 +143,7 @@ struct AlibiPositions {
 struct RelativeBiasPositions {
   static constexpr const char* word = "relative_bias";  ///< name of this alternative in files and flags
   index_t buckets = 32;                                 ///< rows of the table; divisible by 4
-  index_t max_distance =
-      128;  ///< distances from here on share the last bucket; above buckets / 2, at most 2^20
+  index_t max_distance = 128;  ///< from here on distances share a bucket; above buckets / 2, at most 2^20
   /// Whether keys after the query have buckets of their own; otherwise they share that of distance 0. Unset:
   /// true in encoders, false in decoders.
   std::optional<bool> bidirectional{};

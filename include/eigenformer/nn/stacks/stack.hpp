@@ -16,7 +16,7 @@
 namespace eigenformer {
 
 /// A layer of a Stack: a module that is constructed from its Options and a generator, and called with rows
-/// and their pass: x (rows, D), returns the same shape. If its Options convert to LayerOptions, the stack
+/// and their pass: x (rows, D), returns the same shape. If its Options derive from LayerOptions, the stack
 /// takes its final norm, stochastic depth and relative bias from them.
 template <class L>
 concept Layer = Module<L> && requires {
