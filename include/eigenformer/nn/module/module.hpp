@@ -176,7 +176,7 @@ index_t count_parameters(const M& module) {
 template <class T>
 struct StateEntry {
   std::string name;      ///< dotted name
-  Tensor<T> value;       ///< shares storage with the module
+  Tensor<T> value;       ///< shares storage with the module, optimizer or average it came from
   std::string alias_of;  ///< of a tied parameter's further names: its first name; otherwise empty
 };
 
