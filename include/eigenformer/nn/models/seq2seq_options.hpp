@@ -92,7 +92,8 @@ struct Seq2SeqOptions {
   bool projection_bias = true;  ///< a bias of the output projection
   Tying tying = Tying::none;    ///< which matrices are shared
   double logit_scale = 1;  ///< factor of the decoder's output before the projection; tied T5: d_model^-0.5
-  bool causal = true;      ///< a target token sees only itself and those before it
+  /// A target token sees only itself and those before it. Decoding token by token is always causal.
+  bool causal = true;
   /// Id whose embedding starts at zero and gets no gradient from lookups; trailing ones are padding if no
   /// layout is given; -1: none.
   index_t padding_index = SpecialIds::pad;
