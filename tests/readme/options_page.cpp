@@ -176,7 +176,8 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   ef::PrepareOptions prepare;
   prepare.nfc = true;  // false in a build without ICU
   prepare.tokenizer = "subword";
-  write_table(page, "PrepareOptions", "Flags of `translator prepare`; see [Corpora](training/corpora.md#large-corpora).",
+  write_table(page, "PrepareOptions",
+              "Flags of `translator prepare`; see [Corpora](training/corpora.md#large-corpora).",
               option_rows(prepare), every);
   translator::CorpusOptions corpus;
   corpus.tokenizer = "subword";  // word in a build without SentencePiece
