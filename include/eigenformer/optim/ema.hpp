@@ -35,7 +35,9 @@ class ExponentialAverage {
   /// Takes the parameters as they are now into the average; those that are frozen stay out of it. Throws
   /// ValueError between two calls of exchange().
   void update() {
-    if (exchanged_) throw ValueError("ema", "the averages are in the parameters; call exchange() first");
+    if (exchanged_)
+      throw ValueError("ema",
+                       "the parameters hold the averages now; call exchange() first to restore the weights");
     const auto n = static_cast<double>(updates_++);
     // The two shares add up to 1 exactly, else the average would shrink or grow.
     const T kept = static_cast<T>(std::min(decay_, (1 + n) / (10 + n)));

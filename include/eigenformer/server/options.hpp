@@ -80,9 +80,10 @@ struct ServerOptions {
     boost::system::error_code error;
     const auto address = boost::asio::ip::make_address(host, error);
     if (!error) return !address.is_loopback();
-    throw ValueError("server", "host is '" + host +
-                                   "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all of "
-                                   "this machine's");
+    throw ValueError(
+        "server",
+        "host is '" + host +
+            "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all addresses of this machine");
   }
 
   /// Throws ValueError that names an impossible field, and for an address that others can reach without
@@ -108,13 +109,11 @@ struct ServerOptions {
     at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
     if (is_reachable() && api_keys.empty()) {
       throw ValueError("server",
-                       "host is " + host +
-                           ", which other machines can reach: api_keys must have a key, so that not "
-                           "everybody may translate here");
+                       "host is " + host + ", which other machines can reach: api_keys must have a key");
     }
     for (const std::string& key : api_keys) {
       if (key.size() < 8)
-        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must be longer");
+        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must have at least 8");
     }
   }
 };

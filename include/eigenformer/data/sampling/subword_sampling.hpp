@@ -48,7 +48,7 @@ struct SubwordSampling {
     if (bpe_dropout > 0 && unigram_alpha > 0) {
       throw ValueError(
           "subword_sampling",
-          "bpe_dropout and unigram_alpha are both above 0, expected the one of the tokenizer's kind");
+          "bpe_dropout and unigram_alpha are both above 0, expected only the one for the tokenizer's kind");
     }
   }
 };
@@ -59,14 +59,14 @@ namespace detail {
 inline void require_rate_of(bool bpe, const SubwordSampling& sampling) {
   sampling.validate();
   if (bpe && sampling.unigram_alpha > 0) {
-    throw ValueError(
-        "subword_sampling",
-        "unigram_alpha is of unigram models, and this tokenizer merges pairs: expected bpe_dropout");
+    throw ValueError("subword_sampling",
+                     "unigram_alpha is for unigram models, and this tokenizer uses byte pair encoding; "
+                     "expected bpe_dropout");
   }
   if (!bpe && sampling.bpe_dropout > 0) {
     throw ValueError("subword_sampling",
-                     "bpe_dropout is of byte pair encoding, and this tokenizer has a unigram model: expected "
-                     "unigram_alpha");
+                     "bpe_dropout is for byte pair encoding, and this tokenizer has a unigram model; "
+                     "expected unigram_alpha");
   }
 }
 

@@ -43,7 +43,7 @@ struct OutputOptions {
   void validate() const {
     validate_fields("output", *this);
     if (scores && output_format == OutputFormat::text)
-      throw ValueError("output", "scores have no place in output_format text, expected tsv or jsonl");
+      throw ValueError("output", "output_format is text, which cannot hold scores; expected tsv or jsonl");
   }
 };
 

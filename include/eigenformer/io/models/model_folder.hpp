@@ -273,7 +273,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||
       !json.contains("tokenizer")) {
-    throw refuse("is not that of a model folder: expected format_version, model and tokenizer");
+    throw refuse("is not the options.json of a model folder: expected format_version, model and tokenizer");
   }
   if (!json.contains("format") || json.at("format") != M::format) {
     throw refuse("describes another kind of model: format is " +

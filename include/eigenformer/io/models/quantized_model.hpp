@@ -266,7 +266,9 @@ void save_packed_model(const std::filesystem::path& path, const M& model,
     for (const detail::Int8Rows& rows : found->second) {
       const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
       if (matrix == nullptr || matrix->format() != WeightFormat::int8)
-        throw ValueError("save_model", "'" + rows.name + "' is not packed in int8, must be to be saved so");
+        throw ValueError(
+            "save_model",
+            "'" + rows.name + "' is not packed in int8, must be for a model saved with int8 panels");
       detail::add_packed_panels(writer, rows.name, *matrix);
     }
   }

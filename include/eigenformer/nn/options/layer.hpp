@@ -245,12 +245,12 @@ inline void LayerOptions::validate(const char* op) const {
   if (self_mixing == SelfMixing::attention) return;
   // What belongs to the self-attention that is not there.
   if (!std::holds_alternative<NoPositions>(positions)) {
-    throw ValueError(op, std::string("self_mixing is ssru, attention_positions must be none, which is ") +
+    throw ValueError(op, std::string("self_mixing is ssru, which needs attention_positions none, not ") +
                              chosen_word(positions));
   }
   if (attention_window != 0) {
     throw ValueError(
-        op, "self_mixing is ssru, attention_window must be 0, which is " + std::to_string(attention_window));
+        op, "self_mixing is ssru, which needs attention_window 0, not " + std::to_string(attention_window));
   }
 }
 
@@ -306,9 +306,8 @@ struct TransformerOptions {
   void validate(const char* op) const {
     layer.validate(op);
     if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {
-      throw ValueError(op,
-                       "the encoder's self_mixing is ssru, which is for decoders: it must be attention, with "
-                       "ssru in the decoder's own layer");
+      throw ValueError(
+          op, "self_mixing is ssru in the encoder, must be attention; set ssru in decoder.layer alone");
     }
     for (const auto* stack : {&encoder, &decoder}) {
       const char* prefix = stack == &encoder ? "encoder" : "decoder";

@@ -121,7 +121,7 @@ class ModelRegistry {
   };
 
   static std::exception_ptr ending() {
-    return std::make_exception_ptr(HttpError(503, "the server is about to end"));
+    return std::make_exception_ptr(HttpError(503, "the server is shutting down"));
   }
 
   // The model for one user. The mutex must be held.

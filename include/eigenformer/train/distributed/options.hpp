@@ -62,10 +62,9 @@ struct DistributedOptions {
   /// Throws ValueError for fields that do not go together.
   void validate() const {
     if (reduction == Reduction::native && precision == ReductionPrecision::bf16) {
-      throw ValueError(
-          "training",
-          "reduction_precision is bf16 and reduction is native, whose sums are MPI's own, of floats; "
-          "expected reduction fixed-order or local-first with bf16");
+      throw ValueError("training",
+                       "reduction_precision is bf16 and reduction is native, in which MPI sums floats; "
+                       "expected reduction fixed-order or local-first");
     }
   }
 };
