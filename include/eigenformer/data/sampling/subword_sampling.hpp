@@ -27,17 +27,17 @@ struct SubwordSampling {
   SampledSides sides = SampledSides::both;  ///< of a pair
 
   static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"bpe_dropout",
+                      "BPE-dropout: probability of skipping a merge, drawn anew for each pair and epoch",
+                      Allowed::rate},
+          self.bpe_dropout);
     visit(
         OptionField{
-            "bpe_dropout",
-            "probability that a merge of byte pair encoding is left out, drawn anew for each pair and epoch",
-            Allowed::rate},
-        self.bpe_dropout);
-    visit(OptionField{"unigram_alpha",
-                      "draw segmentations of a unigram model by their probability to this power; 0: the best",
-                      Allowed::not_negative},
-          self.unigram_alpha);
-    visit(OptionField{"sampled_sides", "the sides whose segmentation is drawn"}, self.sides);
+            "unigram_alpha",
+            "sample segmentations of a unigram model by their probability to this power; 0: use the best one",
+            Allowed::not_negative},
+        self.unigram_alpha);
+    visit(OptionField{"sampled_sides", "sides whose segmentation is sampled"}, self.sides);
   }
 
   bool on() const noexcept { return bpe_dropout > 0 || unigram_alpha > 0; }

@@ -24,11 +24,14 @@ struct AlignmentOptions {
   friend bool operator==(const AlignmentOptions&, const AlignmentOptions&) = default;
 
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"alignment_layer", "decoder layer whose attention is the alignment; -1: the last"},
+    visit(OptionField{"alignment_layer", "decoder layer whose attention gives the alignment; -1: the last"},
           self.layer);
-    visit(OptionField{"alignment_head", "head of that layer; -1: the mean of all"}, self.head);
+    visit(OptionField{"alignment_head", "attention head of that layer; -1: the mean of all heads"},
+          self.head);
     visit(OptionField{"alignment_threshold",
-                      "links are all weights above this; 0: the largest of each target token", Allowed::rate},
+                      "link tokens whose attention weight is above this; 0: link each target token by its "
+                      "largest weight",
+                      Allowed::rate},
           self.threshold);
   }
 

@@ -21,9 +21,9 @@ struct BatchGenerationOptions {
   index_t batch_tokens = 4096;  ///< source tokens of a batch
 
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"batch_size", "sentences that are decoded together at most", Allowed::positive},
+    visit(OptionField{"batch_size", "maximum sentences decoded together", Allowed::positive},
           self.batch_size);
-    visit(OptionField{"batch_tokens", "source tokens that are decoded together at most", Allowed::positive},
+    visit(OptionField{"batch_tokens", "maximum source tokens decoded together", Allowed::positive},
           self.batch_tokens);
   }
 

@@ -33,10 +33,10 @@ struct OutputOptions {
   bool scores = false;  ///< with scores, log-probabilities in nats and confidences
 
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"output_format", "how results are written"}, self.output_format);
-    visit(
-        OptionField{"scores", "scores and log-probabilities (nats) of sentences and tokens, and confidences"},
-        self.scores);
+    visit(OptionField{"output_format", "format of the results"}, self.output_format);
+    visit(OptionField{"scores",
+                      "write scores and log-probabilities (nats) of sentences and tokens, and confidences"},
+          self.scores);
   }
 
   /// Throws ValueError for scores in a format that has no place for them.
