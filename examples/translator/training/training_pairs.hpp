@@ -25,9 +25,8 @@ inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora
   for (const std::string& tag : all_tags(entries)) {
     const auto id = ef::find_token(*tokenizers.source, tag);
     if (!id) {
-      throw ef::ValueError("train",
-                           "the vocabulary has no token '" + tag +
-                               "', which a corpus asks for: only a new vocabulary of text takes it in");
+      throw ef::ValueError("train", "the vocabulary has no token '" + tag +
+                                        "', which a corpus uses; only a new vocabulary can include it");
     }
     if (tokenizers.joint() &&
         std::find(text.forbidden_ids.begin(), text.forbidden_ids.end(), *id) == text.forbidden_ids.end())
@@ -121,13 +120,12 @@ class TrainingPairs {
     return own;
   }
   static void say(const ef::EncodedCorpus& encoded, bool trains, TerminalProgress& progress) {
-    progress.say(format("%s: %s, %lld source and %lld target tokens",
-                        trains ? "training on" : "validating on", counted(encoded.size(), "pair").c_str(),
-                        static_cast<long long>(encoded.source.tokens()),
-                        static_cast<long long>(encoded.target.tokens())) +
-                 (encoded.report.over_long > 0
-                      ? ", " + std::to_string(encoded.report.over_long) + " over-long left out"
-                      : ""));
+    progress.say(
+        format("%s: %s, %lld source and %lld target tokens", trains ? "training on" : "validating on",
+               counted(encoded.size(), "pair").c_str(), static_cast<long long>(encoded.source.tokens()),
+               static_cast<long long>(encoded.target.tokens())) +
+        (encoded.report.over_long > 0 ? ", " + std::to_string(encoded.report.over_long) + " over-long dropped"
+                                      : ""));
   }
 
   std::vector<std::shared_ptr<const ef::PreparedCorpus>> prepared_;

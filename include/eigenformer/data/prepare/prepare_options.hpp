@@ -55,7 +55,7 @@ struct PrepareOptions {
         self.script_share);
     visit(OptionField{"max_length", "drop pairs with more tokens on one side", Allowed::positive},
           self.max_length);
-    visit(OptionField{"tokenizer", "char, word or subword"}, self.tokenizer);
+    visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
     visit(OptionField{"vocab_size", "maximum vocabulary size", Allowed::positive}, self.vocab_size);
     visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
           self.separate_vocab);
