@@ -36,7 +36,7 @@ TEST_CASE("an adapter of an imported model is trained, goes on, translates, and 
   };
   const Ended trained = begin(adapter, "3");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(contains(trained.out + trained.err, "million parameters are trained, those of the model stay"));
+  CHECK(contains(trained.out + trained.err, "million parameters; the model's own stay"));
   CHECK(contains(trained.out + trained.err, "--model " + base + " --adapter " + adapter));
   CHECK_FALSE(fs::exists(fs::path(adapter) / "model.safetensors"));
   CHECK(fs::file_size(fs::path(adapter) / "adapter_model.safetensors") <

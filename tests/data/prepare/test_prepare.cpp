@@ -194,7 +194,7 @@ TEST_CASE("prepare: an error of any stage comes out, and nothing stays behind") 
   CHECK(contains(refusal({at("two"), at("two"), {}}, word_options()), "passes the filters"));
   CHECK(contains(refusal({at("none"), at("none"), {}}, word_options()), "no sentence pair"));
   CHECK(contains(refusal({at("gone"), at("none"), {}}, word_options()), "gone"));
-  CHECK(contains(refusal({at("two"), {}, at("two")}, word_options()), "one file of both sides"));
+  CHECK(contains(refusal({at("two"), {}, at("two")}, word_options()), "one file with both sides"));
   PrepareOptions options = word_options();
   options.max_ratio = 0.5;
   CHECK(contains(refusal({at("two"), at("two"), {}}, options), "max_ratio is 0.5"));

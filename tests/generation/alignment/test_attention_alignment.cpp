@@ -186,7 +186,7 @@ TEST_CASE("alignments that cannot be are refused") {
   options.alignment = AlignmentOptions{};
   CHECK_THROWS_WITH_AS((TextTranslator<Decoder>(model, {loaded.tokenizers.target, loaded.tokenizers.target},
                                                 description, options)),
-                       doctest::Contains("no attention to a source"), ValueError);
+                       doctest::Contains("no function cross_attention_weights"), ValueError);
 }
 
 TEST_CASE("links between words and between tokens") {

@@ -88,7 +88,7 @@ TEST_CASE("no sentence goes across a boundary, and nothing is put between what t
   refused({4});
   refused({2});
   refused({1, 0});
-  CHECK_THROWS_WITH_AS(translated("ab\xFF", flow), doctest::Contains("byte 2 of the text is not UTF-8"),
+  CHECK_THROWS_WITH_AS(translated("ab\xFF", flow), doctest::Contains("the text has invalid UTF-8 at byte 2"),
                        ValueError);
 }
 
