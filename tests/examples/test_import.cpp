@@ -179,7 +179,7 @@ TEST_CASE("a training starts from an imported model, keeps its vocabulary and co
     CHECK(ended.code == 1);
     CHECK_MESSAGE(contains(ended.err, why), ended.err);
   };
-  refused(with({"--d-model", "32"}), "--d-model 32 does not fit the model to start from, which has 16");
+  refused(with({"--d-model", "32"}), "--d-model 32 differs from the model to start from, which has 16");
   refused(with({"--tokenizer", "char"}), "--tokenizer sets up a new vocabulary");
   refused(with({"--freeze", "encodr.*"}), "'encodr.*' matches no parameter; the nearest names are");
   refused(with({"--guided-alignment-weight", "0.5"}), "has no effect without --guided-alignment: give both");

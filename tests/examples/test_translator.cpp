@@ -26,7 +26,7 @@ TEST_CASE("train, translate, evaluate, inspect") {
   CHECK(contains(trained.err, "  elapsed 0:0"));
   CHECK(contains(trained.err, "  ETA "));
   CHECK(contains(trained.err, " tokens/s  lr "));
-  CHECK(contains(trained.err, "all epochs done after"));
+  CHECK(contains(trained.err, "all epochs finished after"));
   CHECK_FALSE(contains(trained.err, "\r"));  // not a terminal: plain lines
 
   // One line out for each line in: empty ones, odd ones, one without an end.
@@ -71,7 +71,7 @@ TEST_CASE("train, translate, evaluate, inspect") {
   const Ended inspected = run("translator", {"inspect", "--model", corpus.model});
   CHECK(inspected.code == 0);
   for (const char* part :
-       {"format version 1", "d_model                    16", "entries of kind word: <pad> <unk> <s> </s>",
+       {"format version 1", "d_model                    16", "entries, tokenizer word: <pad> <unk> <s> </s>",
         "encoder.layers.0", "decoder.layers.0", "total", "model.safetensors", " MB",
         "warmup                     20"}) {
     CAPTURE(part);

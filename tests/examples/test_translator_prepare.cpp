@@ -97,7 +97,7 @@ TEST_CASE("prepare and train --data refuse what does not fit") {
     return ended.err;
   };
   CHECK(contains(refused(train_on(data, model), {}), "is not a prepared corpus"));
-  CHECK(contains(refused(prepare, {"--source-script", "Elvish"}), "'Elvish' is no script"));
+  CHECK(contains(refused(prepare, {"--source-script", "Elvish"}), "'Elvish' is not a script"));
   CHECK(contains(refused(prepare, {"--max-ratio", "0.2"}), "max_ratio is 0.2"));
   CHECK(contains(refused(prepare, {"--tsv", corpus.source}), "--tsv instead of both"));
   CHECK_FALSE(fs::exists(data));

@@ -112,7 +112,7 @@ TEST_CASE("n best: as many lines for each line as text, ranks in tsv, lists in j
   const auto longer = corpus.folder.write("l", "x\ny\nz\n").string();
   const Ended uneven = run("translator", {"score", "--model", known, "--source", source, "--target", longer});
   CHECK(uneven.code == 1);
-  CHECK(contains(uneven.err, "ends after 2 lines and '" + longer + "' goes on"));
+  CHECK(contains(uneven.err, "ends after 2 lines and '" + longer + "' has more"));
 }
 
 TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, coverage") {
@@ -457,7 +457,7 @@ TEST_CASE("what stands before a bad line is kept, and the mended file goes on") 
   corpus.folder.write("in", good + "I see the dog.\n");
   const Ended mended = translate(call);
   CAPTURE(mended.err);
-  CHECK(contains(mended.err, "going on after 64 lines"));
+  CHECK(contains(mended.err, "resuming after 64 lines"));
   CHECK(read_file(out) == translate({}, good + "I see the dog.\n").out);
   CHECK(contains(refusal({"--continue"}), "--continue requires --output"));
   CHECK(contains(refusal({"--continue", "--output", "/dev/null"}), "needs a regular file"));

@@ -144,7 +144,7 @@ TEST_CASE("what is refused, and how") {
   CHECK(error(post("/translate", "q=%ff", "Content-Type: application/x-www-form-urlencoded\r\n"), 400) ==
         "Invalid request: the form is not UTF-8");
   CHECK(error(get("/nothing"), 404) == "Not found");
-  CHECK(error(get("/translate"), 405) == "/translate is not for GET");
+  CHECK(error(get("/translate"), 405) == "/translate does not support the method GET");
   CHECK(field(server.ask(get("/translate")), "Allow") == "POST, OPTIONS");
   CHECK(error(get("/health", "", "DELETE"), 405) != "");
   CHECK(error(translate("full"), 503) == "the queue is full");

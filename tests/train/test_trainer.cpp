@@ -169,11 +169,12 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   CHECK(contains(refusal(with("batch_tokens", 61)), "batch_tokens 61"));
   CHECK(contains(refusal(with("accumulate", 1)), "accumulate 1"));
   CHECK(contains(refusal(with("corpus", other_corpus.fingerprint())), "corpus"));
-  CHECK(contains(refusal(with("step", "many")), "'step' of the training state is \"many\""));
-  CHECK(contains(refusal(with("epoch", -1)), "below 0"));
+  CHECK(contains(refusal(with("step", "many")),
+                 "'step' of the training state has another type than expected: \"many\""));
+  CHECK(contains(refusal(with("epoch", -1)), "must be 0 or above"));
   TrainingState<float> incomplete = state;
   incomplete.values.erase("snapshots");
-  CHECK(contains(refusal(incomplete), "lacks 'snapshots'"));
+  CHECK(contains(refusal(incomplete), "has no 'snapshots'"));
   incomplete = state;
   incomplete.tensors.erase(incomplete.tensors.begin());
   CHECK(contains(refusal(incomplete), "lacks 'model."));

@@ -111,7 +111,8 @@ TEST_CASE("prepare: letters and accents are composed") {
   CHECK(clean.target == std::vector<std::string>{"\xC3\xB4ter", "above"});
   CHECK(Scripts("Hani,Hira").share("\xE6\xBC\xA2\xE3\x81\x82 a!") == doctest::Approx(2.0 / 3));
   CHECK(Scripts("Cyrl").share("12!") == 1);
-  CHECK(contains(message_of<ValueError>([] { Scripts("Latin,Klingonish"); }), "'Klingonish' is no script"));
+  CHECK(
+      contains(message_of<ValueError>([] { Scripts("Latin,Klingonish"); }), "'Klingonish' is not a script"));
 }
 
 TEST_CASE("prepare: the result is that of one thread, and pairs are held out as train holds them out") {

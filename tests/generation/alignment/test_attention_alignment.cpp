@@ -207,7 +207,7 @@ TEST_CASE("links between words and between tokens") {
   CHECK(alignment_text(word_links(a, source, target)) == "0-1 1-1");
   CHECK(word_spans(" \t").empty());
   for (const char* line : {"0", "0-", "-1", "0-1x", "a-b", "1--1", "0-0 1", "0-99999999999"})
-    CHECK_THROWS_WITH_AS((void)parse_alignment(line), doctest::Contains("is no link"), ValueError);
+    CHECK_THROWS_WITH_AS((void)parse_alignment(line), doctest::Contains("is not a link"), ValueError);
   const TemporaryFolder folder;
   CHECK(read_alignments(folder.write("a", "0-0\n\n1-0 2-1\n")).size() == 3);
   const auto right = read_right_alignments(folder.write("c", "0-0 1p2 3-3\n"));
