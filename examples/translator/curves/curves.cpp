@@ -95,7 +95,7 @@ void add_curves(CLI::App& app, Run& run) {
       ->capture_default_str();
   sub->footer(
       "Each training has a colour; from the seventh on, colours repeat with dashed lines. See "
-      "docs/training.md and docs/training-log.md.");
+      "docs/training/running.md and docs/training/log.md.");
   sub->callback([&run, command] { run = [command] { return curves(*command); }; });
 }
 
