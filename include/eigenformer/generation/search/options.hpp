@@ -134,7 +134,7 @@ struct GenerationOptions {
         self.diversity_penalty);
     visit(OptionField{"num_hypotheses", "translations returned per input, the best first", Allowed::positive},
           self.num_hypotheses);
-    visit(OptionField{"begin_id", "id that the target begins with, in models without a prompt"},
+    visit(OptionField{"begin_id", "id that the output begins with, in models without a prompt"},
           self.begin_id);
     visit(OptionField{"end_id", "id of the end symbol"}, self.end_id);
     visit(OptionField{"prefix_ids", "ids forced after begin_id or the prompt"}, self.prefix_ids);

@@ -73,7 +73,8 @@ struct SamplingOptions {
     visit(OptionField{"max_length_factor", "maximum new tokens per source token; 0: no such limit",
                       Allowed::not_negative},
           self.max_length_factor);
-    visit(OptionField{"begin_id", "id that the text begins with, in models without a prompt"}, self.begin_id);
+    visit(OptionField{"begin_id", "id that the output begins with, in models without a prompt"},
+          self.begin_id);
     visit(OptionField{"prefix_ids", "ids forced after begin_id or the prompt"}, self.prefix_ids);
     visit(OptionField{"end_id", "id of the end symbol; -1: none"}, self.end_id);
     visit(OptionField{"forbidden_ids", "ids that are never drawn"}, self.forbidden_ids);

@@ -309,7 +309,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     }
     if (json.contains("training")) d.training = json.at("training");
   } catch (const ValueError& error) {
-    throw refuse("is damaged or foreign: " + std::string(error.what()));
+    throw refuse("is damaged or not written by this library: " + std::string(error.what()));
   }
   return d;
 }

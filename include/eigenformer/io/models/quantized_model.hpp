@@ -98,8 +98,8 @@ inline void require_quantized_row(const SafetensorsFile& file, const std::string
   if (is_quantized_row(q, n, scale, given)) return;
   throw IoError(
       "load_model",
-      "'" + file.path().string() + "': the int8 tensor '" + name + "' is damaged or foreign: row " +
-          std::to_string(row) +
+      "'" + file.path().string() + "': the int8 tensor '" + name +
+          "' is damaged or not written by this library: row " + std::to_string(row) +
           (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
                    "scale is "
                  : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "

@@ -43,12 +43,11 @@ void visit_inputs(auto& o, auto&& visit) {
   visit(OptionField{"embedding_dropout",
                     "dropout rate of the sum of embedding and position; not given: dropout", Allowed::rate},
         o.embedding_dropout);
-  visit(
-      OptionField{
-          "positions",
-          "position encoding added to the embeddings; a value of attention_positions is accepted here too, "
-          "and is then the only encoding; not given: sinusoidal, or none if attention_positions is set"},
-      o.positions);
+  visit(OptionField{"positions",
+                    "position encoding added to the embeddings; in files and flags a value of "
+                    "attention_positions works, too, and is then the only encoding; not given: sinusoidal, "
+                    "or none if attention_positions is set"},
+        o.positions);
   visit(OptionField{"max_length", "maximum sequence length in tokens; number of learned positions",
                     Allowed::positive},
         o.max_length);

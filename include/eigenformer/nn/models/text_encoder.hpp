@@ -34,7 +34,7 @@ struct TextEncoderOptions {
 
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"vocab_size", "vocabulary size", Allowed::positive}, self.vocab_size);
-    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    visit(OptionField{"num_layers", "number of layers", Allowed::positive}, self.num_layers);
     LayerOptions::fields(self.layer, visit);
     visit(OptionField{"final_norm", "norm after the last layer"}, self.final_norm);
     detail::visit_tokens(self, visit);
