@@ -47,7 +47,7 @@ struct DemoCommand {
     if (!folder.empty())
       require_new_model_folder("demo", folder, "--model", overwrite);
     else if (overwrite)
-      throw ef::ValueError("demo", "--overwrite is for the folder of --model, which is not given");
+      throw ef::ValueError("demo", "--overwrite has no effect without --model: give both");
   }
 };
 
