@@ -53,7 +53,7 @@ class InterruptWatcher {
       if (stop_.stop_requested()) _exit(interrupted_exit_code);
       stop_.request_stop();
       if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // below the line of progress
-      std::fprintf(stderr, "interrupted: finishing %s, then saving; repeat to exit at once\n", what_);
+      std::fprintf(stderr, "interrupted: finishing %s, then saving; once more ends at once\n", what_);
     }
   }
 

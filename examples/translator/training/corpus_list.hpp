@@ -68,7 +68,7 @@ inline void set_weights(std::vector<CorpusEntry>& entries, const std::string& we
 inline void require_tag(const std::string& tag, const std::string& where) {
   const bool good = tag.size() > 2 && tag.front() == '<' && tag.back() == '>' &&
                     tag.find_first_of("<, \t\n>", 1) == tag.size() - 1;
-  if (!good) throw ef::ValueError("train", where + " has the tag '" + tag + "', expected for example <bt>");
+  if (!good) throw ef::ValueError("train", where + " has the tag '" + tag + "', expected one such as <bt>");
 }
 
 // {"source": ..., "target": ...}, paths seen from the list's folder.

@@ -25,8 +25,9 @@ inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora
   for (const std::string& tag : all_tags(entries)) {
     const auto id = ef::find_token(*tokenizers.source, tag);
     if (!id) {
-      throw ef::ValueError("train", "the vocabulary has no token '" + tag +
-                                        "', which a corpus uses; only a new vocabulary can include it");
+      throw ef::ValueError("train",
+                           "the vocabulary has no token '" + tag +
+                               "', which a corpus asks for: only a new vocabulary of text takes it in");
     }
     if (tokenizers.joint() &&
         std::find(text.forbidden_ids.begin(), text.forbidden_ids.end(), *id) == text.forbidden_ids.end())

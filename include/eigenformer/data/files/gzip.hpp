@@ -25,8 +25,7 @@ class GzipDecompressor final : public Decompressor {
   const char* run(std::string_view& in, std::string& out) override {
     if (at_end_ && !in.empty()) {
       // zlib finds a wrong second byte only with the bytes after it.
-      if (static_cast<unsigned char>(in[0]) != 0x1f)
-        return "what follows the end of a gzip member is not another member";
+      if (static_cast<unsigned char>(in[0]) != 0x1f) return "no further member of gzip begins here";
       if (inflateReset(&stream_) != Z_OK) return "its state is damaged";
       at_end_ = false;
     }

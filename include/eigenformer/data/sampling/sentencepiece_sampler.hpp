@@ -45,9 +45,10 @@ class SentencePieceSampler {
       if (message.field() == 2) read_training(Message(message.bytes()));
     }
     if (kind_ != bpe_kind && kind_ != unigram_kind) {
-      throw ValueError("subword_sampling",
-                       "the SentencePiece model has only one segmentation of a text; sampling needs byte "
-                       "pair encoding or a unigram model");
+      throw ValueError(
+          "subword_sampling",
+          "the SentencePiece model has one segmentation of a text; sampling needs pieces of byte "
+          "pair encoding or of a unigram model");
     }
     if (is_bpe()) {
       scores_ = std::move(scores);
@@ -167,7 +168,7 @@ class SentencePieceSampler {
     const auto id = static_cast<std::int32_t>(texts_.size());
     if (type == unused_type) {
       throw ValueError("subword_sampling", "the SentencePiece model has the unused piece '" + text +
-                                               "', which sampling does not support");
+                                               "', which sampling cannot leave out");
     }
     if (type == unknown_type) unknown_id_ = id;
     std::uint8_t byte = 0;

@@ -9,7 +9,7 @@ namespace eigenformer::detail {
 /// files, come in brackets.
 inline std::string not_a_sentencepiece_model(std::string_view bytes, std::string_view message) {
   if (bytes.empty()) return "empty, expected a SentencePiece model";
-  return "truncated or not a SentencePiece model: " + std::to_string(bytes.size()) +
+  return "truncated or no SentencePiece model: " + std::to_string(bytes.size()) +
          " bytes (SentencePiece: " + std::string(message) + ")";
 }
 

@@ -177,9 +177,7 @@ EIGENFORMER_INLINE void PackedMatrix::check_rows(const char* op, const std::int3
 }
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const {
-  if (format_ != Format::int8)
-    throw ValueError("packed_matrix",
-                     "an input step is set on weights that are not int8, expected int8 weights");
+  if (format_ != Format::int8) throw ValueError("packed_matrix", "an input step is for int8 weights");
   // Beyond these, steps and their inverses lose their precision.
   if (!(step >= 1e-30f && step <= 1e30f)) {
     throw ValueError("packed_matrix",
