@@ -113,7 +113,7 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   try {
     json = nlohmann::json::parse(ef::read_text_file(path));
   } catch (const nlohmann::json::exception& error) {
-    throw ef::IoError("train", name + " is not JSON: " + error.what());
+    throw ef::IoError("train", name + " is no JSON: " + error.what());
   }
   if (!json.is_array() || json.empty())
     throw ef::ValueError(
