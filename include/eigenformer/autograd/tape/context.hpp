@@ -77,7 +77,9 @@ class Context {
 
   /// This context, recording on another tape. Throws ValueError where it does not record.
   Context on(Tape<T>& tape) const {
-    if (!records()) throw ValueError("context", "a context that does not record has no tape to replace");
+    if (!records())
+      throw ValueError(
+          "context", "this context records nothing, so it has no tape to replace; expected one that records");
     Context c = *this;
     c.tape_ = &tape;
     return c;

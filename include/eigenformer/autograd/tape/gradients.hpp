@@ -91,7 +91,7 @@ class Gradients {
   Tensor<T> of(const Parameter<T>& parameter) const {
     const Entry* entry = find(parameter.id());
     if (entry == nullptr)
-      throw ValueError("gradients", "no gradient is kept for parameter '" + parameter.name() + "'");
+      throw ValueError("gradients", "there is no gradient of parameter '" + parameter.name() + "'");
     return entry->written ? entry->value : Tensor<T>::zeros(parameter.shape());
   }
 
@@ -112,7 +112,8 @@ class Gradients {
     for (const Entry& theirs : other.entries_) {
       Entry* ours = find(theirs.parameter->id);
       if (ours == nullptr) {
-        throw ValueError("gradients", "parameter '" + theirs.parameter->name + "' is missing in the sum");
+        throw ValueError("gradients", "parameter '" + theirs.parameter->name +
+                                          "' of the other gradients is missing in these");
       }
       ours->add(theirs);
     }

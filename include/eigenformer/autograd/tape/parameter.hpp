@@ -105,7 +105,9 @@ class Parameter {
   }
 
   detail::ParameterState<T>& state() const {
-    if (state_ == nullptr) throw ValueError("parameter", "this parameter is absent or was moved from");
+    if (state_ == nullptr)
+      throw ValueError("parameter",
+                       "this parameter does not exist: it is optional and absent, or was moved from");
     return *state_;
   }
 

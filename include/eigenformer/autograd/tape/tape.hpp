@@ -120,9 +120,10 @@ class Tape {
                          {entry->value.shape(), node.shape});
       }
       if (entry == nullptr) {
-        throw ValueError("backward",
-                         "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
-                             " was recorded but has no place in the gradients; list it or freeze it");
+        throw ValueError(
+            "backward",
+            "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
+                " was recorded but is missing in the gradients; construct them with it, or freeze it");
       }
     }
     auto& nodes = state_->nodes;
@@ -202,8 +203,8 @@ class Tape {
       again = nullptr;  // and with it the inputs
       if (y.shape() != dy.shape()) {
         throw ShapeError("checkpoint",
-                         "the function returned " + dy.shape().str() + " at first and " + y.shape().str() +
-                             " when it was run again, it must do the same both times",
+                         "the function returned " + dy.shape().str() + " in the forward pass and " +
+                             y.shape().str() + " when it was recomputed, must be the same both times",
                          {dy.shape(), y.shape()});
       }
       if (y.recorded() && static_cast<std::size_t>(y.node()) < first) y = copy_of(y);
@@ -211,9 +212,10 @@ class Tape {
     }
     for (std::size_t i = first; i < nodes.size(); ++i) {
       if (nodes[i].parameter == nullptr) continue;
-      throw ValueError("checkpoint", "the function used parameter '" + nodes[i].parameter->name +
-                                         "' when it was run again and not at first, it must do the same both "
-                                         "times");
+      throw ValueError(
+          "checkpoint",
+          "the function used parameter '" + nodes[i].parameter->name +
+              "' when it was recomputed, but not in the forward pass; must be the same both times");
     }
     if (output >= 0) {
       auto& last = nodes[static_cast<std::size_t>(output)];

@@ -17,7 +17,7 @@ class IndexPermutation {
  public:
   /// Draws the keys from `rng`. Throws ValueError when n is not positive.
   IndexPermutation(index_t n, RandomGenerator& rng) : size_(static_cast<std::uint64_t>(n)) {
-    if (n < 1) throw ValueError("random", "a permutation of " + std::to_string(n) + " numbers is none");
+    if (n < 1) throw ValueError("random", "n is " + std::to_string(n) + ", must be at least 1");
     const int bits = static_cast<int>(std::bit_width(size_ - 1));
     low_bits_ = bits / 2;
     low_mask_ = (std::uint64_t{1} << low_bits_) - 1;

@@ -113,7 +113,8 @@ class ThreadScope {
   explicit ThreadScope(int threads) : ThreadScope(std::make_shared<ThreadPool>(threads)) {}
   explicit ThreadScope(std::shared_ptr<Executor> executor)
       : executor_(std::move(executor)), previous_(Runtime::thread_executor()) {
-    if (executor_ == nullptr) throw ValueError("runtime", "the executor of a thread scope is null");
+    if (executor_ == nullptr)
+      throw ValueError("runtime", "the executor of a thread scope is null, must be an executor");
     Runtime::thread_executor() = &executor_;
   }
   ~ThreadScope() { Runtime::thread_executor() = previous_; }

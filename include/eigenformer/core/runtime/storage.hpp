@@ -227,7 +227,7 @@ class MemoryPool {
   }
 
   [[noreturn]] void out_of_memory(std::size_t bytes) const {
-    throw Error("storage", "out of memory: a tensor of " + std::to_string(bytes) + " bytes beside " +
+    throw Error("storage", "out of memory: cannot allocate " + std::to_string(bytes) + " bytes, with " +
                                std::to_string(small_.bytes_in_use + segments_.in_use()) + " bytes in use");
   }
 

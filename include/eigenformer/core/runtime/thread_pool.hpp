@@ -106,7 +106,7 @@ class ThreadPool final : public Executor {
         const std::size_t started = started_.size();
         stop();
         throw ValueError("runtime", "cannot start " + std::to_string(size) +
-                                        " threads: the system stopped at " + std::to_string(started + 1) +
+                                        " threads: the system allows only " + std::to_string(started + 1) +
                                         "; use fewer, or raise the limits on memory and processes");
       }
     }

@@ -44,7 +44,7 @@ class EigenView : public Eigen::Map<Plain> {
   static T* checked(Tensor<T>& tensor) {
     if (!tensor.defined() && tensor.numel() > 0) {
       throw ValueError("as_eigen", "the memory of this tensor of shape " + tensor.shape().str() +
-                                       " was given back or never taken");
+                                       " was released or never allocated");
     }
     return tensor.data();
   }
@@ -124,10 +124,10 @@ Tensor<typename Derived::Scalar> borrow_eigen(Derived& x, std::shared_ptr<void> 
                ((x.cols() == 1 || x.innerStride() == 1) && (x.rows() == 1 || x.outerStride() == x.cols()));
   }
   if (!adjacent) {
-    throw ValueError("borrow", "the elements of a matrix of shape " + eigen_shape(x).str() +
-                                   " have others between them (strides " + std::to_string(x.outerStride()) +
-                                   " and " + std::to_string(x.innerStride()) +
-                                   "), they must be adjacent; a Tensor made of it copies them");
+    throw ValueError("borrow",
+                     "the matrix of shape " + eigen_shape(x).str() + " is not contiguous (strides " +
+                         std::to_string(x.outerStride()) + " and " + std::to_string(x.innerStride()) +
+                         "), must be contiguous; construct a Tensor from it, which copies the elements");
   }
   return Tensor<typename Derived::Scalar>::borrow(x.data(), eigen_shape(x), std::move(keep_alive));
 }

@@ -23,8 +23,8 @@ Map eigen_tensor_map(T* data, const Shape& shape) {
                      "tensor of shape " + shape.str() + " must have rank " + std::to_string(Rank), {shape});
   }
   if (data == nullptr && shape.numel() > 0) {
-    throw ValueError("as_eigen_tensor",
-                     "the memory of this tensor of shape " + shape.str() + " was given back or never taken");
+    throw ValueError("as_eigen_tensor", "the memory of this tensor of shape " + shape.str() +
+                                            " was released or never allocated");
   }
   Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
   std::copy(shape.begin(), shape.end(), sizes.begin());

@@ -59,7 +59,7 @@ class SequenceLayout {
       if (leading[b] < 0 || leading[b] > max_length - lengths[b]) {
         throw ValueError("layout", "sequence " + std::to_string(b) + " has " + std::to_string(leading[b]) +
                                        " leading rows and " + std::to_string(lengths[b]) +
-                                       " tokens, these must fit " + std::to_string(max_length) + " rows");
+                                       " tokens, which must fit in " + std::to_string(max_length) + " rows");
       }
       f.offsets[b] += leading[b];
     }

@@ -162,8 +162,8 @@ class Tensor {
   /// The rows [begin, begin + count) of the first dimension, sharing storage.
   Tensor rows(index_t begin, index_t count) const {
     if (rank() == 0 || begin < 0 || count < 0 || begin > dim(0) || count > dim(0) - begin) {
-      throw IndexError("rows", std::to_string(count) + " rows from row " + std::to_string(begin) +
-                                   " on do not exist in a tensor of shape " + shape_.str());
+      throw IndexError("rows", std::to_string(count) + " rows starting at row " + std::to_string(begin) +
+                                   " are outside a tensor of shape " + shape_.str());
     }
     Tensor t = *this;
     t.shape_ = shape_.with(0, count);
@@ -242,7 +242,7 @@ class Tensor {
   void require_memory() const {
     if (!defined() && numel() > 0) {
       throw ValueError(
-          "copy", "the memory of this tensor of shape " + shape_.str() + " was given back or never taken");
+          "copy", "the memory of this tensor of shape " + shape_.str() + " was released or never allocated");
     }
   }
 

@@ -143,14 +143,14 @@ class Vocabulary {
     for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
       if (i < special_names.size()) {
         if (i >= lines.size() || lines[i] != special_names[i]) {
-          throw refuse(
-              i, "expected the special entry '" + std::string(special_names[i]) + "'; not a vocabulary");
+          throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
+                              "'; this is not a vocabulary file");
         }
         continue;
       }
       auto token = unescape(lines[i]);
       if (!token || token->empty())
-        throw refuse(i, "'" + lines[i] + "' is not a token as a vocabulary writes it");
+        throw refuse(i, "'" + lines[i] + "' is not an escaped token, as a vocabulary file has them");
       tokens.push_back(*std::move(token));
     }
     try {

@@ -61,7 +61,9 @@ class SubwordTokenizer final : public Tokenizer {
     std::string reserved;
     for (const std::string& piece : options.reserved) {
       if (piece.empty() || piece.find(',') != std::string::npos)
-        throw ValueError("subword_tokenizer", "the reserved piece '" + piece + "' is empty or has a comma");
+        throw ValueError(
+            "subword_tokenizer",
+            "the reserved piece '" + piece + "' is empty or contains a comma, must be a text without commas");
       reserved += (reserved.empty() ? "" : ",") + piece;
     }
     const std::unordered_map<std::string, std::string> arguments = {

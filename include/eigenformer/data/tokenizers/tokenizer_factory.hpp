@@ -51,7 +51,7 @@ struct TokenizerPair {
 inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const TokenizerPair& tokenizers,
                                    const TextConventions& text, index_t max_length = 0) {
   if (tokenizers.source == nullptr || tokenizers.target == nullptr)
-    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for either side");
+    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for each side");
   return encode_corpus(corpus, *tokenizers.source, *tokenizers.target, max_length, text.source_text);
 }
 

@@ -19,7 +19,8 @@ namespace eigenformer {
 /// adapter_config.json. Throws IoError for a folder without an adapter and for a damaged file.
 inline AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
   if (!is_adapter_folder(folder))
-    throw IoError("adapter", "'" + folder.string() + "' holds no adapter: it has no adapter_config.json");
+    throw IoError("adapter",
+                  "'" + folder.string() + "' is not an adapter folder: it has no adapter_config.json");
   AdapterDescription description;
   const std::filesystem::path path = folder_file(folder, "base.json");
   std::error_code ignored;
@@ -88,7 +89,7 @@ class AdapterReader {
       if (shown < list.size()) problems += " and " + std::to_string(list.size() - shown) + " more";
     };
     tell("missing", missing_);
-    tell("of no matrix of the model", unknown_);
+    tell("that match no weight matrix of the model", unknown_);
     tell("not supported", unsupported_);
     tell("of the wrong shape", misshaped_);
     if (!problems.empty())

@@ -281,7 +281,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||
       !json.contains("tokenizer")) {
-    throw refuse("is not that of a model folder: expected format_version, model and tokenizer");
+    throw refuse("is not the options.json of a model folder: expected format_version, model and tokenizer");
   }
   if (!json.contains("format") || json.at("format") != M::format) {
     throw refuse("describes another kind of model: format is " +
@@ -317,7 +317,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     }
     if (json.contains("training")) d.training = json.at("training");
   } catch (const ValueError& error) {
-    throw refuse("is damaged or foreign: " + std::string(error.what()));
+    throw refuse("is damaged or not written by this library: " + std::string(error.what()));
   }
   return d;
 }

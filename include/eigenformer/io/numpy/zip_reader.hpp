@@ -91,7 +91,7 @@ class ZipParser {
     directory_bytes_ = number<std::uint32_t>(end + 12);
     directory_ = number<std::uint32_t>(end + 16);
     if (number<std::uint16_t>(end + 4) != 0 && number<std::uint16_t>(end + 4) != 0xffffU)
-      fail("it is one of several volumes");
+      fail("it is one of several volumes, which are not supported");
     const bool large = count_ == 0xffffU || directory_bytes_ == 0xffffffffU || directory_ == 0xffffffffU;
     if (large && end >= zip64_locator_size &&
         number<std::uint32_t>(end - zip64_locator_size) == 0x07064b50U) {
@@ -124,7 +124,7 @@ class ZipParser {
     entry.name.assign(reinterpret_cast<const char*>(bytes_.data() + at + central_size),
                       static_cast<std::size_t>(name));
     read_zip64(at + central_size + name, extra, entry, local);
-    if (flags % 2 == 1) fail("'" + entry.name + "' is encrypted");
+    if (flags % 2 == 1) fail("'" + entry.name + "' is encrypted, which is not supported");
     if (method != 0 && method != 8) {
       fail("'" + entry.name + "' is compressed by method " + std::to_string(method) +
            ", expected 0 (stored) or 8 (deflated)");

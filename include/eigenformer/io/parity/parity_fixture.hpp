@@ -67,7 +67,7 @@ class ParityFixture {
     } catch (const nlohmann::json::exception&) {  // of another kind, as below
     }
     throw refuse("'" + name + "' in its metadata 'options' is " + value.dump() +
-                 ", of another kind than expected");
+                 ", which has another type than expected");
   }
 
   /// A tensor of whole numbers as a vector, such as "in.src_lengths". Throws IoError as get() does.

@@ -196,9 +196,8 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
                                      [](const TensorInfo& info) { return info.dtype != dtype_of<T>(); });
   if (checksum != file.metadata().end() && !converted &&
       checksum->second != detail::state_checksum(state, text->second)) {
-    throw IoError(
-        "load_training_state",
-        "'" + path.string() + "' holds a damaged training state: its checksum is not that of its bytes");
+    throw IoError("load_training_state",
+                  "'" + path.string() + "' holds a damaged training state: its checksum does not match");
   }
   return state;
 }

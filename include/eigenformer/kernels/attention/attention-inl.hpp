@@ -136,7 +136,7 @@ template <class T>
 void check_attention_backward(const AttentionProblem<T>& p) {
   check_attention(p);
   if (p.key_rows != nullptr)
-    throw ValueError("attention", "key_rows is for the forward pass, there is no backward of it");
+    throw ValueError("attention", "key_rows is given, but backward does not support it; expected none");
 }
 
 }  // namespace detail

@@ -60,14 +60,14 @@ EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
   }
   if (p.distances.bias != nullptr) check_attention_size("reach of the bias", p.distances.reach);
   if (p.has_rule() && !p.rule->template takes<T>()) {
-    refuse(std::string("the rule of scores has no operator()(ScoreTile<") +
-           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which this attention calls");
+    refuse(std::string("the score rule has no operator()(ScoreTile<") +
+           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which attention in this precision calls");
   }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
     if (batch != key_batch) {
-      refuse("queries are " + std::to_string(batch) + " sequences and keys are " + std::to_string(key_batch) +
-             ", these must be equal unless key_sequence says which belong together");
+      refuse("there are " + std::to_string(batch) + " sequences of queries and " + std::to_string(key_batch) +
+             " of keys, must be equal numbers unless key_sequence is given");
     }
   } else {
     for (index_t b = 0; b < batch; ++b) {

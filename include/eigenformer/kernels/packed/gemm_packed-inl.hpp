@@ -32,7 +32,7 @@ inline void check_packed_sizes(index_t n, index_t k, bool int8) {
   }
   if (int8 && k > 65536) {
     throw ValueError("packed_matrix",
-                     "k is " + std::to_string(k) + ", int8 weights allow at most 65536 inputs");
+                     "k is " + std::to_string(k) + ", must be at most 65536 for int8 weights");
   }
 }
 
@@ -366,7 +366,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
 EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
                                     float* c, index_t ldc, const GemmEpilogue<float>& epilogue, float alpha) {
   if (alpha != 1.0f && w.format_ == PackedMatrix::Format::int8) {
-    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", int8 weights allow 1 alone");
+    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", must be 1 for int8 weights");
   }
   if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
   if (m == 0 || w.n_ == 0) return;

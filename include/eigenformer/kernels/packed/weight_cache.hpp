@@ -26,8 +26,9 @@ class WeightCache {
       throw ShapeError("weight_cache", "weight " + weight.shape().str() + " must be a matrix",
                        {weight.shape()});
     if (first < 0 || count < 0 || count > weight.dim(0) - first) {
-      throw IndexError("weight_cache", std::to_string(count) + " rows from row " + std::to_string(first) +
-                                           " on are not in a weight of shape " + weight.shape().str());
+      throw IndexError("weight_cache", std::to_string(count) + " rows starting at row " +
+                                           std::to_string(first) + " are outside a weight of shape " +
+                                           weight.shape().str());
     }
     const index_t k = weight.dim(1);
     const float* rows = weight.data() + first * k;

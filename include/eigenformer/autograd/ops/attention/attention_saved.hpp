@@ -300,7 +300,7 @@ struct AttentionSaved {
         slopes.data()[h] = static_cast<T>(op.slopes[static_cast<std::size_t>(h)]);
     }
     if (relative.bias.defined() && relative.keys.defined())
-      throw ValueError(name, "a bias and keys by distance are given, must be one of them");
+      throw ValueError(name, "both a relative bias and relative keys are given, expected only one of them");
     index_t count = 0;
     const auto take = [&](const char* what, const Var<T>& x, index_t axis, index_t other, Tensor<T>& to) {
       if (!x.defined()) return;

@@ -56,8 +56,9 @@ struct LinearAttentionSaved {
     if (q.dim(-1) != k.dim(-1))
       refuse("keys", k, "as many features as the queries, " + std::to_string(q.dim(-1)));
     if (op.causal && (queries != keys || !op.key_sequence.empty())) {
-      throw ValueError("linear_attention",
-                       "causal attention is that of a sequence to itself, with one layout");
+      throw ValueError(
+          "linear_attention",
+          "causal attention needs queries and keys of the same sequences: one layout, and no key_sequence");
     }
     if (op.key_sequence.empty() && queries.batch() != keys.batch()) {
       throw ShapeError("linear_attention", std::to_string(queries.batch()) + " sequences of queries and " +
@@ -167,8 +168,9 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
                    x == -std::numeric_limits<float>::infinity()) {
           here = false;
         } else if (x != 0) {
-          throw ValueError("linear_attention", "key padding adds " + std::to_string(x) +
-                                                   " to scores, which it has not: must be 0 or -infinity");
+          throw ValueError("linear_attention",
+                           "key padding is " + std::to_string(x) +
+                               ", must be 0 or -infinity: linear attention has no scores to add it to");
         }
       }
     }

@@ -56,8 +56,8 @@ template <class T>
 void require_memory(const char* op, const Parameter<T>& weight) {
   if (weight.value().defined() || weight.value().numel() == 0) return;
   throw ValueError(op, "the memory of '" + weight.name() +
-                           "' was given back; run with the packed weights that replace " +
-                           "it (they serve decoding, and neither training nor attention maps)");
+                           "' was released; run with the packed weights that replace " +
+                           "it (they serve decoding, but not training or attention maps)");
 }
 
 // How an op multiplies by its weights, in forward and in backward.
@@ -250,9 +250,9 @@ template <class T>
                                   const Parameter<T>& bias, index_t begin, index_t count) {
   if (weight.shape().rank() != 2 || begin < 0 || count < 0 || begin > weight.shape()[0] ||
       count > weight.shape()[0] - begin) {
-    throw IndexError("linear_slice", std::to_string(count) + " rows from row " + std::to_string(begin) +
-                                         " on are not in '" + weight.name() + "' of shape " +
-                                         weight.shape().str());
+    throw IndexError("linear_slice", std::to_string(count) + " rows starting at row " +
+                                         std::to_string(begin) + " are outside '" + weight.name() +
+                                         "' of shape " + weight.shape().str());
   }
   return detail::linear_rows("linear_slice", ctx, x, weight, bias, begin, count, Activation::none, 0);
 }

@@ -24,8 +24,8 @@ class LowRankTerms {
       const index_t begin = part.first_row - first_row;
       if (begin + part.rows <= 0 || begin >= out) continue;
       if (begin < 0 || begin + part.rows > out) {
-        throw ValueError(op, "the adapter of '" + part.module + "' spans rows of '" + weight.name() +
-                                 "' of which this product needs some only");
+        throw ValueError(op, "the adapter of '" + part.module + "' covers rows of '" + weight.name() +
+                                 "', and this product uses only some of them; expected all or none");
       }
       terms_.push_back({begin, part.rows, part.rank(), static_cast<T>(part.scale()), ctx.use(part.a),
                         ctx.use(part.b), RowDropoutSite<T>(op, ctx, part.dropout, rows), Tensor<T>()});

@@ -45,8 +45,8 @@ template <class T>
   require(objective.temperature > 0 && std::isfinite(objective.temperature), "temperature",
           objective.temperature, "above 0");
   if ((objective.distillation > 0) != static_cast<bool>(teacher)) {
-    throw ValueError(name, teacher ? "a teacher is given whose share is 0"
-                                   : "distillation is above 0, which needs a teacher");
+    throw ValueError(name, teacher ? "a teacher is given, but distillation is 0, must be above 0"
+                                   : "distillation is above 0, but no teacher is given");
   }
   const index_t copies = objective.divergence > 0 ? 2 : 1;
   detail::require_linear_loss(name, x, weight, bias, targets, copies);

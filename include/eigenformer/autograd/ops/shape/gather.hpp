@@ -105,9 +105,7 @@ template <class T>
   const OpScope scope(Runtime::instance().profiler(), "index_select");
   if (x.rank() < 1 || rows.rank() != 1) {
     throw ShapeError("index_select",
-                     "input of shape " + x.shape().str() +
-                         " must have rows, and the rows' numbers of "
-                         "shape " +
+                     "input of shape " + x.shape().str() + " must have rows, and the row indices of shape " +
                          rows.shape().str() + " must have rank 1",
                      {x.shape(), rows.shape()});
   }

@@ -76,8 +76,8 @@ template <class T>
     if (rest == 0 || x.numel() % rest != 0) {
       throw ShapeError("reshape",
                        "tensor of shape " + x.shape().str() + " has " + std::to_string(x.numel()) +
-                           " elements, which are not divisible by the " + std::to_string(rest) +
-                           " of the sizes beside -1",
+                           " elements, which are not divisible by " + std::to_string(rest) +
+                           ", the product of the sizes other than -1",
                        {x.shape()});
     }
     *open = x.numel() / rest;
