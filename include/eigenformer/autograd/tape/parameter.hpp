@@ -158,7 +158,7 @@ struct LowRankPart {
 /// The terms that an adapter adds to products with one weight.
 template <class T>
 struct WeightAdapter {
-  std::vector<LowRankPart<T>> parts{};  ///< added in this order; their rows may overlap
+  std::vector<LowRankPart<T>> parts{};  ///< added in this order
 };
 
 /// The adapters of a model's weights, stored outside the model: several sets can share one model, each in its
