@@ -8,8 +8,8 @@ namespace eigenformer::kernels {
 
 /// Options of the cross entropy between logits and target ids.
 struct CrossEntropyOptions {
-  double label_smoothing =
-      0;  ///< in [0, 1]: this much of the target is uniform over all classes, as in PyTorch
+  /// The share of the uniform distribution over all classes in the target, in [0, 1], as in PyTorch.
+  double label_smoothing = 0;
   std::int32_t ignore_index = -100;  ///< rows with this target have loss 0 and gradient 0
 };
 
@@ -38,7 +38,7 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
                             index_t classes, const CrossEntropyOptions& options, T scale, const T* row_scales,
                             T* dlogits, T beta);
 
-/// cross_entropy_forward, and logits overwritten by their gradient times `scale`, in one go over the rows:
+/// cross_entropy_forward, and logits overwritten by their gradient times `scale`, in one pass over the rows:
 /// for blocks of rows of a large output layer. losses: (rows) or nullptr; unsmoothed: as above. Returns the
 /// sum of the rows' losses.
 template <class T>
