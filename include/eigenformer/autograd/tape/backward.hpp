@@ -115,8 +115,8 @@ class Backward {
     } else if (!n.gradient.defined()) {
       n.gradient = Tensor<T>(n.shape);
     } else if (!n.gradient.unique()) {
-      // A gradient handed on by pass() is shared with its producer: adding to it in place would change both.
-      // Borrowed memory is not ours to change either.
+      // A gradient from pass() is shared with its producer: adding to it in place would change both. Borrowed
+      // memory must not be changed either.
       n.gradient = n.gradient.clone();
     }
     const T beta = *written ? T(1) : T(0);

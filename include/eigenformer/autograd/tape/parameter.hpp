@@ -32,7 +32,7 @@ struct ParameterState {
   std::vector<std::string> aliases{};  // further names of a tied parameter in its model
   Tensor<T> value;
   bool frozen = false;
-  std::shared_ptr<WeightAdapter<T>> adapter{};  // what is added to products with the weight; null: nothing
+  std::shared_ptr<WeightAdapter<T>> adapter{};  // null: none
 };
 
 }  // namespace detail

@@ -73,7 +73,7 @@ class Runtime {
  private:
   friend class ThreadScope;
   Runtime() {
-    (void)detail::ForkCounter::instance();  // registers before any mutex of ours is held
+    (void)detail::ForkCounter::instance();  // its handlers are registered before a mutex of ours is held
     detail::at_fork([] { instance().lock(); }, [] { instance().unlock(); }, [] { instance().unlock(); });
   }
 

@@ -134,12 +134,13 @@ class MemoryPool {
   static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
   static constexpr std::size_t most = std::size_t{1} << 47;
 
-  // Lies at the beginning of a block in no use, so that giving back takes no memory and cannot fail.
+  // Stored at the beginning of a free block, so that freeing takes no memory and cannot fail.
   struct FreeBlock {
     FreeBlock* next;
   };
 
-  // What the owners of a block share: it gives the memory back when the last of them goes.
+  // The shared state of a block's owners; it returns the memory to the pool when the last of them is
+  // destroyed.
   struct Block {
     explicit Block(MemoryPool& from) noexcept : pool(from) {}
     Block(const Block&) = delete;

@@ -22,7 +22,7 @@ index_t count_targets(const std::int32_t* targets, index_t rows, std::int32_t ig
 ///
 /// logits: (rows, classes); targets: (rows); losses (rows) and log_sum_exp (rows), each may be nullptr,
 /// receive the rows' losses (0 for ignored rows) and what cross_entropy_backward needs; unsmoothed, which may
-/// be nullptr, the sum that there would be without smoothing. Summed in the order of the rows, in double.
+/// be nullptr, the sum without smoothing. Summed in the order of the rows, in double.
 /// Throws IndexError for a target that is neither ignore_index nor in 0 .. classes - 1, ValueError for a
 /// smoothing outside [0, 1].
 template <class T>

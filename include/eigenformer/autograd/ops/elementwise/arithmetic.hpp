@@ -110,7 +110,7 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
   });
 }
 
-// y = f(x), element by element; the backward reads x, y or neither, as the formula of f says.
+// y = f(x), element by element; the backward reads x, y or neither, by the derivative of f.
 template <class T>
 Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, bool reads_y) {
   const OpScope scope(Runtime::instance().profiler(), op);

@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// y = beta * y + x * multiplier, row by row; a row left out is zero whatever x holds.
+// y = beta * y + x * multiplier, row by row; a dropped row is zero even if x is NaN.
 template <class T>
 void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, index_t n) {
   const auto rows = static_cast<index_t>(multipliers.size());
