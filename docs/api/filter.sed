@@ -1,5 +1,19 @@
-# How Doxygen reads a header. Only with a \file comment has it a page, which lists functions outside of classes.
+# How Doxygen reads a header. Line numbers stay as they are.
+# Only with a \file comment has a header a page, which lists functions outside of classes.
 1s|^#pragma once|#pragma once /** \\file */|
+# A comment right before namespace eigenformer is about the header.
+/^$/{
+  $!N
+  /^\n\/\/\//{
+    :comment
+    $!N
+    /\n\/\/\/[^\n]*$/{
+      $!b comment
+    }
+    /\nnamespace eigenformer\(::detail\)\{0,1\} {$/s|^\n|/// \\file\n|
+  }
+}
 # The first sentence of a comment is its summary; "et al." does not end it.
 s|et al[.] |et al.\\ |g
+s|et al[.]\n|et al.\\ \n|g
 s|et al[.]$|et al.\\ |
