@@ -18,10 +18,10 @@ struct Philox4x32 {
   using Counter = std::array<std::uint32_t, 4>;  ///< 128 bits, least significant word first
   using Key = std::array<std::uint32_t, 2>;      ///< 64 bits, least significant word first
 
-  /// The multipliers of a round.
-  static constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
-  /// Added to the two words of the key after each round.
-  static constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+  static constexpr std::uint32_t multiplier0 = 0xD2511F53u,  ///< multiplies word 0 in each round
+      multiplier1 = 0xCD9E8D57u;                             ///< multiplies word 2 in each round
+  static constexpr std::uint32_t weyl0 = 0x9E3779B9u,        ///< added to word 0 of the key after each round
+      weyl1 = 0xBB67AE85u;                                   ///< added to word 1 of the key after each round
 
   /// The four random words of one counter: ten rounds.
   static constexpr Counter generate(Counter c, Key key) noexcept {

@@ -248,7 +248,7 @@ class Tensor {
   /// The same, for reading.
   const T& at(std::initializer_list<index_t> index) const { return data()[offset(index)]; }
 
-  /// A new tensor with each element converted by static_cast<U>.
+  /// A new tensor with each element converted by `static_cast<U>`.
   template <class U>
   Tensor<U> to() const {
     Tensor<U> t(shape_);

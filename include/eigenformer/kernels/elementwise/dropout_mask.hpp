@@ -29,9 +29,10 @@ struct DropoutPlan {
   /// Whether elements are dropped; false for a rate below 2^-33.
   bool active() const noexcept { return threshold != 0; }
 
-  /// The words of the Philox key, and rate * 2^32.
-  std::uint32_t key0 = 0, key1 = 0, threshold = 0;
-  T scale = 1;  ///< 1 / (1 - rate)
+  std::uint32_t key0 = 0,  ///< word 0 of the Philox key
+      key1 = 0,            ///< word 1 of the Philox key
+      threshold = 0;       ///< rate * 2^32, rounded
+  T scale = 1;             ///< 1 / (1 - rate)
 };
 
 /// Philox4x32-10 on the 16 counters (c0, c1, c2, first .. first + 15) at once. out[16 * w + l] is word w of

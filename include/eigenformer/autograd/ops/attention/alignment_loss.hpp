@@ -12,9 +12,10 @@ namespace eigenformer {
 
 /// An attention weight that should be large: that of a query for a key.
 struct ExpectedAttention {
-  /// The index of the sequence in the batch, and of the query and the key within their sequences.
-  index_t sequence = 0, query = 0, key = 0;
-  double share = 1;  ///< the query's probability for this key: 1 / n if it is aligned to n keys
+  index_t sequence = 0,  ///< the index of the sequence in the batch
+      query = 0,         ///< the index of the query in its sequence
+      key = 0;           ///< the index of the key in its sequence
+  double share = 1;      ///< the query's probability for this key: 1 / n if it is aligned to n keys
 };
 
 /// The cross entropy between given alignments and attention weights, in nats: the sum over `expected` of
