@@ -13,7 +13,6 @@
     /\nnamespace eigenformer\(::detail\)\{0,1\} {$/s|^\n|/// \\file\n|
   }
 }
-# The first sentence of a comment is its summary; "et al." does not end it.
-s|et al[.] |et al.\\ |g
-s|et al[.]\n|et al.\\ \n|g
-s|et al[.]$|et al.\\ |
+# The first sentence of a comment is its summary; "et al." and "eq." do not end it.
+s|et al[.]|et al\&#46;|g
+s|eq[.] |eq\&#46; |g
