@@ -10,7 +10,9 @@
     /\n\/\/\/[^\n]*$/{
       $!b comment
     }
-    /\nnamespace eigenformer\(::detail\)\{0,1\} {$/s|^\n|/// \\file\n|
+    /[@\\]file/!{
+      /\nnamespace eigenformer\(::detail\)\{0,1\} {$/s|^\n|/// \\file\n|
+    }
   }
 }
 # The first sentence of a comment is its summary; "et al." and "eq." do not end it.
