@@ -10,9 +10,9 @@
 
 namespace eigenformer {
 
-/// A random order of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest power of
-/// two that holds n, walked along until it is below n (Black and Rogaway, "Ciphers with arbitrary finite
-/// domains", 2002). The same on every machine.
+/// A random permutation of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest
+/// power of two that is at least n, applied again until the result is below n (cycle walking; Black and
+/// Rogaway, "Ciphers with arbitrary finite domains", 2002). The same on every machine.
 class IndexPermutation {
  public:
   /// Draws the keys from `rng`. Throws ValueError when n is not positive.

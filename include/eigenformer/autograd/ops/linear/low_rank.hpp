@@ -10,12 +10,12 @@
 
 namespace eigenformer::detail {
 
-// What an adapter adds to an op that multiplies by rows [first_row, first_row + out) of a weight:
+// The terms of an adapter for an op that multiplies by rows [first_row, first_row + out) of a weight:
 // y[part] += s B (A dropout(x)) for each of its parts.
 template <class T>
 class LowRankTerms {
  public:
-  // Throws ValueError for a part of the adapter that the op's rows cut in two.
+  // Throws ValueError for a part of the adapter that is partly outside the op's rows.
   LowRankTerms(const char* op, const Context<T>& ctx, const Parameter<T>& weight, index_t first_row,
                index_t out, index_t rows) {
     const WeightAdapter<T>* adapter = ctx.adapter_of(weight);

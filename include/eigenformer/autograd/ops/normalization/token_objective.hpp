@@ -13,18 +13,18 @@ namespace eigenformer {
 using kernels::TokenLosses;
 using kernels::TokenObjective;
 
-/// Writes the probabilities (count, V), in which a teacher holds the ids of rows [first, first + count), at a
-/// temperature that it knows.
+/// Writes a teacher's probabilities (count, V) for the rows [first, first + count), at the temperature of the
+/// objective.
 template <class T>
 using TeacherRows = std::function<void(index_t first, index_t count, T* probabilities)>;
 
-/// token_objective() of linear(x, weight, bias), divided by `divisor`, without ever holding all logits or all
-/// of the teacher's probabilities.
+/// kernels::token_objective() of linear(x, weight, bias), divided by `divisor`, without storing all logits or
+/// all of the teacher's probabilities.
 ///
-/// x: (copies * N, d), all rows of the first copy before those of the second, which only a divergence above 0
-/// asks for; weight: (V, d); bias: (V) or absent; targets: (N). teacher: empty unless a distillation above 0
-/// asks for it. Returns a scalar; `losses` receives the sums that it is made of. Throws as
-/// linear_cross_entropy, and ValueError for weights and a temperature that cannot be.
+/// x: (copies * N, d), all rows of the first copy before those of the second, which is needed for a
+/// divergence above 0 alone; weight: (V, d); bias: (V) or absent; targets: (N). teacher: needed for a
+/// distillation above 0, else empty. Returns a scalar; `losses` receives its terms. Throws as
+/// linear_cross_entropy(), and ValueError for invalid weights of the terms or an invalid temperature.
 template <class T>
 [[nodiscard]] Var<T> linear_token_objective(const Context<T>& ctx, const Var<T>& x,
                                             const Parameter<T>& weight, const Parameter<T>& bias,
