@@ -1,4 +1,4 @@
 #pragma once
 
 /// What needs SentencePiece (headers and the libraries sentencepiece and sentencepiece_train): subwords.
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
