@@ -14,8 +14,8 @@ namespace eigenformer::detail {
 
 /// Checks a `precompiled_charsmap`, the table by which SentencePiece normalises text: the size of a trie in
 /// bytes (32 bits), the trie as a double array of 32 bit units (that of the library darts-clone), and strings
-/// that end in a zero byte, to which the trie's values point. SentencePiece 0.1.97 follows both without a look
-/// at the table's end. Every place that any text can reach is visited once.
+/// that end in a zero byte, to which the trie's values point. SentencePiece 0.1.97 follows both without a
+/// look at the table's end. Every place that any text can reach is visited once.
 class CharsmapCheck {
  public:
   /// Ours, far above what tables have: those of NFKC with case folding take 250 kB, with 12 bytes at most
@@ -57,12 +57,13 @@ class CharsmapCheck {
     }
     units_ = size / 4;
     strings_ = table.substr(4 + size);
-    if (strings_.empty() || strings_.back() != '\0') throw fault("has strings that do not end in a zero byte");
+    if (strings_.empty() || strings_.back() != '\0')
+      throw fault("has strings that do not end in a zero byte");
   }
 
   static ValueError fault(const std::string& what) {
-    return ValueError("charsmap",
-                      "a damaged SentencePiece model: its table of characters (precompiled_charsmap) " + what);
+    return ValueError(
+        "charsmap", "a damaged SentencePiece model: its table of characters (precompiled_charsmap) " + what);
   }
 
   std::uint32_t word(std::size_t i) const {
@@ -98,8 +99,13 @@ class CharsmapCheck {
     if (find_invalid_utf8(string)) throw fault("has a string that is not UTF-8");
   }
 
-  // Depth first, with a stack of its own: a trie may be as deep as it has units. Branches may share what
-  // follows them, but none may lead back to itself.
+  void require_length(std::size_t bytes) const {
+    if (bytes > longest_string) {
+      throw fault("has a trie that follows more than " + std::to_string(longest_string) + " bytes of a text");
+    }
+  }
+
+  // Depth first. Branches may share what follows them, but none may lead back to itself.
   void run() {
     marks_.assign(units_, unseen);
     rests_.assign(units_, Rest{});
@@ -126,6 +132,7 @@ class CharsmapCheck {
         continue;
       }
       if (ends_match(at)) check_string(base);
+      require_length(path.size());
       marks_[base] = open;
       path.push_back({base, 0, {}});
     }
@@ -142,9 +149,7 @@ class CharsmapCheck {
     if (step.rest.matches > most_matches) {
       throw fault("has more than " + std::to_string(most_matches) + " strings that begin with each other");
     }
-    if (step.rest.bytes > longest_string) {
-      throw fault("replaces more than " + std::to_string(longest_string) + " bytes at once");
-    }
+    require_length(step.rest.bytes);
     ++step.next;
   }
 
