@@ -135,8 +135,8 @@ inline std::string decompress(std::string stored, const std::string& name,
                               std::size_t most = std::numeric_limits<std::size_t>::max()) {
   const auto require = [&](std::size_t size) {
     if (size > most) {
-      throw IoError("read", "cannot read '" + name + "': its text has more than " + std::to_string(most) +
-                                " bytes");
+      throw IoError("read",
+                    "cannot read '" + name + "': its text has more than " + std::to_string(most) + " bytes");
     }
   };
   if (compression_of_content(stored).value_or(Compression::none) == Compression::none) {

@@ -37,8 +37,8 @@ inline std::string normalizer(std::string_view fields) { return bytes_field(3, f
 
 /// A model of these pieces, of byte pair encoding.
 inline std::string model_of(std::string_view more = {}) {
-  return piece("<unk>", 2, 0) + piece("<s>", 3, 0) + piece("</s>", 3, 0) + piece("\xE2\x96\x81") + piece("a") +
-         piece("b") + piece("ab") + training(number_field(3, 2)) + std::string(more);
+  return piece("<unk>", 2, 0) + piece("<s>", 3, 0) + piece("</s>", 3, 0) + piece("\xE2\x96\x81") +
+         piece("a") + piece("b") + piece("ab") + training(number_field(3, 2)) + std::string(more);
 }
 
 /// A table of characters whose trie is made edge by edge.

@@ -38,13 +38,13 @@ std::string byte_pieces(int count) {
 }  // namespace
 
 TEST_CASE("a SentencePiece model is read from its bytes") {
-  const std::string bytes =
-      model_of(byte_pieces(256) + training(number_field(35, 1) + number_field(40, 0) + number_field(43, ~0ull)) +
-               normalizer(bytes_field(1, "user_defined") + number_field(3, 0) +
-                          bytes_field(2, one_rule().bytes("b\0"s)) + number_field(4, 0)) +
-               bytes_field(4, bytes_field(1, bytes_field(1, "a b") + bytes_field(2, "a"))) +
-               bytes_field(5, bytes_field(2, one_rule().bytes("b\0"s)) + number_field(3, 1)) +
-               number_field(200, 7) + varint(201 << 3 | 1) + "12345678" + bytes_field(900, "extension"));
+  const std::string bytes = model_of(
+      byte_pieces(256) + training(number_field(35, 1) + number_field(40, 0) + number_field(43, ~0ull)) +
+      normalizer(bytes_field(1, "user_defined") + number_field(3, 0) +
+                 bytes_field(2, one_rule().bytes("b\0"s)) + number_field(4, 0)) +
+      bytes_field(4, bytes_field(1, bytes_field(1, "a b") + bytes_field(2, "a"))) +
+      bytes_field(5, bytes_field(2, one_rule().bytes("b\0"s)) + number_field(3, 1)) + number_field(200, 7) +
+      varint(201 << 3 | 1) + "12345678" + bytes_field(900, "extension"));
   const SentencePieceModel model = SentencePieceModel::read(bytes);
   REQUIRE(model.pieces.size() == 7 + 256);
   CHECK(model.pieces[0].type == SentencePieceModel::Type::unknown);
@@ -56,7 +56,8 @@ TEST_CASE("a SentencePiece model is read from its bytes") {
   CHECK_FALSE(model.collapses_spaces);
   CHECK(SentencePieceModel::byte_of(model.pieces[7 + 0xE4].text) == 0xE4);
   // Of a field that comes twice the last one counts.
-  CHECK(SentencePieceModel::read(bytes + training(number_field(3, 1))).kind == SentencePieceModel::Kind::unigram);
+  CHECK(SentencePieceModel::read(bytes + training(number_field(3, 1))).kind ==
+        SentencePieceModel::Kind::unigram);
 }
 
 TEST_CASE("bytes that are no message are no SentencePiece model") {
@@ -66,12 +67,14 @@ TEST_CASE("bytes that are no message are no SentencePiece model") {
   check_refused("\n", cut + "1 bytes (a number at byte 1 does not end)");
   check_refused(std::string(11, '\xFF'), cut + "11 bytes (a number at byte 10 does not end)");
   check_refused("\x0A\x05xyz", cut + "5 bytes (field 1 has 5 bytes, 3 are left)");
-  check_refused("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", "field 1 has 18446744073709551615 bytes, 0 are left");
+  check_refused("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01",
+                "field 1 has 18446744073709551615 bytes, 0 are left");
   check_refused("\x07\x01", "a field has the number 0");
   check_refused(varint(std::uint64_t{1} << 33) + "\x01", "a field has the number 1073741824");
   check_refused("\x0B\x0C", "field 1 has the wire type 3");
   check_refused("\x08\x01", "field 1 has the wire type 0, expected 2");
-  check_refused(bytes_field(1, bytes_field(1, "a") + number_field(2, 0)), "field 2 has the wire type 0, expected 5");
+  check_refused(bytes_field(1, bytes_field(1, "a") + number_field(2, 0)),
+                "field 2 has the wire type 0, expected 5");
   const std::string whole = piece("<unk>", 2);
   CHECK_NOTHROW((void)SentencePieceModel::read(whole));
   for (std::size_t size = 0; size < whole.size(); ++size)
@@ -102,7 +105,8 @@ TEST_CASE("each rule of a SentencePiece model's pieces") {
   for (const char* wrong : {"<0xe4>", "<0x4>", "<0xG4>", "<0xE4", "[0xE4]", "<0x-1>"})
     check_refused(model_of(piece(wrong, 6) + with_bytes), "expected the spelling of a byte, as <0xE4>");
   std::string nested;
-  for (std::size_t i = 1; i <= 64; ++i) nested += piece(std::string(i, 'u'), 4) + piece("v" + std::to_string(i), 4);
+  for (std::size_t i = 1; i <= 64; ++i)
+    nested += piece(std::string(i, 'u'), 4) + piece("v" + std::to_string(i), 4);
   CHECK_NOTHROW((void)SentencePieceModel::read(model_of(nested)));
   check_refused(model_of(nested + piece(std::string(65, 'u'), 4)),
                 "more than 64 user-defined pieces begin with each other");
@@ -119,7 +123,8 @@ TEST_CASE("each rule of what else a SentencePiece model says") {
     return bytes_field(4, bytes_field(1, bytes_field(1, std::string(size, 'a'))));
   };
   CHECK_NOTHROW((void)SentencePieceModel::read(model_of(sample(16384))));
-  check_refused(model_of(sample(16385)), "self_test_data has a sample of 16385 bytes, expected at most 16384");
+  check_refused(model_of(sample(16385)),
+                "self_test_data has a sample of 16385 bytes, expected at most 16384");
   std::string many;
   for (int i = 0; i < 101; ++i) many += sample(1);
   check_refused(model_of(many), "self_test_data has more than 100 samples");
