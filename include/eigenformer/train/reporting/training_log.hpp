@@ -20,7 +20,7 @@
 namespace eigenformer {
 
 /// Writes what a training tells to a file, one JSON object a line, and passes it on to another sink: the
-/// schema is in docs/training-log.md.
+/// schema is in docs/training/log.md.
 ///
 /// Until start() nothing is written. A line that cannot be written, on a full disk, is left out, the other
 /// sink gets a notice, and training goes on.

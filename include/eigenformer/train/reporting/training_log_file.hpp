@@ -21,7 +21,7 @@ inline std::filesystem::path training_log_file(const std::filesystem::path& fold
   return folder / "training" / "training.jsonl";
 }
 
-/// The lines of a training's log, as docs/training-log.md tells them, up to some update.
+/// The lines of a training's log, as docs/training/log.md tells them, up to some update.
 struct TrainingLogLines {
   std::vector<nlohmann::json> lines{};
   std::uint64_t bytes = 0;  ///< of these lines
