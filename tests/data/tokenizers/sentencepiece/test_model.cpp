@@ -147,9 +147,10 @@ TEST_CASE("each rule of a table of characters") {
   check_map_refused(one_rule(2).bytes("b\0"s), "points to byte 2 of its strings, and has 2");
   check_map_refused(one_rule(0x7FFFFFFF).bytes("b\0"s), "points to byte 2147483647");
   check_map_refused(one_rule().bytes("\xC3\0"s), "has a string that is not UTF-8");
-  accepted(one_rule().bytes(std::string(1024, 'b') + '\0'));
-  check_map_refused(one_rule().bytes(std::string(1025, 'b') + '\0'),
-                    "has a string of 1025 bytes, expected at most 1024");
+  check_map_refused(one_rule(1).bytes("\xC3\xA4\0"s), "points into a character, at byte 1 of its strings");
+  accepted(one_rule().bytes(std::string(128, 'b') + '\0'));
+  check_map_refused(one_rule().bytes(std::string(129, 'b') + '\0'),
+                    "has a string of 129 bytes, expected at most 128");
   check_map_refused(std::string((8u << 20) + 1, '\0'), "has 8388609 bytes, expected at most 8388608");
   // The same rules hold where the library turns tokens into text.
   check_refused(model_of(bytes_field(5, bytes_field(2, "abc"))), "has a trie of 0 bytes");
@@ -175,7 +176,7 @@ TEST_CASE("each rule of a table of characters") {
   };
   accepted(chain(32, true));
   check_map_refused(chain(33, true), "has more than 32 strings that begin with each other");
-  check_map_refused(chain(1100, false), "has a trie that follows more than 1024 bytes of a text");
+  check_map_refused(chain(200, false), "has a trie that follows more than 128 bytes of a text");
   // Two ways to one place, of which the second alone is a match.
   Charsmap shared;
   shared.root(1);

@@ -18,9 +18,9 @@ namespace eigenformer::detail {
 /// look at the table's end. Every place that any text can reach is visited once.
 class CharsmapCheck {
  public:
-  /// Ours, far above what tables have: those of NFKC with case folding take 250 kB, with 12 bytes at most
-  /// replaced by at most 33.
-  static constexpr std::size_t most_bytes = std::size_t{8} << 20, longest_string = 1024;
+  /// Ours, far above what tables have: those of NFKC with case folding take 250 kB and replace 12 bytes at
+  /// most by at most 33.
+  static constexpr std::size_t most_bytes = std::size_t{8} << 20, longest_string = 128;
   /// SentencePiece keeps the matches at one place of a text in an array of 32 (`kMaxTrieResultsSize`) and
   /// reads as many as it was told that there are.
   static constexpr std::size_t most_matches = 32;
@@ -59,6 +59,7 @@ class CharsmapCheck {
     strings_ = table.substr(4 + size);
     if (strings_.empty() || strings_.back() != '\0')
       throw fault("has strings that do not end in a zero byte");
+    check_strings();
   }
 
   static ValueError fault(const std::string& what) {
@@ -85,18 +86,27 @@ class CharsmapCheck {
     return base;
   }
 
-  void check_string(std::size_t base) {
+  void check_strings() const {
+    for (std::size_t begin = 0; begin < strings_.size();) {
+      const std::string_view string = strings_.substr(begin, strings_.find('\0', begin) - begin);
+      if (string.size() > longest_string) {
+        throw fault("has a string of " + std::to_string(string.size()) + " bytes, expected at most " +
+                    std::to_string(longest_string));
+      }
+      if (find_invalid_utf8(string)) throw fault("has a string that is not UTF-8");
+      begin += string.size() + 1;
+    }
+  }
+
+  // A value may be the end of another's string, but not of a character.
+  void check_value(std::size_t base) const {
     const std::size_t begin = unit(base) & 0x7FFFFFFFu;
     if (begin >= strings_.size()) {
       throw fault("points to byte " + std::to_string(begin) + " of its strings, and has " +
                   std::to_string(strings_.size()));
     }
-    const std::string_view string = strings_.substr(begin, strings_.find('\0', begin) - begin);
-    if (string.size() > longest_string) {
-      throw fault("has a string of " + std::to_string(string.size()) + " bytes, expected at most " +
-                  std::to_string(longest_string));
-    }
-    if (find_invalid_utf8(string)) throw fault("has a string that is not UTF-8");
+    if ((static_cast<std::uint8_t>(strings_[begin]) & 0xC0u) == 0x80u)
+      throw fault("points into a character, at byte " + std::to_string(begin) + " of its strings");
   }
 
   void require_length(std::size_t bytes) const {
@@ -131,7 +141,7 @@ class CharsmapCheck {
         close_branch(step);
         continue;
       }
-      if (ends_match(at)) check_string(base);
+      if (ends_match(at)) check_value(base);
       require_length(path.size());
       marks_[base] = open;
       path.push_back({base, 0, {}});
@@ -143,7 +153,7 @@ class CharsmapCheck {
   // What follows the byte that `step` looks at is known.
   void close_branch(Step& step) {
     const std::size_t at = step.base ^ step.next, base = base_of(at);
-    if (ends_match(at)) check_string(base);  // another branch may have been here without the match
+    if (ends_match(at)) check_value(base);  // another branch may have been here without the match
     step.rest.matches = std::max(step.rest.matches, rests_[base].matches + (ends_match(at) ? 1 : 0));
     step.rest.bytes = std::max(step.rest.bytes, rests_[base].bytes + 1);
     if (step.rest.matches > most_matches) {
