@@ -42,9 +42,9 @@ inline std::string model_of(std::string_view more = {}) {
 }
 
 /// A table of characters whose trie is made edge by edge.
-class Charsmap {
+class CharsmapWriter {
  public:
-  explicit Charsmap(std::size_t units = 256) : units_(units, 0x80000000u) {}
+  explicit CharsmapWriter(std::size_t units = 256) : units_(units, 0x80000000u) {}
 
   void root(std::uint32_t base) { units_[0] = base << 10; }
   /// From the place of one unit by a byte to that of another; match: a string that is replaced ends there.
@@ -65,8 +65,8 @@ class Charsmap {
 };
 
 /// 'a' becomes the string at `offset`.
-inline Charsmap one_rule(std::uint32_t offset = 0) {
-  Charsmap map;
+inline CharsmapWriter one_rule(std::uint32_t offset = 0) {
+  CharsmapWriter map;
   map.root(1);
   map.edge(1, 'a', 2, true);
   map.value(2, offset);

@@ -155,18 +155,18 @@ TEST_CASE("each rule of a table of characters") {
   // The same rules hold where the library turns tokens into text.
   check_refused(model_of(bytes_field(5, bytes_field(2, "abc"))), "has a trie of 0 bytes");
 
-  Charsmap far = one_rule();
+  CharsmapWriter far = one_rule();
   far.root(256);
   check_map_refused(far.bytes("b\0"s), "leads from unit 0 of its trie to unit 256, and has 256");
-  Charsmap later = one_rule();
+  CharsmapWriter later = one_rule();
   later.edge(1, 'z', 300);
   check_map_refused(later.bytes("b\0"s), "leads from unit 123 of its trie to unit 300, and has 256");
-  Charsmap circle = one_rule();
+  CharsmapWriter circle = one_rule();
   circle.edge(2, 'c', 1);
   check_map_refused(circle.bytes("b\0"s), "has a trie that leads back to unit 1");
 
   const auto chain = [](std::uint32_t length, bool match) {
-    Charsmap map(4096);
+    CharsmapWriter map(4096);
     map.root(1);
     for (std::uint32_t i = 1; i <= length; ++i) {
       map.edge(i, match ? 'a' : 0xE3, i + 1, match);
@@ -178,7 +178,7 @@ TEST_CASE("each rule of a table of characters") {
   check_map_refused(chain(33, true), "has more than 32 strings that begin with each other");
   check_map_refused(chain(200, false), "has a trie that follows more than 128 bytes of a text");
   // Two ways to one place, of which the second alone is a match.
-  Charsmap shared;
+  CharsmapWriter shared;
   shared.root(1);
   shared.edge(1, 'a', 2);
   shared.edge(1, 'b', 2, true);
