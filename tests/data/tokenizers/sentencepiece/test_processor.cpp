@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -99,14 +98,17 @@ TEST_CASE("words in parts have the pieces of the whole text") {
   std::string text;
   const Strings sentences = sentences_of_word_parts();
   for (std::size_t i = 0; text.size() < 40'000; ++i) text += sentences[i % sentences.size()] + ' ';
-  const std::vector<std::tuple<std::string, std::string, std::string>> models = {
+  struct Kind {
+    const char *type, *adds_space, *collapses_spaces;
+  };
+  static constexpr Kind kinds[] = {
       {"bpe", "true", "true"}, {"unigram", "true", "false"}, {"bpe", "false", "false"}};
-  for (const auto& [type, prefix, extra] : models) {
-    CAPTURE(type);
-    CAPTURE(prefix);
-    const SentencePieceProcessor processor(trained({{"model_type", type},
-                                                    {"add_dummy_prefix", prefix},
-                                                    {"remove_extra_whitespaces", extra},
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.type);
+    CAPTURE(kind.adds_space);
+    const SentencePieceProcessor processor(trained({{"model_type", kind.type},
+                                                    {"add_dummy_prefix", kind.adds_space},
+                                                    {"remove_extra_whitespaces", kind.collapses_spaces},
                                                     {"byte_fallback", "false"}}));
     Strings whole;
     REQUIRE(processor.library().Encode(text, &whole).ok());
@@ -131,7 +133,7 @@ TEST_CASE("no model that SentencePiece trains is refused") {
   };
   for (const char* type : {"bpe", "unigram", "char", "word"}) {
     for (const char* rule : {"identity", "nmt_nfkc_cf"})
-      check({{"model_type", type}, {"normalization_rule_name", rule}});
+      check({{"model_type", kind.type}, {"normalization_rule_name", rule}});
   }
   check({{"byte_fallback", "true"}, {"vocab_size", "330"}, {"normalization_rule_name", "nfkc"}});
   check({{"user_defined_symbols", "<sep>,<2de>,a b"}, {"control_symbols", "<c>"}, {"model_type", "bpe"}});
