@@ -133,7 +133,7 @@ TEST_CASE("no model that SentencePiece trains is refused") {
   };
   for (const char* type : {"bpe", "unigram", "char", "word"}) {
     for (const char* rule : {"identity", "nmt_nfkc_cf"})
-      check({{"model_type", kind.type}, {"normalization_rule_name", rule}});
+      check({{"model_type", type}, {"normalization_rule_name", rule}});
   }
   check({{"byte_fallback", "true"}, {"vocab_size", "330"}, {"normalization_rule_name", "nfkc"}});
   check({{"user_defined_symbols", "<sep>,<2de>,a b"}, {"control_symbols", "<c>"}, {"model_type", "bpe"}});
