@@ -141,7 +141,8 @@ TEST_CASE("each rule of a table of characters") {
   check_map_refused("abc", "has a trie of 0 bytes, expected a multiple of 1024");
   check_map_refused(little_endian(1000) + std::string(2000, '\0'), "has a trie of 1000 bytes");
   check_map_refused(little_endian(2048) + std::string(2047, '\0'), "has 2051 bytes, its trie alone 2048");
-  check_map_refused(little_endian(0xFFFFFC00u) + std::string(2047, '\0'), "its trie alone 4294966272");
+  check_map_refused(little_endian(0xFFFFFC00u) + std::string(2047, '\0'),
+                    "has 2051 bytes, its trie alone 4294966272");
   check_map_refused(one_rule().bytes(""), "has strings that do not end in a zero byte");
   check_map_refused(one_rule().bytes("b\0b"s), "has strings that do not end in a zero byte");
   check_map_refused(one_rule(2).bytes("b\0"s), "points to byte 2 of its strings, and has 2");
