@@ -1,7 +1,8 @@
 #pragma once
 
-/// Everything that needs nothing but Eigen. Beside it: io.hpp (nlohmann-json) for files, train/trainer.hpp
-/// for whole trainings, text.hpp (SentencePiece) for subwords.
+/// \file
+/// All headers that need Eigen alone. Further headers: io.hpp (nlohmann-json) for files, train/trainer.hpp
+/// for the training loop, text.hpp (SentencePiece) for subwords.
 
 // First, because it refuses targets and flags that the library does not support.
 #include "eigenformer/core/base/config.hpp"

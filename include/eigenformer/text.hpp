@@ -1,8 +1,9 @@
 #pragma once
 
-/// What needs SentencePiece (headers and the libraries sentencepiece and sentencepiece_train): subwords.
+/// \file
+/// Subwords by SentencePiece, whose headers and libraries (sentencepiece and sentencepiece_train) it needs.
 
 // First, because it refuses targets and flags that the library does not support.
 #include "eigenformer/core/base/config.hpp"
 
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
