@@ -16,6 +16,7 @@
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer {
 
@@ -70,7 +71,7 @@ inline int verify_files(const std::filesystem::path& folder) {
     return IoError("verify_model_folder", "'" + folder.string() + "' " + what);
   };
   const std::string text = read_text_file(folder_file(folder, "options.json"));
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json json = parse_json(text);
   if (json.is_discarded() || !json.is_object())
     throw refuse("is damaged: options.json is truncated or not JSON");
   if (!json.contains("checksums")) {
