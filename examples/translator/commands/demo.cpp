@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "curves/attention_svg.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
@@ -29,6 +31,7 @@ struct DemoCommand {
   double max_seconds = 50;
   std::uint64_t seed = 1;
   ef::index_t threads = 0;
+  std::string attention;
 
   void validate() const {
     const auto at_least = [](const char* name, ef::index_t value, ef::index_t least) {
@@ -55,32 +58,39 @@ class DemoSink final : public ef::TrainingSink {
   TerminalProgress& progress_;
 };
 
-/// The mean over the heads of how much each target word, as the model would write it, looks at each source
-/// word, in the decoder's last layer.
-std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
-                          const std::string& source, const std::string& target) {
-  const auto ctx = ef::Context<float>::inference();
+/// A sentence, its translation, and where the model looks as it would write it.
+struct ShownAttention {
+  std::vector<std::string> source_words, target_words;
+  ef::AttentionMaps maps;
+
+  /// The decoder's last layer, the mean over its heads: how much each target word looks at each source word.
+  std::string on_terminal() const {
+    const ef::Tensor<float>& heads = maps.memory.back();  // (H, Lt, Ls)
+    const ef::index_t count = heads.dim(0), size = heads.dim(1) * heads.dim(2);
+    ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(1), heads.dim(2)});
+    for (ef::index_t h = 0; h < count; ++h) {
+      for (ef::index_t i = 0; i < size; ++i)
+        mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
+    }
+    return draw_attention(mean, target_words, source_words);
+  }
+};
+
+ShownAttention attention_of(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
+                            const std::string& source, const std::string& target) {
   std::vector<std::int32_t> source_ids = tokenizers.source->encode(source);
-  std::vector<std::int32_t> target_ids = tokenizers.target->encode(target);
+  const std::vector<std::int32_t> target_ids = tokenizers.target->encode(target);
   const auto words = [](const ef::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
     std::vector<std::string> shown;
     for (const std::int32_t id : ids) shown.push_back(tokenizer.decode(std::span(&id, 1)));
     shown.emplace_back("(end)");
     return shown;
   };
-  const std::vector<std::string> source_words = words(*tokenizers.source, source_ids);
-  const std::vector<std::string> target_words = words(*tokenizers.target, target_ids);
+  ShownAttention shown{words(*tokenizers.source, source_ids), words(*tokenizers.target, target_ids), {}};
   source_ids.push_back(ef::Vocabulary::end_id);
-  const ef::AttentionMaps maps =
-      ef::attention_maps(model, ctx, source_ids, target_ids, ef::Vocabulary::begin_id);
-  const ef::Tensor<float>& heads = maps.memory.back();  // (H, Lt, Ls)
-  const ef::index_t count = heads.dim(0), size = heads.dim(1) * heads.dim(2);
-  ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(1), heads.dim(2)});
-  for (ef::index_t h = 0; h < count; ++h) {
-    for (ef::index_t i = 0; i < size; ++i)
-      mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
-  }
-  return draw_attention(mean, target_words, source_words);
+  shown.maps = ef::attention_maps(model, ef::Context<float>::inference(), source_ids, target_ids,
+                                  ef::Vocabulary::begin_id);
+  return shown;
 }
 
 /// Small enough to learn in half a minute, large enough to get the grammar right.
@@ -164,9 +174,16 @@ int demo(const DemoCommand& command) {
     translations.push_back(std::move(translation.text));
   show_translations(corpus.held_out, translations, command.shown);
   const std::size_t example = good_example(corpus.held_out, translations);
+  const ShownAttention shown =
+      attention_of(model, tokenizers, corpus.held_out.source[example], translations[example]);
   std::printf(
       "\nWhere the decoder looks (last layer, mean of its heads; rows: German, columns: English):\n\n%s",
-      attention_map(model, tokenizers, corpus.held_out.source[example], translations[example]).c_str());
+      shown.on_terminal().c_str());
+  if (!command.attention.empty()) {
+    ef::AtomicFile file(command.attention);
+    file.write(attention_svg(shown.maps, shown.source_words, shown.target_words));
+    file.commit();
+  }
 
   const ef::Accuracy exact = ef::exact_match(translations, corpus.held_out.target);
   std::printf(
@@ -193,6 +210,8 @@ void add_demo(CLI::App& app, Run& run) {
   sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
+  sub->add_option("--attention", command->attention,
+                  "file for a picture (SVG) of every head's attention in the last layers, for one sentence");
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }
 
