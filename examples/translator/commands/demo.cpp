@@ -7,15 +7,14 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "curves/attention_svg.hpp"
-#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
-#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar/grammar.hpp"
+#include "model/model_folder.hpp"
 #include "terminal/attention_map.hpp"
+#include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
 
@@ -31,7 +30,8 @@ struct DemoCommand {
   double max_seconds = 50;
   std::uint64_t seed = 1;
   ef::index_t threads = 0;
-  std::string attention;
+  std::string folder;  // empty: the model is not kept
+  bool overwrite = false;
 
   void validate() const {
     const auto at_least = [](const char* name, ef::index_t value, ef::index_t least) {
@@ -44,6 +44,10 @@ struct DemoCommand {
     at_least("show", shown, 0);
     if (!(max_seconds > 0))
       throw ef::ValueError("demo", "max_seconds is " + std::to_string(max_seconds) + ", must be positive");
+    if (!folder.empty())
+      require_new_model_folder("demo", folder, "--model", overwrite);
+    else if (overwrite)
+      throw ef::ValueError("demo", "--overwrite is for the folder of --model, which is not given");
   }
 };
 
@@ -58,39 +62,32 @@ class DemoSink final : public ef::TrainingSink {
   TerminalProgress& progress_;
 };
 
-/// A sentence, its translation, and where the model looks as it would write it.
-struct ShownAttention {
-  std::vector<std::string> source_words, target_words;
-  ef::AttentionMaps maps;
-
-  /// The decoder's last layer, the mean over its heads: how much each target word looks at each source word.
-  std::string on_terminal() const {
-    const ef::Tensor<float>& heads = maps.memory.back();  // (H, Lt, Ls)
-    const ef::index_t count = heads.dim(0), size = heads.dim(1) * heads.dim(2);
-    ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(1), heads.dim(2)});
-    for (ef::index_t h = 0; h < count; ++h) {
-      for (ef::index_t i = 0; i < size; ++i)
-        mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
-    }
-    return draw_attention(mean, target_words, source_words);
-  }
-};
-
-ShownAttention attention_of(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
-                            const std::string& source, const std::string& target) {
+/// The mean over the heads of how much each target word, as the model would write it, looks at each source
+/// word, in the decoder's last layer.
+std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
+                          const std::string& source, const std::string& target) {
+  const auto ctx = ef::Context<float>::inference();
   std::vector<std::int32_t> source_ids = tokenizers.source->encode(source);
-  const std::vector<std::int32_t> target_ids = tokenizers.target->encode(target);
+  std::vector<std::int32_t> target_ids = tokenizers.target->encode(target);
   const auto words = [](const ef::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
     std::vector<std::string> shown;
     for (const std::int32_t id : ids) shown.push_back(tokenizer.decode(std::span(&id, 1)));
     shown.emplace_back("(end)");
     return shown;
   };
-  ShownAttention shown{words(*tokenizers.source, source_ids), words(*tokenizers.target, target_ids), {}};
+  const std::vector<std::string> source_words = words(*tokenizers.source, source_ids);
+  const std::vector<std::string> target_words = words(*tokenizers.target, target_ids);
   source_ids.push_back(ef::Vocabulary::end_id);
-  shown.maps = ef::attention_maps(model, ef::Context<float>::inference(), source_ids, target_ids,
-                                  ef::Vocabulary::begin_id);
-  return shown;
+  const ef::AttentionMaps maps =
+      ef::attention_maps(model, ctx, source_ids, target_ids, ef::Vocabulary::begin_id);
+  const ef::Tensor<float>& heads = maps.memory.back();  // (H, Lt, Ls)
+  const ef::index_t count = heads.dim(0), size = heads.dim(1) * heads.dim(2);
+  ef::Tensor<float> mean = ef::Tensor<float>::zeros({heads.dim(1), heads.dim(2)});
+  for (ef::index_t h = 0; h < count; ++h) {
+    for (ef::index_t i = 0; i < size; ++i)
+      mean.data()[i] += heads.data()[h * size + i] / static_cast<float>(count);
+  }
+  return draw_attention(mean, target_words, source_words);
 }
 
 /// Small enough to learn in half a minute, large enough to get the grammar right.
@@ -174,16 +171,9 @@ int demo(const DemoCommand& command) {
     translations.push_back(std::move(translation.text));
   show_translations(corpus.held_out, translations, command.shown);
   const std::size_t example = good_example(corpus.held_out, translations);
-  const ShownAttention shown =
-      attention_of(model, tokenizers, corpus.held_out.source[example], translations[example]);
   std::printf(
       "\nWhere the decoder looks (last layer, mean of its heads; rows: German, columns: English):\n\n%s",
-      shown.on_terminal().c_str());
-  if (!command.attention.empty()) {
-    ef::AtomicFile file(command.attention);
-    file.write(attention_svg(shown.maps, shown.source_words, shown.target_words));
-    file.commit();
-  }
+      attention_map(model, tokenizers, corpus.held_out.source[example], translations[example]).c_str());
 
   const ef::Accuracy exact = ef::exact_match(translations, corpus.held_out.target);
   std::printf(
@@ -192,6 +182,11 @@ int demo(const DemoCommand& command) {
       translations.size(), 100 * exact.rate(),
       ef::corpus_bleu(translations, corpus.held_out.target).str().c_str(), ef::bleu_signature().c_str(),
       seconds(), trained);
+  if (!command.folder.empty()) {
+    ef::save_model_folder(command.folder, model, tokenizers, {{"corpus", "translator demo"}},
+                          ef::WeightFormat::float32, description.text);
+    std::printf("translate with: translator translate --model %s\n", command.folder.c_str());
+  }
   return 0;
 }
 
@@ -210,8 +205,8 @@ void add_demo(CLI::App& app, Run& run) {
   sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
-  sub->add_option("--attention", command->attention,
-                  "file for a picture (SVG) of every head's attention in the last layers, for one sentence");
+  sub->add_option("--model", command->folder, "folder to save the model in; left out: it is not saved");
+  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }
 
