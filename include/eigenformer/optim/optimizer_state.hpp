@@ -13,26 +13,26 @@
 
 namespace eigenformer::detail {
 
-// The parameters of an optimizer, each once: those that are tied come under one name.
+// The parameters of an optimizer without repetitions; tied parameters have one handle.
 template <class T>
 std::vector<ParameterHandle<T>> distinct(const char* op, const std::vector<ParameterHandle<T>>& parameters) {
   std::vector<ParameterHandle<T>> kept;
   std::unordered_set<std::uint64_t> ids;
   for (const auto& p : parameters) {
-    if (p == nullptr) throw ValueError(op, "a parameter is absent");
+    if (p == nullptr) throw ValueError(op, "a parameter is null, expected one that exists");
     if (ids.insert(p->id).second) kept.push_back(p);
   }
   return kept;
 }
 
-// The gradient of a parameter that is to be stepped; nullptr where it is frozen or nothing arrived.
+// The gradient of a parameter; nullptr if the parameter is frozen or has no gradient.
 template <class T>
 const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail::ParameterState<T>& p) {
   if (p.frozen) return nullptr;
   const auto* entry = gradients.find(p.id);
   if (entry == nullptr) {
-    throw ValueError(op, "no gradient is kept for parameter '" + p.name + "' of shape " +
-                             p.value.shape().str() + "; list it in the gradients or freeze it");
+    throw ValueError(op, "there is no gradient of parameter '" + p.name + "' of shape " +
+                             p.value.shape().str() + "; construct the gradients with it, or freeze it");
   }
   return entry->written ? entry->value.data() : nullptr;
 }
@@ -44,7 +44,7 @@ inline void require_step(const char* op, double learning_rate, double grad_scale
   }
 }
 
-// A tensor of an optimizer's state by the name it is saved under.
+// A tensor of an optimizer's state and its name in a state dict.
 template <class T>
 struct StateSlot {
   std::string name;
@@ -64,7 +64,7 @@ void require_distinct_names(const char* op, const std::vector<ParameterHandle<T>
   }
 }
 
-// Copies entries into slots: all or, with ValueError listing every problem, nothing.
+// Copies entries into slots, or throws ValueError that lists every problem and copies nothing.
 template <class T>
 void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
                 const std::vector<StateEntry<T>>& entries) {

@@ -16,10 +16,10 @@
 
 namespace eigenformer {
 
-/// What a server counts, as Prometheus reads it (text format 0.0.4). All functions may be called from any
-/// thread.
+/// The counters of a server, exported in the text format 0.0.4 of Prometheus. Thread-safe.
 class ServerMetrics {
  public:
+  /// Counts a finished request by route and status, and its time in the route's histogram.
   void request_over(const HttpRecord& record) {
     const std::scoped_lock lock(mutex_);
     const std::string route = record.route.empty() ? "other" : record.route;
@@ -30,22 +30,25 @@ class ServerMetrics {
     ++histogram.counts[i];
     histogram.sum += record.seconds;
   }
+  /// Counts translated texts and their characters, in Unicode code points of the source.
   void add_translated(std::size_t texts, std::size_t characters) {
     const std::scoped_lock lock(mutex_);
     texts_ += texts;
     characters_ += characters;
   }
+  /// Counts a loaded model.
   void add_load() {
     const std::scoped_lock lock(mutex_);
     ++loads_;
   }
+  /// Counts an idle model that was unloaded.
   void add_drop() {
     const std::scoped_lock lock(mutex_);
     ++drops_;
   }
 
-  /// The page that is read. What belongs to others, as of now: translations accepted and not answered, open
-  /// connections, loaded models.
+  /// Returns all metrics as text for Prometheus. The arguments are current values: translations accepted and
+  /// not answered, open connections, loaded models.
   std::string text(std::size_t in_flight, std::size_t connections, std::size_t models) const {
     const std::scoped_lock lock(mutex_);
     std::ostringstream out;
@@ -57,12 +60,14 @@ class ServerMetrics {
       head(name, type, help);
       out << "eigenformer_" << name << " " << value << "\n";
     };
-    head("http_requests_total", "counter", "Requests that are over; 499: the client went before its answer.");
+    head("http_requests_total", "counter",
+         "Finished requests by route and status; 499: the client disconnected before the answer.");
     for (const auto& [key, count] : requests_) {
       out << "eigenformer_http_requests_total{route=\"" << key.first << "\",status=\"" << key.second << "\"} "
           << count << "\n";
     }
-    head("http_request_seconds", "histogram", "From a whole request to the last byte of its answer.");
+    head("http_request_seconds", "histogram",
+         "Seconds from the complete request to the last byte of the answer.");
     for (const auto& [route, histogram] : seconds_) {
       std::uint64_t count = 0;
       for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
@@ -74,13 +79,13 @@ class ServerMetrics {
       out << "eigenformer_http_request_seconds_sum{route=\"" << route << "\"} " << histogram.sum << "\n"
           << "eigenformer_http_request_seconds_count{route=\"" << route << "\"} " << count << "\n";
     }
-    single("translated_texts_total", "counter", "Texts that were translated.", texts_);
-    single("translated_characters_total", "counter", "Characters of these, in Unicode code points.",
-           characters_);
-    single("model_loads_total", "counter", "Times that a model was loaded.", loads_);
-    single("model_drops_total", "counter", "Times that an idle model was dropped.", drops_);
-    single("models_loaded", "gauge", "Models that are loaded.", models);
-    single("translations_in_flight", "gauge", "Translations accepted and not answered.", in_flight);
+    single("translated_texts_total", "counter", "Translated texts.", texts_);
+    single("translated_characters_total", "counter",
+           "Translated characters (Unicode code points of the source).", characters_);
+    single("model_loads_total", "counter", "Model loads.", loads_);
+    single("model_drops_total", "counter", "Idle models dropped.", drops_);
+    single("models_loaded", "gauge", "Models in memory.", models);
+    single("translations_in_flight", "gauge", "Translations accepted and not yet answered.", in_flight);
     single("connections", "gauge", "Open connections.", connections);
     out << "# HELP process_resident_memory_bytes Resident memory size in bytes.\n"
            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes "

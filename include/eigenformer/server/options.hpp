@@ -12,81 +12,92 @@
 
 namespace eigenformer {
 
-/// Where a server listens, whom it answers, and the limits of what it takes.
+/// Options of a server: its address, access and limits. Beyond a limit, requests get the HTTP status given.
 struct ServerOptions {
-  std::string host = "127.0.0.1";    ///< an address; other than the machine's own only with api_keys
-  index_t port = 5000;               ///< 0: one that is free; see TranslationServer::port()
-  index_t io_threads = 1;            ///< that read and write connections; models have threads of their own
-  index_t max_connections = 1024;    ///< open at once; further ones are answered with 503
-  index_t max_body = 1 << 20;        ///< bytes of a request's body; above: 413
-  index_t max_texts = 128;           ///< texts in one request; above: 422
-  index_t max_characters = 100'000;  ///< Unicode characters of all texts of a request; above: 422
-  index_t max_line_characters = 20'000;  ///< Unicode characters of a line; above: 422
-  index_t max_alternatives = 8;          ///< alternatives of a text; above: 422
-  index_t max_requests = 256;            ///< translations accepted and not answered; above: 503
-  index_t requests_per_minute = 0;       ///< of one client, or of one API key; above: 429; 0: any number
-  index_t read_seconds = 30;             ///< for a request to arrive, and for the next one to begin
-  index_t write_seconds = 30;            ///< for a client to take an answer, or a part of a stream
-  index_t answer_seconds = 120;          ///< for a translation; after it: 503
-  index_t stop_seconds = 30;             ///< for what was accepted when the server stops
-  index_t idle_minutes = 0;              ///< after which a model that nobody uses is dropped; 0: never
+  std::string host = "127.0.0.1";        ///< address to listen at; others than loopback ones need api_keys
+  index_t port = 5000;                   ///< 0: a free one; see TranslationServer::port()
+  index_t io_threads = 1;                ///< threads for connections, at most 64; models have their own
+  index_t max_connections = 1024;        ///< open connections; more: 503
+  index_t max_body = 1 << 20;            ///< bytes of a request's body; more: 413
+  index_t max_texts = 128;               ///< texts in one request; more: 422
+  index_t max_characters = 100'000;      ///< Unicode code points of all texts of a request; more: 422
+  index_t max_line_characters = 20'000;  ///< Unicode code points of a line; more: 422
+  index_t max_alternatives = 8;          ///< alternatives per text; more: 422
+  index_t max_requests = 256;            ///< translations accepted and not answered; more: 503
+  index_t requests_per_minute = 0;       ///< per client address or API key; more: 429; 0: no limit
+  index_t read_seconds = 30;             ///< time for a request to arrive, and between requests
+  index_t write_seconds = 30;            ///< time for a client to receive an answer or a part of a stream
+  index_t answer_seconds = 120;          ///< time for a translation; longer: 503
+  index_t stop_seconds = 30;             ///< time for accepted requests when the server stops
+  index_t idle_minutes = 0;              ///< time after which an unused model is unloaded; 0: never
   std::vector<std::string>
-      api_keys{};  ///< one of them must come with a translation; empty: none is asked for
-  std::vector<std::string> cors_origins{};  ///< such as https://example.org, whose pages may call; "*": all
+      api_keys{};  ///< keys of at least 8 bytes, one of which a client must send; empty: not required
+  std::vector<std::string>
+      cors_origins{};  ///< origins whose pages may call, such as https://example.org; "*": all
 
-  /// All but api_keys and cors_origins.
+  /// Visits all fields but api_keys and cors_origins.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"host", "address to listen at; other than a loopback address only with API keys"},
+    visit(OptionField{"host", "address to listen on; anything but a loopback address needs API keys"},
           self.host);
-    visit(OptionField{"port", "port to listen at; 0: one that is free", Allowed::not_negative}, self.port);
+    visit(OptionField{"port", "port to listen on; 0: any free port", Allowed::not_negative}, self.port);
     visit(OptionField{"io_threads", "threads that read and write connections", Allowed::positive},
           self.io_threads);
-    visit(OptionField{"max_connections", "connections open at once; above: 503", Allowed::positive},
+    visit(OptionField{"max_connections", "maximum open connections; more get status 503", Allowed::positive},
           self.max_connections);
-    visit(OptionField{"max_body", "bytes of a request's body; above: 413", Allowed::positive}, self.max_body);
-    visit(OptionField{"max_texts", "texts in one request; above: 422", Allowed::positive}, self.max_texts);
-    visit(
-        OptionField{"max_characters", "characters of all texts of a request; above: 422", Allowed::positive},
-        self.max_characters);
-    visit(OptionField{"max_line_characters", "characters of a line; above: 422", Allowed::positive},
+    visit(OptionField{"max_body", "maximum bytes of a request body; more get status 413", Allowed::positive},
+          self.max_body);
+    visit(OptionField{"max_texts", "maximum texts per request; more get status 422", Allowed::positive},
+          self.max_texts);
+    visit(OptionField{"max_characters", "maximum characters of all texts of a request; more get status 422",
+                      Allowed::positive},
+          self.max_characters);
+    visit(OptionField{"max_line_characters", "maximum characters of a line; more get status 422",
+                      Allowed::positive},
           self.max_line_characters);
-    visit(OptionField{"max_alternatives", "alternatives of a text; above: 422", Allowed::not_negative},
+    visit(OptionField{"max_alternatives", "maximum alternatives of a text; more get status 422",
+                      Allowed::not_negative},
           self.max_alternatives);
-    visit(
-        OptionField{"max_requests", "translations accepted and not answered; above: 503", Allowed::positive},
-        self.max_requests);
+    visit(OptionField{"max_requests", "maximum accepted translations not yet answered; more get status 503",
+                      Allowed::positive},
+          self.max_requests);
     visit(OptionField{"requests_per_minute",
-                      "requests of a client's address, or of an API key, a minute; above: 429; 0: any number",
+                      "maximum requests per minute from an API key, or else from an address; more get status "
+                      "429; 0: no limit",
                       Allowed::not_negative},
           self.requests_per_minute);
-    visit(OptionField{"read_seconds", "seconds for a request to arrive, and for the next one to begin",
+    visit(OptionField{"read_seconds",
+                      "time limit in seconds for a request to arrive, and for the next one to begin",
                       Allowed::positive},
           self.read_seconds);
-    visit(OptionField{"write_seconds", "seconds for a client to take an answer or a part of a stream",
+    visit(OptionField{"write_seconds",
+                      "time limit in seconds for a client to read an answer or a part of a stream",
                       Allowed::positive},
           self.write_seconds);
-    visit(OptionField{"answer_seconds", "seconds for a translation; after it: 503", Allowed::positive},
+    visit(OptionField{"answer_seconds", "time limit in seconds for a translation; then status 503",
+                      Allowed::positive},
           self.answer_seconds);
-    visit(
-        OptionField{"stop_seconds", "seconds for what was accepted when the server stops", Allowed::positive},
-        self.stop_seconds);
-    visit(OptionField{"idle_minutes", "minutes after which an unused model is dropped; 0: never",
+    visit(OptionField{"stop_seconds",
+                      "seconds that a stopping server takes at most to answer accepted requests",
+                      Allowed::positive},
+          self.stop_seconds);
+    visit(OptionField{"idle_minutes", "minutes after which an unused model is unloaded; 0: never",
                       Allowed::not_negative},
           self.idle_minutes);
   }
 
-  /// Whether other machines can reach the host. Throws ValueError where it is no address.
+  /// Whether other machines can reach `host`: it is not a loopback address. Throws ValueError when it is not
+  /// an IP address.
   bool is_reachable() const {
     boost::system::error_code error;
     const auto address = boost::asio::ip::make_address(host, error);
     if (!error) return !address.is_loopback();
-    throw ValueError("server", "host is '" + host +
-                                   "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all of "
-                                   "this machine's");
+    throw ValueError(
+        "server",
+        "host is '" + host +
+            "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all addresses of this machine");
   }
 
-  /// Throws ValueError that names an impossible field, and for an address that others can reach without
-  /// API keys.
+  /// Throws ValueError that names an invalid field, and for a reachable address without API keys.
   void validate() const {
     validate_fields("server", *this);
     const auto at_most = [](const char* name, index_t value, index_t most) {
@@ -108,13 +119,11 @@ struct ServerOptions {
     at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
     if (is_reachable() && api_keys.empty()) {
       throw ValueError("server",
-                       "host is " + host +
-                           ", which other machines can reach: api_keys must have a key, so that not "
-                           "everybody may translate here");
+                       "host is " + host + ", which other machines can reach: api_keys must have a key");
     }
     for (const std::string& key : api_keys) {
       if (key.size() < 8)
-        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must be longer");
+        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must have at least 8");
     }
   }
 };

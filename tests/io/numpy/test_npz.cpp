@@ -232,7 +232,7 @@ TEST_CASE("bad headers of arrays say what is wrong") {
         "more elements");
   check(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,2), }", data),
         "more than 6 dimensions");
-  check(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", data), "goes on after");
+  check(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", data), "continues after");
   check(npy_of("{'descr: 4", data), "lacks");
 }
 

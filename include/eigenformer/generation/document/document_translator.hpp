@@ -34,7 +34,7 @@ class DocumentTranslator {
   /// ValueError without `translate`.
   explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {}, SentenceFits fits = {})
       : translate_(std::move(translate)), options_(std::move(options)), fits_(std::move(fits)) {
-    if (!translate_) throw ValueError("document", "there is no function that translates, must be one");
+    if (!translate_) throw ValueError("document", "the function that translates is empty, must be callable");
   }
 
   /// By a translator, which must outlive it.

@@ -38,8 +38,8 @@ struct ConfidenceScale {
   friend bool operator==(const ConfidenceScale&, const ConfidenceScale&) = default;
 
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"slope", "what logits are multiplied by", Allowed::finite}, self.slope);
-    visit(OptionField{"offset", "what is added to them", Allowed::finite}, self.offset);
+    visit(OptionField{"slope", "factor that the logit is multiplied by", Allowed::finite}, self.slope);
+    visit(OptionField{"offset", "added to the logit", Allowed::finite}, self.offset);
   }
 
   /// probability: in [0, 1].

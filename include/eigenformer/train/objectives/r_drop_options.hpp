@@ -16,10 +16,12 @@ struct RDropOptions {
   double weight = 0;  ///< alpha of the paper, which has 5 for translation; 0: off
 
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"r_drop",
-                      "R-Drop's weight: two passes with different dropout are to agree (5 is usual); 0: off",
-                      Allowed::not_negative},
-          self.weight);
+    visit(
+        OptionField{
+            "r_drop",
+            "weight of R-Drop, which makes two passes with different dropout agree (usually 5); 0: off",
+            Allowed::not_negative},
+        self.weight);
   }
 
   /// Throws ValueError when R-Drop is on and the model has no dropout, so that two passes would never differ.

@@ -54,8 +54,8 @@ inline TrainingLogLines read_training_log(const std::filesystem::path& path) {
   TrainingLogLines log = parse_training_log(read_text_file(path));
   if (log.damaged) {
     throw IoError("training_log", "'" + path.string() + "', line " + std::to_string(log.lines.size() + 1) +
-                                      " is not of a training's log, expected a JSON object with \"event\", "
-                                      "\"step\" and \"seconds\"");
+                                      " is not a line of a training log, expected a JSON object with "
+                                      "\"event\", \"step\" and \"seconds\"");
   }
   return log;
 }
