@@ -2,4 +2,4 @@
 
 /// \file
 /// Subwords by SentencePiece, whose headers and libraries (sentencepiece and sentencepiece_train) it needs.
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"

@@ -42,6 +42,10 @@ struct VocabularyOptions {
   std::vector<std::string> reserved{};
 };
 
+/// Bytes of a file of tokens or merges, once decompressed: a gzip or zstd file can hold 1000 times its size
+/// and more.
+inline constexpr std::size_t most_vocabulary_bytes = 100'000'000;
+
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
 class Vocabulary {
  public:
@@ -135,7 +139,7 @@ class Vocabulary {
 
   /// Reads what save() wrote. Throws IoError for anything else, naming file and line.
   static Vocabulary load(const std::filesystem::path& path) {
-    const std::vector<std::string> lines = read_lines(path);
+    const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
     const auto refuse = [&](std::size_t line, const std::string& what) {
       return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
     };

@@ -14,8 +14,8 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
-#include "eigenformer/data/tokenizers/sentencepiece_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
 #endif
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU

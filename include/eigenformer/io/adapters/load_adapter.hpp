@@ -12,6 +12,7 @@
 
 #include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/adapters/peft_config.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer {
 
@@ -28,7 +29,7 @@ inline AdapterDescription read_adapter_description(const std::filesystem::path& 
     description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
     return description;
   }
-  const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const nlohmann::json json = detail::parse_json(read_text_file(path));
   const auto refuse = [&](const std::string& why) {
     return IoError("adapter", "'" + path.string() + "' " + why);
   };

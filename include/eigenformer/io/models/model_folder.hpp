@@ -19,6 +19,7 @@
 #include "eigenformer/io/models/folder_sizes.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/version.hpp"
 
 /// @file
@@ -276,7 +277,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
   const auto refuse = [&](const std::string& what) {
     return IoError("load_model_folder", "'" + path.string() + "' " + what);
   };
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = parse_json(text);
   if (json.is_discarded()) throw refuse("is truncated or not JSON");
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||

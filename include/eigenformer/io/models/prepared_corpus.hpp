@@ -14,6 +14,7 @@
 #include "eigenformer/data/prepare/prepare.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
 #include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/version.hpp"
 
 namespace eigenformer {
@@ -110,7 +111,7 @@ inline PreparedDescription read_prepared_description(const std::filesystem::path
                                          "' does not exist");
   }
   try {
-    const auto json = nlohmann::json::parse(read_text_file(path));
+    const auto json = detail::parse_json(read_text_file(path));
     if (json.at("format") != "eigenformer-corpus" || json.at("format_version") != 1)
       throw IoError("prepared_corpus", "it has another format, expected eigenformer-corpus, version 1");
     PreparedDescription d;

@@ -49,6 +49,7 @@ class ZipParser {
     }
     if (at != directory_ + directory_bytes_)
       fail("its directory does not have the length that the archive says");
+    check_overlap(entries);
     return entries;
   }
 
@@ -142,6 +143,19 @@ class ZipParser {
       fail("'" + entry.name + "' cannot have the size that it claims");
     at += central_size + name + extra + comment;
     return entry;
+  }
+
+  // Files that share their bytes could inflate to the square of the archive's size (Fifield 2019, "A better
+  // zip bomb").
+  void check_overlap(const std::vector<ZipEntry>& entries) const {
+    std::vector<const ZipEntry*> order;
+    for (const ZipEntry& entry : entries) order.push_back(&entry);
+    std::sort(order.begin(), order.end(),
+              [](const ZipEntry* a, const ZipEntry* b) { return a->begin < b->begin; });
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      if (order[i - 1]->stored > order[i]->begin - order[i - 1]->begin)
+        fail("'" + order[i]->name + "' begins inside '" + order[i - 1]->name + "'");
+    }
   }
 
   // Reads the 64-bit values of the fields that do not fit 32 bits, in the order of the format.
