@@ -58,7 +58,7 @@ class Reducer {
 
   /// Begins a round. Ranks 0 .. active - 1 have a gradient, in `source`; the other ranks have none. first,
   /// last: whether this is the first, the last round of an update; after the last, `sum` holds the summed
-  /// gradients. Holds both by reference until wait(). Throws as wait(), which it calls.
+  /// gradients. Keeps references to both until the next round. Throws as wait(), which it calls.
   void begin(Gradients<T>& source, Gradients<T>& sum, int active, bool first, bool last) {
     wait();
     source_ = &source;
