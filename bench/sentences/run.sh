@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh FOLDER: boundaries found in paragraphs of 5,000 random sentences of each corpus, as docs/translating.md
+# run.sh FOLDER: boundaries found in paragraphs of 5,000 random sentences of each corpus, as docs/translator/translating.md
 # has them. FOLDER has multi30k/train.{en,de} and tatoeba-deu-eng/train.{en,de}, a sentence a line; the French
 # sentences are french.txt, which was written for this.
 set -euo pipefail

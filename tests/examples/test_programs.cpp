@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -152,14 +153,23 @@ TEST_CASE("every example says how it is called, and refuses what it does not und
 }
 
 TEST_CASE("demo: a small one shows sentences, scores and a map") {
-  const Ended ended =
-      run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "1", "--show", "2"});
+  const TemporaryFolder folder;
+  const std::string model = (folder.path() / "model").string();
+  const std::vector<std::string> command = {"demo", "--pairs", "300", "--test-pairs", "5",  "--epochs",
+                                            "1",    "--show",  "2",   "--model",      model};
+  const Ended ended = run("translator", command);
   CHECK(ended.code == 0);
   for (const char* part :
        {"English  ", "German  ", "reference  ", "(end)", "exact match: ", "BLEU = ", "tok:13a"}) {
     CAPTURE(part);
     CHECK(contains(ended.out, part));
   }
+  const Ended translated = run("translator", {"translate", "--model", model}, "We often sleep.\n");
+  CHECK(translated.code == 0);
+  CHECK(std::count(translated.out.begin(), translated.out.end(), '\n') == 1);
+  const Ended again = run("translator", command);
+  CHECK(again.code == 1);
+  CHECK(contains(again.err, "exists already; give --overwrite"));
 }
 
 TEST_SUITE("long") {

@@ -103,7 +103,7 @@ std::string page() {
 <!-- Written by tests/readme/options_page.cpp: see CONTRIBUTING.md. -->
 
 Each options struct lists its fields once, and validation, JSON, the flags of `translator` and this page are made of that list
-([extending.md](extending.md) says how). Names are those of the fields in a model folder's `options.json`. In C++ most are members of the same name; those of a nested
+([extending.md](library/extending.md) says how). Names are those of the fields in a model folder's `options.json`. In C++ most are members of the same name; those of a nested
 struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `layer.norm.kind`, `num_encoder_layers` is `encoder.num_layers`. A field of one kind of positions is a member of that struct:
 `rotary_base` is `RotaryPositions::base`. A default that is empty means that the value is left out.
 
@@ -176,7 +176,7 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   ef::PrepareOptions prepare;
   prepare.nfc = true;  // false in a build without ICU
   prepare.tokenizer = "subword";
-  write_table(page, "PrepareOptions", "Flags of `translator prepare`; see [training.md](training.md).",
+  write_table(page, "PrepareOptions", "Flags of `translator prepare`; see [Corpora](training/corpora.md#large-corpora).",
               option_rows(prepare), every);
   translator::CorpusOptions corpus;
   corpus.tokenizer = "subword";  // word in a build without SentencePiece

@@ -8,12 +8,13 @@
 
 #include "commands.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
-#include "eigenformer/io/models/translation_model.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar/grammar.hpp"
+#include "model/model_folder.hpp"
 #include "terminal/attention_map.hpp"
+#include "terminal/output_checks.hpp"
 #include "terminal/terminal_progress.hpp"
 #include "terminal/threads.hpp"
 
@@ -29,6 +30,8 @@ struct DemoCommand {
   double max_seconds = 50;
   std::uint64_t seed = 1;
   ef::index_t threads = 0;
+  std::string folder;  // empty: the model is not kept
+  bool overwrite = false;
 
   void validate() const {
     const auto at_least = [](const char* name, ef::index_t value, ef::index_t least) {
@@ -41,6 +44,10 @@ struct DemoCommand {
     at_least("show", shown, 0);
     if (!(max_seconds > 0))
       throw ef::ValueError("demo", "max_seconds is " + std::to_string(max_seconds) + ", must be positive");
+    if (!folder.empty())
+      require_new_model_folder("demo", folder, "--model", overwrite);
+    else if (overwrite)
+      throw ef::ValueError("demo", "--overwrite is for the folder of --model, which is not given");
   }
 };
 
@@ -175,6 +182,11 @@ int demo(const DemoCommand& command) {
       translations.size(), 100 * exact.rate(),
       ef::corpus_bleu(translations, corpus.held_out.target).str().c_str(), ef::bleu_signature().c_str(),
       seconds(), trained);
+  if (!command.folder.empty()) {
+    ef::save_model_folder(command.folder, model, tokenizers, {{"corpus", "translator demo"}},
+                          ef::WeightFormat::float32, description.text);
+    std::printf("translate with: translator translate --model %s\n", command.folder.c_str());
+  }
   return 0;
 }
 
@@ -193,6 +205,8 @@ void add_demo(CLI::App& app, Run& run) {
   sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
   sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
       ->capture_default_str();
+  sub->add_option("--model", command->folder, "folder to save the model in; left out: it is not saved");
+  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }
 

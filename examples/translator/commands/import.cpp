@@ -30,14 +30,7 @@ void check_output(const ImportCommand& command) {
     throw ef::ValueError(
         "import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
   }
-  check_writable_folder("import", output);
-  if (command.overwrite) require_replaceable("import", output);
-  if (command.overwrite || !fs::exists(output, ignored)) return;
-  if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
-  throw ef::IoError(
-      "import",
-      "'" + output.string() +
-          "' exists already; give --overwrite to replace the model in it, or another folder as --model");
+  require_new_model_folder("import", output, "--model", command.overwrite);
 }
 
 void print_imported(const ImportCommand& command, const ef::ModelDescription& description,

@@ -28,13 +28,7 @@ void check_output(const MergeCommand& command) {
     if (fs::equivalent(read, command.output, ignored))
       throw ef::ValueError("merge", "'" + command.output + "' is what is merged; expected another folder");
   }
-  check_writable_folder("merge", command.output);
-  if (command.overwrite) require_replaceable("merge", command.output);
-  if (command.overwrite || !fs::exists(command.output, ignored)) return;
-  if (fs::is_directory(command.output, ignored) && fs::is_empty(command.output, ignored)) return;
-  throw ef::IoError("merge", "'" + command.output +
-                                 "' exists already; give --overwrite to replace the model in it, or another "
-                                 "folder as --output");
+  require_new_model_folder("merge", command.output, "--output", command.overwrite);
 }
 
 int merge(const MergeCommand& command) {

@@ -37,13 +37,7 @@ void check_output(const QuantizeCommand& command, const fs::path& output) {
     throw ef::ValueError("quantize",
                          "'" + output.string() + "' is the model itself; give another folder as --output");
   }
-  check_writable_folder("quantize", output);
-  if (command.overwrite) require_replaceable("quantize", output);
-  if (command.overwrite || !fs::exists(output, ignored)) return;
-  if (fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
-  throw ef::IoError("quantize", "'" + output.string() +
-                                    "' exists already; give --overwrite to replace the model in it, or " +
-                                    "another folder as --output");
+  require_new_model_folder("quantize", output, "--output", command.overwrite);
 }
 
 double megabytes(const fs::path& folder) {

@@ -215,7 +215,7 @@ void add_serve(CLI::App& app, Run& run) {
   sub->footer(
       "SIGTERM and Ctrl-C end it when all that was accepted is answered. Without --host only this machine "
       "can "
-      "reach it;\nwith another address an API key is needed. docs/server.md has the API.");
+      "reach it;\nwith another address an API key is needed. docs/translator/server.md has the API.");
   sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }
 

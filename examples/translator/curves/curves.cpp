@@ -94,8 +94,8 @@ void add_curves(CLI::App& app, Run& run) {
   sub->add_option("--x", command->x, "what the curves are drawn over: steps, minutes or tokens")
       ->capture_default_str();
   sub->footer(
-      "Each training is a colour; after six, colours come again, dashed. See docs/training.md and "
-      "docs/training-log.md.");
+      "Each training is a colour; after six, colours come again, dashed. See docs/training/running.md and "
+      "docs/training/log.md.");
   sub->callback([&run, command] { run = [command] { return curves(*command); }; });
 }
 

@@ -92,4 +92,19 @@ inline void check_writable_file(const std::filesystem::path& path) {
   const eigenformer::AtomicFile probe(path);
 }
 
+/// Refuses a folder for a new model that cannot be written, one that holds something where --overwrite was
+/// not given, and one that --overwrite must not replace. `option` is the flag that names the folder.
+inline void require_new_model_folder(const char* op, const std::filesystem::path& folder, const char* option,
+                                     bool overwrite) {
+  std::error_code ignored;
+  check_writable_folder(op, folder);
+  if (overwrite) return require_replaceable(op, folder);
+  if (!std::filesystem::exists(folder, ignored)) return;
+  if (std::filesystem::is_directory(folder, ignored) && std::filesystem::is_empty(folder, ignored)) return;
+  throw eigenformer::IoError(
+      op, "'" + folder.string() +
+              "' exists already; give --overwrite to replace the model in it, or another folder as " +
+              option);
+}
+
 }  // namespace translator

@@ -5,7 +5,7 @@ Draws one to three terms for each line: words of the source that no other line h
 reference. Translates without the glossary and with it, looks for each term in the translations by itself, and prints the
 share of terms that are there and BLEU, twice: with terms from the line's own reference, which tell the model something,
 and with terms from another line's, which only disturb it. Options go to `translator translate`, such as --beam 1. Needs
-sacrebleu; the figures in docs/translating.md are its output.
+sacrebleu; the figures in docs/translator/translating.md are its output.
 """
 
 import collections

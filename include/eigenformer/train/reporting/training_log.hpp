@@ -20,7 +20,7 @@
 namespace eigenformer {
 
 /// Writes the events of a training to a file, one JSON object per line, and passes them on to another sink.
-/// The schema is in docs/training-log.md.
+/// The schema is in docs/training/log.md.
 ///
 /// Nothing is written before start(). A line that cannot be written (full disk) is left out, the other sink
 /// gets a notice, and training goes on.

@@ -20,7 +20,7 @@ inline std::filesystem::path training_log_file(const std::filesystem::path& fold
   return folder / "training" / "training.jsonl";
 }
 
-/// The lines of a training log; the schema is in docs/training-log.md.
+/// The lines of a training log; the schema is in docs/training/log.md.
 struct TrainingLogLines {
   std::vector<nlohmann::json> lines{};  ///< one object per line
   std::uint64_t bytes = 0;              ///< size of these lines in the file, line ends included
