@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,11 +58,14 @@ struct ValidationOptions {
   /// Whether validations translate the sample.
   bool translates() const { return has(ValidationMeasure::bleu) || has(ValidationMeasure::chrf); }
 
-  /// Throws ValueError when `measures` contains an unknown name.
+  /// Throws ValueError when `measures` contains an unknown name, or one twice.
   void validate() const {
+    std::set<std::string> given;
     for (const std::string& name : names()) {
       bool known = false;
       for (const char* measure : EnumNames<ValidationMeasure>::names) known = known || name == measure;
+      if (known && !given.insert(name).second)
+        throw ValueError("training", "validate_with has '" + name + "' twice, expected each measure once");
       if (!known) {
         throw ValueError("training", "validate_with has '" + name +
                                          "', expected loss, bleu and chrf, separated by commas");
