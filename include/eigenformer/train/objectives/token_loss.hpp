@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops/normalization/token_objective.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/train/loop/updates.hpp"
 #include "eigenformer/train/objectives/distillation_options.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
@@ -65,12 +66,54 @@ inline Batch twice(const Batch& batch) {
   return both;
 }
 
+template <class T, class E, class D>
+std::true_type derives_from_seq2seq(const Seq2SeqTransformer<T, E, D>*);
+std::false_type derives_from_seq2seq(const void*);
+
+template <class C>
+inline constexpr bool is_seq2seq = false;
+template <class T, class E, class D>
+inline constexpr bool is_seq2seq<Seq2SeqTransformer<T, E, D>> = true;
+
+// The class whose loss a pointer to a member function points to.
+template <class T, class C>
+C* class_of_token_loss(Var<T> (C::*)(const Context<T>&, const Var<T>&, const Tensor<std::int32_t>&,
+                                     const CrossEntropyOptions&) const);
+template <class T, class C>
+C* class_of_loss(Var<T> (C::*)(const Context<T>&, const Tensor<std::int32_t>&, const SequenceLayout&,
+                               const Tensor<std::int32_t>&, const SequenceLayout&,
+                               const Tensor<std::int32_t>&, const CrossEntropyOptions&,
+                               const std::vector<index_t>&) const);
+
+// Whether a type derived from Seq2SeqTransformer has losses of its own, which token_objective_loss() would
+// bypass.
+template <class M>
+consteval bool overrides_losses() {
+  using T = typename M::value_type;
+  if constexpr (!decltype(derives_from_seq2seq(std::declval<const M*>()))::value) {
+    return false;
+  } else if constexpr (requires {
+                         class_of_token_loss<T>(&M::token_loss);
+                         class_of_loss<T>(&M::loss);
+                       }) {
+    using TokenLoss = std::remove_pointer_t<decltype(class_of_token_loss<T>(&M::token_loss))>;
+    using Loss = std::remove_pointer_t<decltype(class_of_loss<T>(&M::loss))>;
+    return !is_seq2seq<TokenLoss> || !is_seq2seq<Loss>;
+  }
+  return true;
+}
+
 // Throws ValueError for an objective that the model does not support.
 template <class M>
 void require_objective(const M& model, const RDropOptions& r_drop,
                        const Teacher<typename M::value_type>* teacher) {
   const bool wanted = r_drop.weight > 0 || teacher != nullptr;
   if constexpr (TokenObjectiveModel<M>) {
+    if (wanted && overrides_losses<M>()) {
+      throw ValueError(r_drop.weight > 0 ? "r_drop" : "teacher",
+                       "the model overrides token_loss() or loss(), which this objective does not call; "
+                       "expected a model with the losses of Seq2SeqTransformer");
+    }
     if constexpr (requires { r_drop.require_dropout(model.options); }) r_drop.require_dropout(model.options);
     if (teacher == nullptr) return;
     if (teacher->size() == 0) throw ValueError("teacher", "there is no model, expected at least one");
