@@ -89,15 +89,15 @@ C* class_of_loss(Var<T> (C::*)(const Context<T>&, const Tensor<std::int32_t>&, c
 // bypass.
 template <class M>
 consteval bool overrides_losses() {
-  using T = typename M::value_type;
   if constexpr (!decltype(derives_from_seq2seq(std::declval<const M*>()))::value) {
     return false;
   } else if constexpr (requires {
-                         class_of_token_loss<T>(&M::token_loss);
-                         class_of_loss<T>(&M::loss);
+                         class_of_token_loss<typename M::value_type>(&M::token_loss);
+                         class_of_loss<typename M::value_type>(&M::loss);
                        }) {
-    using TokenLoss = std::remove_pointer_t<decltype(class_of_token_loss<T>(&M::token_loss))>;
-    using Loss = std::remove_pointer_t<decltype(class_of_loss<T>(&M::loss))>;
+    using TokenLoss =
+        std::remove_pointer_t<decltype(class_of_token_loss<typename M::value_type>(&M::token_loss))>;
+    using Loss = std::remove_pointer_t<decltype(class_of_loss<typename M::value_type>(&M::loss))>;
     return !is_seq2seq<TokenLoss> || !is_seq2seq<Loss>;
   }
   return true;
