@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "eigenformer/data/prepare/prepare_options.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/models/option_values_json.hpp"
 #include "options/corpus_options.hpp"
 
 namespace translator {
