@@ -50,8 +50,8 @@ struct MemoryPlan {
   bool checkpoint_activations = false;  ///< see LoopOptions::checkpoint_activations
   std::size_t process = 0;              ///< bytes of the process without training: weights, corpus, program
   std::size_t bytes = 0;                ///< expected peak of the process in bytes
-  std::size_t lasting =
-      0;  ///< the part of `bytes` that does not depend on the batch: process, gradients, moments
+  /// The part of `bytes` that does not depend on the batch: process, gradients, moments.
+  std::size_t lasting = 0;
 
   /// Sets batch_tokens, accumulate and checkpoint_activations in a training's options.
   void apply(TrainingOptions& options) const {

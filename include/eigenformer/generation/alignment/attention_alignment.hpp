@@ -19,8 +19,8 @@ namespace eigenformer {
 struct AlignmentOptions {
   index_t layer = -1;  ///< decoder layer, from 0; negative values count from the end, -1 is the last
   index_t head = -1;   ///< head of that layer's cross-attention, from 0; -1: the mean of all heads
-  double threshold =
-      0;  ///< link all weights above it, in [0, 1); 0: link the largest weight of each target token
+  /// Link all weights above it, in [0, 1); 0: link the largest weight of each target token.
+  double threshold = 0;
 
   /// Compares all fields.
   friend bool operator==(const AlignmentOptions&, const AlignmentOptions&) = default;

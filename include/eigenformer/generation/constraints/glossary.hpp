@@ -29,8 +29,8 @@ struct GlossaryTerm {
 struct TermOutcome {
   std::string source;                ///< as spelled in the line
   std::vector<std::string> targets;  ///< accepted translations
-  bool honoured =
-      false;  ///< whether the translation contains one of them, as whole words; capitalized at its beginning
+  /// Whether the translation contains one of them as whole words, or begins with one, capitalized.
+  bool honoured = false;
 };
 
 /// Checks each term of a line in its translation; returns one outcome per term.

@@ -26,8 +26,8 @@ struct TokenEdges {
 
 /// A phrase that a text must contain in one of its forms (a disjunctive constraint).
 struct PhraseConstraint {
-  std::vector<std::vector<std::int32_t>>
-      forms{};  ///< sequences of 1 to 64 ids, allowed anywhere; at least one
+  /// Sequences of 1 to 64 ids, allowed anywhere; at least one.
+  std::vector<std::vector<std::int32_t>> forms{};
   std::vector<std::vector<std::int32_t>>
       initial_forms{};  ///< sequences allowed as the first ids of the text only
   /// If not null, the phrase must be whole words: no token before or after it may continue them.

@@ -15,8 +15,8 @@ struct TranslatorStatistics {
   index_t running_lines = 0;     ///< lines in those batches
 
   std::uint64_t accepted = 0;  ///< requests that submit() accepted
-  std::uint64_t refused =
-      0;  ///< requests refused as queue_full, too_large or shut_down; not those that made submit() throw
+  /// Requests refused as queue_full, too_large or shut_down, without those that made submit() throw.
+  std::uint64_t refused = 0;
   std::uint64_t done = 0;               ///< requests translated
   std::uint64_t failed = 0;             ///< requests that failed with an exception
   std::uint64_t cancelled = 0;          ///< requests cancelled

@@ -39,8 +39,8 @@ struct Translation {
   std::vector<TokenScore> tokens{};
   std::vector<WordConfidence> words{};  ///< with token_scores: all words of the text; else empty
   double confidence = 0;                ///< sentence_confidence() of the words
-  std::vector<TermOutcome>
-      terms{};  ///< with a glossary: its terms in the line and whether they were honoured
+  /// With a glossary: its terms in the line and whether they were honoured; else empty.
+  std::vector<TermOutcome> terms{};
 };
 
 /// A tokenized line, as TextTranslator::prepare() returns it.

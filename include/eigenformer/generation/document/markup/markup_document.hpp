@@ -17,8 +17,8 @@ struct InlineElement {
 
   ByteSpan text{};          ///< its bytes in the segment's text; empty for markup without text
   std::string_view open{};  ///< its opening tag as written; empty if it is in another segment
-  std::string_view
-      close{};  ///< its closing tag; empty also for a comment, a void element or an unmatched tag
+  /// Its closing tag; empty also for a comment, a void element or an unmatched tag.
+  std::string_view close{};
   std::size_t parent = none;    ///< index of the enclosing element
   std::size_t subtree_end = 0;  ///< elements with indices from its own up to this one are inside it
   bool begins_before = false;   ///< whether its opening tag is in an earlier segment
