@@ -15,16 +15,16 @@
 
 namespace eigenformer::detail {
 
-// How many matrices a tensor of rank 2 or above is.
+// Number of matrices in a tensor of rank 2 or above.
 inline index_t matrices_of(const Shape& shape) {
   index_t count = 1;
   for (index_t i = 0; i + 2 < shape.rank(); ++i) count *= shape[i];
   return count;
 }
 
-// One step of Adafactor for one parameter: first factored() or full(), which update the mean squares, then
-// apply(). The update itself is never stored: its element is the gradient times a factor of its row and one
-// of its column, or times one factor of its own. All sums have an order that does not depend on threads.
+// One step of Adafactor for one parameter: factored() or full() update the mean squares, then apply() updates
+// the parameter. The update is never stored: each element is the gradient times a factor of its row and one
+// of its column, or times a factor of its own. The order of all sums is independent of threads.
 template <class T>
 class AdafactorStep {
  public:
@@ -42,8 +42,8 @@ class AdafactorStep {
                      static_cast<double>(rows_ * columns_));
   }
 
-  // Mean squares by row and by column: (matrices, rows) and (matrices, columns). Shazeer and Stern 2018,
-  // algorithm 2.
+  // Updates the mean squares by row and column, (matrices, rows) and (matrices, columns). Shazeer and Stern
+  // 2018, algorithm 2.
   void factored(T* row_means, T* column_means, double decay, double eps) {
     const index_t height = rows_ / matrices_;
     parallel_for(rows_, grain(), [&](index_t begin, index_t end) {
@@ -85,7 +85,7 @@ class AdafactorStep {
           static_cast<T>(1 / std::sqrt(static_cast<double>(column_means[c])));
   }
 
-  // A mean square for each element.
+  // Updates a mean square for each element.
   void full(T* means, double decay, double eps) {
     const index_t n = rows_ * columns_;
     column_factors_.resize(static_cast<std::size_t>(n));
@@ -96,7 +96,8 @@ class AdafactorStep {
     }
   }
 
-  // Clips the update, takes its mean if there is one (as large as the parameter), and changes the parameter.
+  // Clips the update, averages it into `mean` (size of the parameter; null: no momentum), and changes the
+  // parameter.
   void apply(T* mean, double rate, double clip_threshold, double beta1, double weight_decay) {
     std::vector<double> squares(static_cast<std::size_t>(rows_));
     parallel_for(rows_, grain(), [&](index_t begin, index_t end) {
@@ -155,19 +156,20 @@ class AdafactorStep {
 
 namespace eigenformer {
 
+/// Options of Adafactor.
 struct AdafactorOptions {
   double eps1 = 1e-30;        ///< added to each squared gradient
-  double eps2 = 1e-3;         ///< least size of a parameter, with scale_parameter
-  double clip_threshold = 1;  ///< root mean square of an update at most
-  double decay_rate = 0.8;    ///< the means forget at the rate 1 - step^-decay_rate
-  double beta1 = 0;           ///< decay of the mean of updates; 0: no momentum, and no memory for it
-  double weight_decay = 0;    ///< shrinks the parameter itself, times the step size; norms and biases do not
-                              ///< decay
-  bool scale_parameter = true;  ///< steps are multiplied by max(eps2, root mean square of the parameter)
-  bool relative_step = false;   ///< steps are multiplied by min(0.01, 1 / sqrt(step)), the paper's schedule
-  ParameterGroups groups{};     ///< own rates and decay by name
+  double eps2 = 1e-3;         ///< smallest size of a parameter that scale_parameter uses
+  double clip_threshold = 1;  ///< largest root mean square of an update, before the learning rate
+  double decay_rate = 0.8;    ///< mean squares decay by 1 - step^-decay_rate
+  double beta1 = 0;           ///< decay of the mean of updates; 0: no momentum, which needs no memory
+  /// Decoupled: shrinks the parameter by this times the step size; not for norms and biases.
+  double weight_decay = 0;
+  bool scale_parameter = true;  ///< multiply steps by max(eps2, root mean square of the parameter)
+  bool relative_step = false;   ///< multiply steps by min(0.01, 1 / sqrt(step)), the paper's schedule
+  ParameterGroups groups{};     ///< parameters with rates or decay of their own
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   void validate() const {
     const auto require = [](bool valid, const char* field, double value, const char* rule) {
       if (valid && std::isfinite(value)) return;
@@ -183,22 +185,23 @@ struct AdafactorOptions {
   }
 };
 
-/// Adafactor (Shazeer and Stern 2018, algorithms 4 and 5), with the numbers of transformers' Adafactor. In
-/// place of the mean square of each element of a matrix it keeps those of its rows and of its columns, so its
-/// state is hardly any memory. Vectors have a mean square for each element. Holds the parameters' handles,
-/// each once.
+/// Adafactor (Shazeer and Stern 2018, algorithms 4 and 5), with the same numbers as transformers' Adafactor.
+/// Instead of a mean square for each element of a matrix it keeps one for each row and column, so its state
+/// needs hardly any memory; vectors have a mean square for each element. It holds the parameters' handles, so
+/// it may outlive the model.
 ///
 ///     ef::Adafactor<float> optimizer(ef::parameters(model), {.scale_parameter = false});
 ///     optimizer.step(gradients, learning_rate);
 ///
-/// A tensor of rank above 2 is a list of matrices, its last two dimensions. Weight decay leaves norms and
-/// biases alone unless a group says otherwise.
+/// A tensor of rank above 2 counts as a list of matrices, its last two dimensions. Norms and biases do not
+/// decay unless a group says so.
 template <class T = float>
 class Adafactor {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
+  /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
+  /// of earlier groups. Tied parameters are stepped once.
   explicit Adafactor(const std::vector<ParameterHandle<T>>& parameters, const AdafactorOptions& options = {})
       : options_(options), parameters_(detail::distinct("adafactor", parameters)) {
     options_.validate();
@@ -209,23 +212,31 @@ class Adafactor {
     set_groups(options.groups);
   }
 
-  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale;
-  /// the learning rate is multiplied by that of the parameter's group. Each counts its own steps. Throws
-  /// ValueError for rates that are not finite, or when `gradients` lacks a parameter.
+  /// Updates every parameter that is not frozen and has a gradient. Gradients are first multiplied by
+  /// grad_scale, the learning rate by that of the parameter's group. Each parameter counts its own steps.
+  /// Throws ValueError if learning_rate or grad_scale is not finite or `gradients` has no entry for a
+  /// parameter; then nothing changes.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("adafactor", learning_rate, grad_scale);
-    for (const auto& p : parameters_) (void)detail::gradient_of("adafactor", gradients, *p);
+    // All memory is taken first: where there is none, nothing has changed.
+    std::vector<Tensor<T>> new_steps(parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& p = *parameters_[i];
+      const bool steps = detail::gradient_of("adafactor", gradients, p) != nullptr && p.value.numel() > 0;
+      if (!steps || moments_[i].steps.defined()) continue;
+      take_memory(i);
+      new_steps[i] = Tensor<T>::scalar(T(0));
+    }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       auto& p = *parameters_[i];
       const T* g = detail::gradient_of("adafactor", gradients, p);
       if (g == nullptr || p.value.numel() == 0) continue;
       Moments& m = moments_[i];
       if (!m.steps.defined()) {
-        take_memory(i);
         for (Tensor<T>* t : {&m.rows, &m.columns, &m.all, &m.mean}) {
           if (t->defined()) t->fill(T(0));
         }
-        m.steps = Tensor<T>::scalar(T(0));
+        m.steps = std::move(new_steps[i]);
       }
       *m.steps.data() += T(1);
       const auto count = static_cast<double>(m.steps.item());
@@ -245,9 +256,10 @@ class Adafactor {
     }
   }
 
-  /// What is kept of every parameter that was stepped, under transformers' names: "<name>.exp_avg_sq_row" and
-  /// "<name>.exp_avg_sq_col" of matrices, "<name>.exp_avg_sq" of vectors, with momentum "<name>.exp_avg", and
-  /// "<name>.step"; shares storage.
+  /// The state of every parameter that was stepped, under transformers' names: for parameter `p`
+  /// "p.exp_avg_sq_row" and "p.exp_avg_sq_col" for matrices, "p.exp_avg_sq" for vectors, "p.exp_avg" with
+  /// momentum, and "p.step". The tensors share storage with the optimizer. Throws ValueError if two
+  /// parameters have the same name.
   std::vector<StateEntry<T>> state() const {
     detail::require_distinct_names("adafactor", parameters_);
     std::vector<StateEntry<T>> entries;
@@ -261,8 +273,9 @@ class Adafactor {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names,
-  /// and then changes nothing.
+  /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
+  /// ValueError that lists all missing, unexpected and misshaped names, or if two parameters have the same
+  /// name; then nothing changes.
   void load(const std::vector<StateEntry<T>>& entries) {
     detail::require_distinct_names("adafactor", parameters_);
     std::unordered_set<std::string> given;
@@ -281,12 +294,13 @@ class Adafactor {
     detail::load_slots("adafactor", slots, entries);
   }
 
-  /// Replaces the parameter groups. Throws ValueError for impossible ones, and then changes nothing.
+  /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
   void set_groups(const ParameterGroups& groups) {
     rules_ = detail::step_rules("adafactor", parameters_, groups, options_.weight_decay);
     options_.groups = groups;
   }
 
+  /// The options, with the current groups.
   const AdafactorOptions& options() const noexcept { return options_; }
 
  private:
@@ -306,7 +320,7 @@ class Adafactor {
                                    {".exp_avg", &Moments::mean},
                                    {".step", &Moments::steps}};
 
-  // The shape of a part for a parameter; nothing where the parameter does not have it.
+  // The shape of a part for a parameter, if the parameter has this part.
   std::optional<Shape> shape_of(Tensor<T> Moments::*member, const Shape& parameter) const {
     const bool matrix = parameter.rank() >= 2;
     if (member == &Moments::steps) return Shape{};
@@ -316,7 +330,7 @@ class Adafactor {
     return parameter.without(member == &Moments::rows ? -1 : -2);
   }
 
-  // Before the first step, so that what lasts does not lie between what a step leaves behind.
+  // Allocates before the first step, so that lasting memory does not fragment that of a step.
   void take_memory(std::size_t i) {
     for (const Part& part : parts) {
       Tensor<T>& tensor = moments_[i].*part.member;

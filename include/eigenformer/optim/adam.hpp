@@ -12,60 +12,72 @@
 
 namespace eigenformer {
 
+/// Options of Adam; the defaults are PyTorch's.
 struct AdamOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;  ///< 0.98 in Vaswani et al. 2017
-  double eps = 1e-8;
-  double weight_decay = 0;   ///< added to the gradient, times the parameter; norms and biases do not decay
-  ParameterGroups groups{};  ///< own rates and decay by name
-  StatePrecision state = StatePrecision::float32;  ///< of the moments; bf16 takes half the memory
+  double beta1 = 0.9;    ///< decay of the mean of gradients, in [0, 1)
+  double beta2 = 0.999;  ///< decay of the mean of squared gradients, in [0, 1); 0.98 in Vaswani et al. 2017
+  double eps = 1e-8;     ///< added to the square root of the mean square
+  double weight_decay = 0;   ///< adds this times the parameter to the gradient; not for norms and biases
+  ParameterGroups groups{};  ///< parameters with rates or decay of their own
+  StatePrecision state = StatePrecision::float32;  ///< of the moments; bf16 halves their memory
 };
 
+/// Options of AdamW; the defaults are PyTorch's.
 struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay =
-      0.01;  ///< shrinks the parameter itself, times the learning rate; norms and biases do not decay
-  ParameterGroups groups{};                        ///< own rates and decay by name
-  StatePrecision state = StatePrecision::float32;  ///< of the moments; bf16 takes half the memory
+  double beta1 = 0.9;          ///< decay of the mean of gradients, in [0, 1)
+  double beta2 = 0.999;        ///< decay of the mean of squared gradients, in [0, 1)
+  double eps = 1e-8;           ///< added to the square root of the mean square
+  double weight_decay = 0.01;  ///< decoupled: shrinks parameters by this times the rate; not norms and biases
+  ParameterGroups groups{};    ///< parameters with rates or decay of their own
+  StatePrecision state = StatePrecision::float32;  ///< of the moments; bf16 halves their memory
 };
 
-/// Adam (Kingma and Ba 2015) in PyTorch's form. Holds the parameters' handles, each once.
+/// Adam (Kingma and Ba 2015) in PyTorch's form. It holds the parameters' handles, so it may outlive the
+/// model.
 ///
 ///     ef::Adam<float> optimizer(ef::parameters(model), {.beta2 = 0.98, .eps = 1e-9});
 ///     optimizer.step(gradients, learning_rate);
 ///
-/// Weight decay leaves norms and biases alone unless a group says otherwise; PyTorch's decays all that it is
-/// given.
+/// Norms and biases (rank below 2) do not decay unless a group says so; PyTorch's optimizers decay every
+/// parameter that they are given.
 ///
-/// With StatePrecision::bf16 a step is worked out in T and its moments are then rounded stochastically, by
-/// random bits that follow from the parameter's name, its step and the element. So parameters should have
-/// names, all different, as those of a model have.
+/// With StatePrecision::bf16 a step is computed in T, and the moments are then rounded stochastically. The
+/// random bits depend on the parameter's name, its step and the element, so parameters should have distinct
+/// names, as those of a model have.
 template <class T = float>
 class Adam {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
+  /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
+  /// of earlier groups. Tied parameters are stepped once.
   explicit Adam(const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options = {})
       : Adam("adam", parameters, options, false) {}
 
-  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale;
-  /// the learning rate is multiplied by that of the parameter's group. Each counts its own steps, as in
-  /// PyTorch. Throws ValueError for rates that are not finite, or when `gradients` lacks a parameter.
+  /// Updates every parameter that is not frozen and has a gradient. Gradients are first multiplied by
+  /// grad_scale, the learning rate by that of the parameter's group. Each parameter counts its own steps, as
+  /// in PyTorch. Throws ValueError if learning_rate or grad_scale is not finite or `gradients` has no entry
+  /// for a parameter; then nothing changes.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step(name_, learning_rate, grad_scale);
     for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
-    for (auto& m : moments_) {
+    // All memory is taken first: where there is none, nothing has changed.
+    std::vector<Tensor<T>> new_steps(moments_.size());
+    for (std::size_t i = 0; i < moments_.size(); ++i) {
+      auto& m = moments_[i];
+      if (detail::gradient_of(name_, gradients, *m.parameter) == nullptr || m.steps.defined()) continue;
+      take_memory(m);
+      new_steps[i] = Tensor<T>::scalar(T(0));
+    }
+    for (std::size_t i = 0; i < moments_.size(); ++i) {
+      auto& m = moments_[i];
       auto& p = *m.parameter;
       const T* g = detail::gradient_of(name_, gradients, p);
       if (g == nullptr) continue;
       if (!m.steps.defined()) {
-        take_memory(m);
         m.first.fill(T(0));
         m.second.fill(T(0));
-        m.steps = Tensor<T>::scalar(T(0));
+        m.steps = std::move(new_steps[i]);
       }
       *m.steps.data() += T(1);
       const auto step = static_cast<index_t>(m.steps.item());
@@ -84,9 +96,10 @@ class Adam {
     }
   }
 
-  /// The moments and counts of every parameter that was stepped, under PyTorch's names: "<name>.exp_avg",
-  /// "<name>.exp_avg_sq" and "<name>.step"; shares storage. Moments in bf16 are "<name>.exp_avg_bf16" and
-  /// "<name>.exp_avg_sq_bf16", flat, with the bits of two numbers in each float.
+  /// The moments and step counts of every parameter that was stepped, under PyTorch's names: for parameter
+  /// `p` "p.exp_avg", "p.exp_avg_sq" and "p.step". The tensors share storage with the optimizer. Moments in
+  /// bf16 are "p.exp_avg_bf16" and "p.exp_avg_sq_bf16": flat tensors with the bits of sizeof(T) / 2 numbers
+  /// in each element. Throws ValueError if two parameters have the same name.
   std::vector<StateEntry<T>> state() const {
     require_names();
     std::vector<StateEntry<T>> entries;
@@ -98,8 +111,9 @@ class Adam {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all missing, unexpected and misshaped names,
-  /// and then changes nothing.
+  /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
+  /// ValueError that lists all missing, unexpected and misshaped names, or if two parameters have the same
+  /// name; then nothing changes.
   void load(const std::vector<StateEntry<T>>& entries) {
     require_names();
     std::unordered_set<std::string> given;
@@ -116,18 +130,20 @@ class Adam {
     detail::load_slots(name_, slots, entries);
   }
 
-  /// Replaces the parameter groups. Throws ValueError for impossible ones, and then changes nothing.
+  /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
   void set_groups(const ParameterGroups& groups) {
     const auto rules = detail::step_rules(name_, handles(), groups, options_.weight_decay);
     for (std::size_t i = 0; i < moments_.size(); ++i) moments_[i].rule = rules[i];
     options_.groups = groups;
   }
 
+  /// The options, with the current groups.
   const AdamOptions& options() const noexcept { return options_; }
-  /// Whether weight decay acts on the parameters themselves (AdamW).
+  /// Whether weight decay shrinks the parameters themselves (AdamW) instead of adding to the gradient.
   bool decoupled() const noexcept { return decoupled_; }
 
  protected:
+  /// For AdamW: `name` begins error messages, decoupled as in decoupled().
   Adam(const char* name, const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options,
        bool decoupled)
       : name_(name), options_(options), decoupled_(decoupled) {
@@ -155,7 +171,7 @@ class Adam {
     detail::StepRule rule;
   };
 
-  // Before the first step, so that what lasts does not lie between what a step leaves behind.
+  // Allocates before the first step, so that lasting memory does not fragment that of a step.
   void take_memory(Moments& m) const {
     if (!m.first.defined()) m.first = Tensor<T>(moment_shape(*m.parameter));
     if (!m.second.defined()) m.second = Tensor<T>(moment_shape(*m.parameter));
@@ -180,10 +196,15 @@ class Adam {
   std::vector<Moments> moments_;
 };
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019), in PyTorch's form.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019), in PyTorch's form. Otherwise as Adam.
+///
+///     ef::AdamW<float> optimizer(ef::parameters(model), {.weight_decay = 0.1});
+///     optimizer.step(gradients, learning_rate);
 template <class T = float>
 class AdamW : public Adam<T> {
  public:
+  /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
+  /// of earlier groups. Tied parameters are stepped once.
   explicit AdamW(const std::vector<ParameterHandle<T>>& parameters, const AdamWOptions& options = {})
       : Adam<T>(
             "adamw", parameters,

@@ -12,9 +12,9 @@
 
 namespace eigenformer {
 
-/// The mean of several state dicts, tensor by tensor, summed in double in the given order; aliases of tied
-/// parameters share the first's tensor. Throws ValueError when there are none or their names or shapes
-/// differ.
+/// The mean of several state dicts, tensor by tensor, in new tensors, summed in double in the given order;
+/// tied parameters share the first one's tensor. Throws ValueError if there are no states or their names or
+/// shapes differ.
 template <class T>
 [[nodiscard]] std::vector<StateEntry<T>> average_states(
     const std::vector<std::vector<StateEntry<T>>>& states) {
@@ -50,8 +50,8 @@ template <class T>
   return averaged;
 }
 
-/// Keeps copies of a model's last or best N state dicts, for their mean (Vaswani et al. 2017, 6.1, average
-/// the last 5 to 20).
+/// Keeps copies of a model's last or best N state dicts and returns their mean (Vaswani et al. 2017, 6.1,
+/// average the last 5 to 20).
 ///
 ///     ef::StateAverage<float> last(5);
 ///     last.add(ef::state_dict(model));                  // at each checkpoint; or add_best(..., loss)
@@ -64,14 +64,14 @@ class StateAverage {
     if (count < 1) throw ValueError("average", "count is " + std::to_string(count) + ", must be positive");
   }
 
-  /// Copies a state; the oldest goes when there are more than N.
+  /// Adds a copy of a state; beyond N states the oldest is dropped.
   void add(const std::vector<StateEntry<T>>& state) {
     push(state, 0);
     if (static_cast<index_t>(states_.size()) > count_) remove(0);
   }
-  /// Copies a state unless N others have a lower cost or had the same before; the one of the highest cost
-  /// goes when there are more than N. One that is not finite is too high. Returns whether the state was
-  /// taken.
+  /// Adds a copy of a state if there are fewer than N or its cost is below the highest one, whose state is
+  /// then dropped (the newest of equal ones). Costs of infinity or NaN are never taken. Returns whether the
+  /// state was added. Do not mix with add(), whose states have cost 0.
   bool add_best(const std::vector<StateEntry<T>>& state, double cost) {
     if (!std::isfinite(cost)) return false;
     if (static_cast<index_t>(states_.size()) == count_) {
@@ -86,13 +86,14 @@ class StateAverage {
     return true;
   }
 
-  /// The states that are kept, the oldest first.
+  /// The kept states, oldest first.
   const std::deque<std::vector<StateEntry<T>>>& states() const noexcept { return states_; }
-  /// Their costs; 0 for those of add().
+  /// The costs of the kept states; 0 for those of add().
   const std::deque<double>& costs() const noexcept { return costs_; }
+  /// Number of kept states, at most N.
   index_t size() const noexcept { return static_cast<index_t>(states_.size()); }
 
-  /// The mean of the states that are kept. Throws ValueError when there are none.
+  /// The mean of the kept states, in new tensors. Throws ValueError if there are none.
   [[nodiscard]] std::vector<StateEntry<T>> average() const {
     return average_states(std::vector<std::vector<StateEntry<T>>>(states_.begin(), states_.end()));
   }

@@ -13,14 +13,13 @@
 
 namespace eigenformer::detail {
 
-// Moments in bfloat16. Rounding to nearest would stop them: with beta2 = 0.999 a step changes a mean square
-// by at most a thousandth, which is less than half the distance of two numbers of bfloat16. So they are
-// rounded up or down at random, with probabilities that make the mean exact (stochastic rounding; Gupta et
-// al. 2015, and Zamirai et al. 2020 for bfloat16). The random bits are a function of the parameter's name,
-// its step and the element, so results do not depend on threads, on which parameters one optimizer has, or on
-// a resume.
+// Moments in bfloat16. Rounding to nearest would freeze them: with beta2 = 0.999 a step changes a mean square
+// by at most a thousandth, less than half the distance between adjacent bfloat16 numbers. So they are rounded
+// up or down at random, with probabilities that keep the mean exact (stochastic rounding; Gupta et al. 2015,
+// and Zamirai et al. 2020 for bfloat16). The random bits are a function of the parameter's name, its step and
+// the element, so results do not depend on threads, on the other parameters of the optimizer, or on a resume.
 
-// How many elements of T hold n numbers of bfloat16.
+// Number of elements of T that hold n bfloat16 numbers.
 template <class T>
 index_t packed_elements(index_t n) {
   constexpr index_t per_element = sizeof(T) / sizeof(std::uint16_t);
@@ -38,8 +37,8 @@ inline float from_bf16(std::uint16_t bits) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-// The neighbour of x that `random` in [0, 2^16) chooses: the one away from zero with the probability of the
-// distance to the other one. What is no finite number keeps its bits, but that a NaN stays one.
+// Rounds x to one of its bfloat16 neighbours, by `random` in [0, 2^16): away from zero with the probability
+// of x's distance from the one nearer to zero. Infinities keep their bits, and NaN stays NaN.
 inline std::uint16_t round_stochastically(float x, std::uint32_t random) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7F800000u) == 0x7F800000u)
@@ -49,7 +48,7 @@ inline std::uint16_t round_stochastically(float x, std::uint32_t random) noexcep
   return static_cast<std::uint16_t>(((rounded & 0x7F800000u) == 0x7F800000u ? bits : rounded) >> 16);
 }
 
-// kernels::adam_step with moments of n numbers of bfloat16 each. key: of the random bits.
+// kernels::adam_step with n moments in bfloat16 each. key: of the random bits.
 template <class T>
 void adam_step_bf16(T* p, const T* g, T* first, T* second, index_t n, double lr, double beta1, double beta2,
                     double eps, double weight_decay, bool decoupled, index_t step, double grad_scale,

@@ -9,15 +9,15 @@
 
 namespace eigenformer {
 
-/// What scaling gradients to a norm takes.
+/// The result of clip_factor().
 struct ClipFactor {
-  double norm =
-      0;  ///< Euclidean norm of all gradients, times the given scale; infinity or NaN when one is not finite
-  double factor = 1;   ///< multiply the gradients by this: give it to the optimizer's step as grad_scale
-  bool finite = true;  ///< false: the gradients are of no use, leave this step out
+  double norm = 0;     ///< Euclidean norm of all gradients times |scale|; not finite if one of them is not
+  double factor = 1;   ///< multiply the gradients by this; pass it to the optimizer's step as grad_scale
+  bool finite = true;  ///< false: norm is infinite or NaN; skip this step
 };
 
-/// The Euclidean norm over all gradients, a tied parameter counted once; unwritten ones are zero.
+/// The Euclidean norm of all gradients; a tied parameter counts once, a gradient that was not written as
+/// zero.
 template <class T>
 [[nodiscard]] double global_norm(const Gradients<T>& gradients) {
   double sum = 0;
@@ -27,7 +27,7 @@ template <class T>
   return std::sqrt(sum);
 }
 
-/// The factor that scales gradients of a known norm; see the other clip_factor.
+/// The factor for gradients whose norm is known; otherwise as the other clip_factor().
 [[nodiscard]] inline ClipFactor clip_factor(double norm, double max_norm, double grad_scale = 1) {
   if (!(max_norm >= 0)) {
     throw ValueError("clip", "max_norm is " + std::to_string(max_norm) + ", must not be negative");
@@ -40,10 +40,10 @@ template <class T>
   return result;
 }
 
-/// The factor that scales gradients to a norm of at most max_norm (Pascanu et al. 2013): that of PyTorch's
-/// clip_grad_norm_, max_norm / (norm + 1e-6), times `grad_scale`. The gradients are left as they are; the
-/// factor goes to the optimizer's step, which saves a pass over them. max_norm 0 clips nothing. Throws
-/// ValueError for a negative max_norm.
+/// The factor that scales gradients to a norm of at most max_norm (Pascanu et al. 2013): min(1, max_norm /
+/// (norm + 1e-6)) as in PyTorch's clip_grad_norm_, times `grad_scale`, where norm is that of the scaled
+/// gradients. The gradients do not change: passing the factor to the optimizer's step saves a pass over them.
+/// max_norm 0: no clipping. Throws ValueError for a negative max_norm.
 ///
 ///     const auto clip = ef::clip_factor(gradients, 1.0);
 ///     if (clip.finite) optimizer.step(gradients, learning_rate, clip.factor);
@@ -52,8 +52,8 @@ template <class T>
   return clip_factor(global_norm(gradients), max_norm, grad_scale);
 }
 
-/// Scales gradients so that their norm is at most max_norm, and returns the norm that they had: PyTorch's
-/// clip_grad_norm_. Gradients whose norm is not finite are left as they are. max_norm 0 clips nothing. Throws
+/// Scales gradients in place to a norm of at most max_norm and returns their norm before that, as PyTorch's
+/// clip_grad_norm_ does. Gradients whose norm is not finite do not change. max_norm 0: no clipping. Throws
 /// ValueError for a negative max_norm.
 template <class T>
 double clip_global_norm(Gradients<T>& gradients, double max_norm) {

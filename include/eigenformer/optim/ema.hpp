@@ -11,8 +11,8 @@
 
 namespace eigenformer {
 
-/// The exponential moving average of parameters over updates, whose noise it leaves out (Polyak and Juditsky
-/// 1992; exponential smoothing in Marian). One copy of the parameters in memory.
+/// The exponential moving average of parameters over updates, which smooths out their noise (Polyak and
+/// Juditsky 1992; exponential smoothing in Marian). It takes the memory of the parameters once more.
 ///
 ///     ef::ExponentialAverage<float> average(ef::parameters(model), 0.999);
 ///     optimizer.step(gradients, rate);
@@ -20,24 +20,24 @@ namespace eigenformer {
 ///     average.exchange();                    // the model has the averages, until the next exchange()
 ///
 /// average = d average + (1 - d) parameter, with d = min(decay, (1 + n) / (10 + n)) after n updates: the
-/// first update takes the parameters as they are, and early ones fade soon, so that what training began with
-/// has no part in it.
+/// first update copies the parameters, and early ones fade quickly, so the initial values have no weight.
 template <class T = float>
 class ExponentialAverage {
  public:
-  /// Throws ValueError for a decay outside [0, 1).
+  /// Averages nothing before the first update(). Tied parameters are averaged once. Throws ValueError for a
+  /// decay outside [0, 1).
   ExponentialAverage(const std::vector<ParameterHandle<T>>& parameters, double decay)
       : decay_(decay), parameters_(detail::distinct("ema", parameters)), averages_(parameters_.size()) {
     if (!(decay >= 0 && decay < 1))
       throw ValueError("ema", "decay is " + std::to_string(decay) + ", must be in [0, 1)");
   }
 
-  /// Takes the parameters as they are now into the average; those that are frozen stay out of it. Throws
-  /// ValueError between two calls of exchange().
+  /// Adds the current parameters to the average. A parameter that is frozen has no average until it is
+  /// unfrozen. Throws ValueError while the averages are in the parameters (see exchange()).
   void update() {
     if (exchanged_) throw ValueError("ema", "the averages are in the parameters; call exchange() first");
     const auto n = static_cast<double>(updates_++);
-    // The two shares add up to 1 exactly, else the average would shrink or grow.
+    // Computed so that the two weights add up to 1 exactly; otherwise the average would drift.
     const T kept = static_cast<T>(std::min(decay_, (1 + n) / (10 + n)));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const auto& p = *parameters_[i];
@@ -50,9 +50,10 @@ class ExponentialAverage {
     }
   }
 
-  /// How many updates the average is of.
+  /// Number of updates so far.
   index_t updates() const noexcept { return updates_; }
-  /// Swaps the averages with the parameters' values; before the first update() nothing happens.
+  /// Swaps the averages with the parameters' values; a second call swaps them back. Parameters without an
+  /// average do not change.
   void exchange() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (!averages_[i].defined()) continue;
@@ -63,14 +64,16 @@ class ExponentialAverage {
     }
     exchanged_ = !exchanged_;
   }
-  /// Whether the parameters hold the averages.
+  /// Whether exchange() has put the averages into the parameters.
   bool exchanged() const noexcept { return exchanged_; }
-  /// A parameter's values of training, wherever they are; i counts the parameters that were given, each once.
+  /// The training values of parameter i, whether they are in the parameter or swapped out; i counts the
+  /// constructor's parameters without repetitions. The tensor shares storage.
   const Tensor<T>& trained(std::size_t i) const {
     return exchanged_ && averages_[i].defined() ? averages_[i] : parameters_[i]->value;
   }
 
-  /// The averages by the parameters' names; shares storage.
+  /// The averages under the parameters' names; the tensors share storage. Throws ValueError if two parameters
+  /// have the same name.
   std::vector<StateEntry<T>> state() const {
     detail::require_distinct_names("ema", parameters_);
     std::vector<StateEntry<T>> entries;
@@ -80,8 +83,9 @@ class ExponentialAverage {
     }
     return entries;
   }
-  /// Takes over what state() and updates() gave. Throws ValueError that lists all unexpected and misshaped
-  /// names, and then changes nothing.
+  /// Loads what state() and updates() returned; the tensors are copied, and parameters without an entry have
+  /// no average. Call it only while exchanged() is false. Throws ValueError for a negative number of updates,
+  /// and ValueError that lists all unexpected and misshaped names; then nothing changes.
   void load(const std::vector<StateEntry<T>>& entries, index_t updates) {
     if (updates < 0)
       throw ValueError("ema", "updates is " + std::to_string(updates) + ", must not be negative");

@@ -7,34 +7,43 @@
 
 namespace eigenformer {
 
-/// The rule by which parameters are stepped.
-enum class OptimizerKind { adam, adafactor, sgd };
+/// Which optimizer updates the parameters.
+enum class OptimizerKind {
+  adam,       ///< AdamW
+  adafactor,  ///< Adafactor
+  sgd         ///< Sgd
+};
+/// The names of the values of OptimizerKind.
 template <>
 struct EnumNames<OptimizerKind> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"adam", "adafactor", "sgd"};
 };
 
-/// The numbers in which an optimizer keeps its moments.
+/// Number format of an optimizer's moments.
 enum class StatePrecision {
-  float32,  ///< the type of the parameters
+  float32,  ///< the parameters' own type
   bf16,     ///< bfloat16, rounded stochastically: half the memory
 };
+/// The names of the values of StatePrecision.
 template <>
 struct EnumNames<StatePrecision> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"float32", "bf16"};
 };
 
-/// Which optimizer a training has. Its rates and its weight decay are options of the training.
+/// The optimizer of a training. Learning rates and weight decay are options of the training.
 struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::adam;
-  StatePrecision state = StatePrecision::float32;  ///< of Adam's moments
-  double momentum = 0;                             ///< of SGD
-  /// Adafactor's steps are multiplied by the root mean square of the parameter that they change (Shazeer and
-  /// Stern 2018, section 8); the learning rate is then a share of the parameter, such as 0.01.
+  OptimizerKind kind = OptimizerKind::adam;        ///< which optimizer
+  StatePrecision state = StatePrecision::float32;  ///< of Adam's moments; bf16 is an error for the others
+  double momentum = 0;                             ///< SGD only, in [0, 1)
+  /// Adafactor only: steps are multiplied by the root mean square of the parameter (Shazeer and Stern 2018,
+  /// section 8); the learning rate is then relative, such as 0.01.
   bool scale_parameter = false;
-  /// Adafactor's steps are multiplied by min(0.01, 1 / sqrt(update)), the paper's own schedule.
+  /// Adafactor only: steps are multiplied by min(0.01, 1 / sqrt(step)), the paper's schedule.
   bool relative_step = false;
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"optimizer", "optimizer: adam (AdamW with a weight decay), adafactor or sgd"},
           self.kind);
@@ -52,7 +61,7 @@ struct OptimizerOptions {
           self.relative_step);
   }
 
-  /// Throws ValueError that names an impossible field, and one that the optimizer does not have.
+  /// Throws ValueError that names an invalid field, or one that the chosen optimizer does not have.
   void validate() const {
     validate_fields("optimizer", *this);
     const auto require = [&](bool unset, const char* field, OptimizerKind owner) {

@@ -13,7 +13,7 @@
 
 namespace eigenformer::detail {
 
-// The parameters of an optimizer, each once: those that are tied come under one name.
+// The parameters of an optimizer without repetitions; tied parameters have one handle.
 template <class T>
 std::vector<ParameterHandle<T>> distinct(const char* op, const std::vector<ParameterHandle<T>>& parameters) {
   std::vector<ParameterHandle<T>> kept;
@@ -25,7 +25,7 @@ std::vector<ParameterHandle<T>> distinct(const char* op, const std::vector<Param
   return kept;
 }
 
-// The gradient of a parameter that is to be stepped; nullptr where it is frozen or nothing arrived.
+// The gradient of a parameter; nullptr if the parameter is frozen or has no gradient.
 template <class T>
 const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail::ParameterState<T>& p) {
   if (p.frozen) return nullptr;
@@ -44,7 +44,7 @@ inline void require_step(const char* op, double learning_rate, double grad_scale
   }
 }
 
-// A tensor of an optimizer's state by the name it is saved under.
+// A tensor of an optimizer's state and its name in a state dict.
 template <class T>
 struct StateSlot {
   std::string name;
@@ -64,7 +64,7 @@ void require_distinct_names(const char* op, const std::vector<ParameterHandle<T>
   }
 }
 
-// Copies entries into slots: all or, with ValueError listing every problem, nothing.
+// Copies entries into slots, or throws ValueError that lists every problem and copies nothing.
 template <class T>
 void load_slots(const char* op, const std::vector<StateSlot<T>>& slots,
                 const std::vector<StateEntry<T>>& entries) {

@@ -14,34 +14,35 @@
 
 namespace eigenformer {
 
-/// Parameters that have a learning rate or a weight decay of their own.
+/// Parameters with a learning rate factor or weight decay of their own.
 ///
-/// A parameter belongs to the first group whose pattern matches one of its names (a tied one has several).
-/// Those that no group matches have the optimizer's rate. Weight decay that no group states is the
-/// optimizer's for tensors of rank 2 and above, and 0 for all others: norms and biases do not decay.
+/// A parameter belongs to the first group whose pattern matches one of its names (a tied parameter has
+/// several). Parameters outside all groups have rate 1. Weight decay that no group sets is the optimizer's
+/// for tensors of rank 2 and above, and 0 for all others: norms and biases do not decay.
 ///
-///     ef::AdamW<float> optimizer(ef::parameters(model),
-///                                {.weight_decay = 0.1, .groups = {{.pattern = "encoder.*", .rate = 0.1},
-///                                                                 {.pattern = "*.embedding.weight",
-///                                                                 .weight_decay = 0}}});
+///     ef::AdamW<float> optimizer(
+///         ef::parameters(model),
+///         {.weight_decay = 0.1, .groups = {{.pattern = "encoder.*", .rate = 0.1},
+///                                          {.pattern = "*.embedding.weight", .weight_decay = 0}}});
 ///
-/// PyTorch's optimizers decay all parameters: `.groups = {{.pattern = "*", .weight_decay = 0.1}}`.
+/// To decay all parameters as PyTorch's optimizers do: `.groups = {{.pattern = "*", .weight_decay = 0.1}}`.
 struct ParameterGroup {
-  std::string pattern;  ///< of whole dotted names: '*' stands for any text, '?' for one character
-  double rate = 1;      ///< times the learning rate of each step
-  std::optional<double> weight_decay{};  ///< left out: see above
+  std::string pattern;  ///< matches whole dotted names: '*' stands for any text, '?' for one character
+  double rate = 1;      ///< factor of the learning rate of each step
+  std::optional<double> weight_decay{};  ///< unset: the optimizer's for rank 2 and above, otherwise 0
 };
+/// Groups in order of precedence; empty: all parameters have the optimizer's rate and decay.
 using ParameterGroups = std::vector<ParameterGroup>;
 
 namespace detail {
 
-// What an optimizer does with one parameter.
+// The rate and decay of one parameter.
 struct StepRule {
   double rate = 1;  // times the learning rate
   double weight_decay = 0;
 };
 
-// The edits that make a name fit a pattern; what '*' stands for costs nothing.
+// Edit distance between a name and a pattern; text matched by '*' costs nothing.
 inline std::size_t pattern_distance(std::string_view pattern, std::string_view name) {
   std::vector<std::size_t> row(name.size() + 1), next(name.size() + 1);
   for (std::size_t n = 0; n <= name.size(); ++n) row[n] = n;
@@ -81,8 +82,8 @@ bool matches_any_name(std::string_view pattern, const ParameterState<T>& p) {
                      [&](const std::string& alias) { return matches_pattern(pattern, alias); });
 }
 
-// One rule for each parameter. Throws ValueError, as `op`, for impossible rates and for a group that holds
-// nothing.
+// One rule for each parameter. Throws ValueError (`[op] ...`) for invalid rates and for a group without
+// parameters.
 template <class T>
 std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHandle<T>>& parameters,
                                  const ParameterGroups& groups, double weight_decay) {
@@ -125,8 +126,8 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
 
 }  // namespace detail
 
-/// The groups that hold one of these parameters: those of an optimizer over a part of a model's parameters,
-/// which steps them as one over all of them does.
+/// The groups that contain one of these parameters, in order: the groups for an optimizer over some of a
+/// model's parameters, which then treats each as an optimizer over all of them would.
 template <class T>
 ParameterGroups groups_of(const std::vector<ParameterHandle<T>>& parameters, const ParameterGroups& groups) {
   std::vector<bool> holds(groups.size());
@@ -144,10 +145,10 @@ ParameterGroups groups_of(const std::vector<ParameterHandle<T>>& parameters, con
   return kept;
 }
 
-/// Freezes the parameters of which a name fits a pattern (see ParameterGroup): from now on they get no
-/// gradient, and an optimizer that is made afterwards keeps no moments for them. patterns: separated by
-/// commas; empty: nothing happens. Returns how many parameters the patterns fit. Throws ValueError for a
-/// pattern that fits none and when no parameter is left to train, and then changes nothing.
+/// Freezes the parameters with a name that matches a pattern (see ParameterGroup): they get no gradient, and
+/// optimizers made afterwards keep no moments for them. patterns: separated by commas; empty: nothing
+/// happens. Returns how many of the parameters match. Throws ValueError for a pattern that matches none, or
+/// if no parameter would be left to train; then nothing changes.
 ///
 ///     ef::freeze(ef::parameters(model), "encoder.*,*.embedding.weight");
 template <class T>

@@ -7,9 +7,9 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/core/base/error.hpp"
 
-/// Learning rates as pure functions of the step, which counts from 1; so nothing needs to be saved to go on.
-/// Each rises linearly from 0 to its peak over `warmup` steps (0: none). All throw ValueError for a step
-/// below 1 or an impossible argument.
+/// Learning rates as functions of the step, which counts from 1, so resuming a training needs no saved state.
+/// Each rises linearly over the first `warmup` steps, peak * step / warmup (0: no warm-up). All throw
+/// ValueError for a step below 1 or an invalid argument.
 namespace eigenformer::schedule {
 
 namespace detail {
@@ -22,28 +22,29 @@ inline void check(const char* op, index_t step, double peak, index_t warmup) {
   if (warmup < 0) throw ValueError(op, "warmup is " + std::to_string(warmup) + ", must not be negative");
 }
 
-// The share of the peak that the warm-up allows.
+// The factor of the warm-up.
 inline double warm(index_t step, index_t warmup) {
   return step < warmup ? static_cast<double>(step) / static_cast<double>(warmup) : 1.0;
 }
 
 }  // namespace detail
 
-/// The peak, for ever.
+/// The peak in every step after the warm-up.
 inline double constant(index_t step, double peak, index_t warmup = 0) {
   detail::check("constant", step, peak, warmup);
   return peak * detail::warm(step, warmup);
 }
 
-/// peak sqrt(warmup / step) after the warm-up (peak / sqrt(step) without one).
+/// peak sqrt(warmup / step) after the warm-up, peak / sqrt(step) without one.
 inline double inverse_square_root(index_t step, double peak, index_t warmup = 0) {
   detail::check("inverse_square_root", step, peak, warmup);
   if (step < warmup) return peak * detail::warm(step, warmup);
   return peak * std::sqrt(static_cast<double>(std::max<index_t>(warmup, 1)) / static_cast<double>(step));
 }
 
-/// The peak of noam(): factor / sqrt(d_model warmup), 7e-4 for d_model 512, 4000 steps and factor 1.
-/// noam(step, d, w, f) is inverse_square_root(step, noam_peak(d, w, f), w).
+/// The peak of noam(): factor / sqrt(d_model warmup), which is 7e-4 for d_model 512, 4000 steps and factor 1.
+/// noam(step, d, w, f) equals inverse_square_root(step, noam_peak(d, w, f), w). Throws ValueError unless
+/// d_model and warmup are at least 1.
 inline double noam_peak(index_t d_model, index_t warmup = 4000, double factor = 1) {
   if (d_model < 1) throw ValueError("noam", "d_model is " + std::to_string(d_model) + ", must be positive");
   if (warmup < 1) {
@@ -56,15 +57,16 @@ inline double noam_peak(index_t d_model, index_t warmup = 4000, double factor = 
 }
 
 /// factor d_model^-1/2 min(step^-1/2, step warmup^-3/2): Vaswani et al. 2017, eq. 3. The factor is not the
-/// peak, which is noam_peak().
+/// peak, which is noam_peak(). warmup must be at least 1.
 inline double noam(index_t step, index_t d_model, index_t warmup = 4000, double factor = 1) {
   const double peak = noam_peak(d_model, warmup, factor);
   detail::check("noam", step, peak, warmup);
   return inverse_square_root(step, peak, warmup);
 }
 
-/// Half a cosine from the peak, at the end of the warm-up, to `floor` at step `total` and ever after.
-/// Loshchilov and Hutter 2017, eq. 5, without restarts.
+/// Falls as half a cosine from the peak, at the end of the warm-up, to `floor` at step `total`, and stays
+/// there. Loshchilov and Hutter 2017, eq. 5, without restarts. total must exceed warmup, floor lie between 0
+/// and the peak.
 inline double cosine(index_t step, double peak, index_t warmup, index_t total, double floor = 0) {
   detail::check("cosine", step, peak, warmup);
   if (total <= warmup) {

@@ -10,12 +10,14 @@
 
 namespace eigenformer {
 
+/// Options of Sgd; the defaults are PyTorch's.
 struct SgdOptions {
-  double momentum = 0;
-  bool nesterov = false;
-  double weight_decay = 0;   ///< added to the gradient, times the parameter; norms and biases do not decay
-  ParameterGroups groups{};  ///< own rates and decay by name
+  double momentum = 0;    ///< decay of the sum of gradients, in [0, 1); 0: no momentum, which needs no memory
+  bool nesterov = false;  ///< Nesterov momentum; needs a momentum above 0
+  double weight_decay = 0;   ///< adds this times the parameter to the gradient; not for norms and biases
+  ParameterGroups groups{};  ///< parameters with rates or decay of their own
 
+  /// Throws ValueError that names the invalid field.
   void validate() const {
     if (!(momentum >= 0 && momentum < 1)) {
       throw ValueError("sgd", "momentum is " + std::to_string(momentum) + ", must be in [0, 1)");
@@ -27,37 +29,45 @@ struct SgdOptions {
   }
 };
 
-/// Stochastic gradient descent with momentum, in PyTorch's form. Holds the parameters' handles, each once.
+/// Stochastic gradient descent with momentum (Sutskever et al. 2013), in PyTorch's form. It holds the
+/// parameters' handles, so it may outlive the model.
 ///
 ///     ef::Sgd<float> optimizer(ef::parameters(model), {.momentum = 0.9});
 ///     optimizer.step(gradients, 0.1);
 ///
-/// Weight decay leaves norms and biases alone unless a group says otherwise; PyTorch's decays all that it is
-/// given.
+/// Norms and biases (rank below 2) do not decay unless a group says so; PyTorch's optimizers decay every
+/// parameter that they are given.
 template <class T = float>
 class Sgd {
  public:
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  /// Throws ValueError that names an impossible option, or a group that holds no parameter.
+  /// Throws ValueError that names the invalid option, or a group that matches no parameter or only parameters
+  /// of earlier groups. Tied parameters are stepped once.
   explicit Sgd(const std::vector<ParameterHandle<T>>& parameters, const SgdOptions& options = {})
       : options_(options), parameters_(detail::distinct("sgd", parameters)), momentum_(parameters_.size()) {
     options_.validate();
     set_groups(options.groups);
   }
 
-  /// Steps every parameter that is not frozen and got a gradient, which is first multiplied by grad_scale;
-  /// the learning rate is multiplied by that of the parameter's group. Throws ValueError for rates that are
-  /// not finite, or when `gradients` lacks a parameter.
+  /// Updates every parameter that is not frozen and has a gradient. Gradients are first multiplied by
+  /// grad_scale, the learning rate by that of the parameter's group. Throws ValueError if learning_rate or
+  /// grad_scale is not finite or `gradients` has no entry for a parameter; then nothing changes.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("sgd", learning_rate, grad_scale);
-    for (const auto& p : parameters_) (void)detail::gradient_of("sgd", gradients, *p);
+    // All memory is taken first: where there is none, nothing has changed.
+    std::vector<Tensor<T>> new_momentum(parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const bool steps = detail::gradient_of("sgd", gradients, *parameters_[i]) != nullptr;
+      if (steps && options_.momentum > 0 && !momentum_[i].defined())
+        new_momentum[i] = Tensor<T>(parameters_[i]->value.shape());
+    }
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       auto& p = *parameters_[i];
       const T* g = detail::gradient_of("sgd", gradients, p);
       if (g == nullptr) continue;
-      const bool first = options_.momentum > 0 && !momentum_[i].defined();
-      if (first) momentum_[i] = Tensor<T>(p.value.shape());
+      const bool first = new_momentum[i].defined();
+      if (first) momentum_[i] = std::move(new_momentum[i]);
       kernels::sgd_step<T>(p.value.data(), g, options_.momentum > 0 ? momentum_[i].data() : nullptr,
                            p.value.numel(), learning_rate * rules_[i].rate, options_.momentum,
                            options_.nesterov, rules_[i].weight_decay, first, grad_scale);
@@ -65,7 +75,9 @@ class Sgd {
     }
   }
 
-  /// The momentum of every parameter that was stepped, "<name>.momentum_buffer"; shares storage.
+  /// The momentum of every parameter that was stepped, "p.momentum_buffer" for parameter `p`; empty without
+  /// momentum. The tensors share storage with the optimizer. Throws ValueError if two parameters have the
+  /// same name.
   std::vector<StateEntry<T>> state() const {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<StateEntry<T>> entries;
@@ -75,8 +87,9 @@ class Sgd {
     }
     return entries;
   }
-  /// Takes over what state() gave. Throws ValueError that lists all unexpected and misshaped names, and then
-  /// changes nothing.
+  /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
+  /// ValueError that lists all unexpected and misshaped names, or if two parameters have the same name; then
+  /// nothing changes.
   void load(const std::vector<StateEntry<T>>& entries) {
     detail::require_distinct_names("sgd", parameters_);
     std::vector<detail::StateSlot<T>> slots;
@@ -87,13 +100,15 @@ class Sgd {
     detail::load_slots("sgd", slots, entries);
   }
 
-  /// Replaces the parameter groups. Throws ValueError for impossible ones, and then changes nothing.
+  /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
   void set_groups(const ParameterGroups& groups) {
     rules_ = detail::step_rules("sgd", parameters_, groups, options_.weight_decay);
     options_.groups = groups;
   }
 
+  /// The options, with the current groups.
   const SgdOptions& options() const noexcept { return options_; }
+  /// The parameters, each once, in the order given.
   const std::vector<ParameterHandle<T>>& parameters() const noexcept { return parameters_; }
 
  private:

@@ -16,10 +16,10 @@
 
 namespace eigenformer {
 
-/// What a server counts, as Prometheus reads it (text format 0.0.4). All functions may be called from any
-/// thread.
+/// The counters of a server, exported in the text format 0.0.4 of Prometheus. Thread-safe.
 class ServerMetrics {
  public:
+  /// Counts a finished request by route and status, and its time in the route's histogram.
   void request_over(const HttpRecord& record) {
     const std::scoped_lock lock(mutex_);
     const std::string route = record.route.empty() ? "other" : record.route;
@@ -30,22 +30,25 @@ class ServerMetrics {
     ++histogram.counts[i];
     histogram.sum += record.seconds;
   }
+  /// Counts translated texts and their characters, in Unicode code points of the source.
   void add_translated(std::size_t texts, std::size_t characters) {
     const std::scoped_lock lock(mutex_);
     texts_ += texts;
     characters_ += characters;
   }
+  /// Counts a loaded model.
   void add_load() {
     const std::scoped_lock lock(mutex_);
     ++loads_;
   }
+  /// Counts an idle model that was unloaded.
   void add_drop() {
     const std::scoped_lock lock(mutex_);
     ++drops_;
   }
 
-  /// The page that is read. What belongs to others, as of now: translations accepted and not answered, open
-  /// connections, loaded models.
+  /// Returns all metrics as text for Prometheus. The arguments are current values: translations accepted and
+  /// not answered, open connections, loaded models.
   std::string text(std::size_t in_flight, std::size_t connections, std::size_t models) const {
     const std::scoped_lock lock(mutex_);
     std::ostringstream out;

@@ -12,29 +12,30 @@
 
 namespace eigenformer {
 
-/// Where a server listens, whom it answers, and the limits of what it takes.
+/// Options of a server: its address, access and limits. Beyond a limit, requests get the HTTP status given.
 struct ServerOptions {
-  std::string host = "127.0.0.1";    ///< an address; other than the machine's own only with api_keys
-  index_t port = 5000;               ///< 0: one that is free; see TranslationServer::port()
-  index_t io_threads = 1;            ///< that read and write connections; models have threads of their own
-  index_t max_connections = 1024;    ///< open at once; further ones are answered with 503
-  index_t max_body = 1 << 20;        ///< bytes of a request's body; above: 413
-  index_t max_texts = 128;           ///< texts in one request; above: 422
-  index_t max_characters = 100'000;  ///< Unicode characters of all texts of a request; above: 422
-  index_t max_line_characters = 20'000;  ///< Unicode characters of a line; above: 422
-  index_t max_alternatives = 8;          ///< alternatives of a text; above: 422
-  index_t max_requests = 256;            ///< translations accepted and not answered; above: 503
-  index_t requests_per_minute = 0;       ///< of one client, or of one API key; above: 429; 0: any number
-  index_t read_seconds = 30;             ///< for a request to arrive, and for the next one to begin
-  index_t write_seconds = 30;            ///< for a client to take an answer, or a part of a stream
-  index_t answer_seconds = 120;          ///< for a translation; after it: 503
-  index_t stop_seconds = 30;             ///< for what was accepted when the server stops
-  index_t idle_minutes = 0;              ///< after which a model that nobody uses is dropped; 0: never
+  std::string host = "127.0.0.1";        ///< address to listen at; others than loopback ones need api_keys
+  index_t port = 5000;                   ///< 0: a free one; see TranslationServer::port()
+  index_t io_threads = 1;                ///< threads for connections, at most 64; models have their own
+  index_t max_connections = 1024;        ///< open connections; more: 503
+  index_t max_body = 1 << 20;            ///< bytes of a request's body; more: 413
+  index_t max_texts = 128;               ///< texts in one request; more: 422
+  index_t max_characters = 100'000;      ///< Unicode code points of all texts of a request; more: 422
+  index_t max_line_characters = 20'000;  ///< Unicode code points of a line; more: 422
+  index_t max_alternatives = 8;          ///< alternatives per text; more: 422
+  index_t max_requests = 256;            ///< translations accepted and not answered; more: 503
+  index_t requests_per_minute = 0;       ///< per client address or API key; more: 429; 0: no limit
+  index_t read_seconds = 30;             ///< time for a request to arrive, and between requests
+  index_t write_seconds = 30;            ///< time for a client to receive an answer or a part of a stream
+  index_t answer_seconds = 120;          ///< time for a translation; longer: 503
+  index_t stop_seconds = 30;             ///< time for accepted requests when the server stops
+  index_t idle_minutes = 0;              ///< time after which an unused model is unloaded; 0: never
   std::vector<std::string>
-      api_keys{};  ///< one of them must come with a translation; empty: none is asked for
-  std::vector<std::string> cors_origins{};  ///< such as https://example.org, whose pages may call; "*": all
+      api_keys{};  ///< keys of at least 8 bytes, one of which a client must send; empty: not required
+  std::vector<std::string>
+      cors_origins{};  ///< origins whose pages may call, such as https://example.org; "*": all
 
-  /// All but api_keys and cors_origins.
+  /// Visits all fields but api_keys and cors_origins.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"host", "address to listen at; other than a loopback address only with API keys"},
           self.host);
@@ -75,7 +76,8 @@ struct ServerOptions {
           self.idle_minutes);
   }
 
-  /// Whether other machines can reach the host. Throws ValueError where it is no address.
+  /// Whether other machines can reach `host`: it is not a loopback address. Throws ValueError when it is not
+  /// an IP address.
   bool is_reachable() const {
     boost::system::error_code error;
     const auto address = boost::asio::ip::make_address(host, error);
@@ -85,8 +87,7 @@ struct ServerOptions {
                                    "this machine's");
   }
 
-  /// Throws ValueError that names an impossible field, and for an address that others can reach without
-  /// API keys.
+  /// Throws ValueError that names an invalid field, and for a reachable address without API keys.
   void validate() const {
     validate_fields("server", *this);
     const auto at_most = [](const char* name, index_t value, index_t most) {

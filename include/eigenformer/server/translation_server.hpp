@@ -26,26 +26,28 @@
 
 namespace eigenformer {
 
-/// Told of what happens: each request when it is over, models loaded and dropped, or that could not be
-/// loaded. Called by the server's
-/// threads, several at a time; must not throw.
+/// Callbacks for logging; each may be empty. They are called by the server's threads, several at a time, and
+/// must not throw.
 struct ServerLog {
-  std::function<void(const HttpRecord&)> request{};
+  std::function<void(const HttpRecord&)> request{};  ///< a request is finished
+  /// A model was loaded (true) or unloaded (false), and how many seconds that took.
   std::function<void(const ServedModel&, bool loaded, double seconds)> model{};
+  /// A model could not be loaded; the next request for it tries again.
   std::function<void(const ServedModel&, const std::exception_ptr&)> load_failed{};
 };
 
-/// Translates over HTTP: LibreTranslate's API (/translate, /languages, /detect, /frontend/settings), a stream
-/// of server-sent events, /health, /metrics for Prometheus, and a page at /.
+/// A translation server with the HTTP API of LibreTranslate (/translate, /languages, /detect,
+/// /frontend/settings), optional streaming by server-sent events, /health, /metrics for Prometheus, and a web
+/// page at /.
 ///
 ///     ef::TranslationServer server({.port = 5000}, {{"en", "de", [] { return load_my_model(); }}});
 ///     server.start();
 ///     ...
-///     server.stop();  // answers what was accepted
+///     server.stop();  // answers accepted requests
 class TranslationServer {
  public:
-  /// Listens from now on, and answers after start(). Throws ValueError for impossible options, no model and
-  /// two of the same languages, IoError where it cannot listen.
+  /// Opens the port; requests are answered after start(). Throws ValueError for invalid options, no models
+  /// and two models for the same languages, IoError when the port cannot be opened.
   TranslationServer(ServerOptions options, std::vector<ServedModel> models, ServerLog log = {})
       : options_(std::move(options)),
         log_(std::move(log)),
@@ -75,18 +77,20 @@ class TranslationServer {
         },
         log_.load_failed);
   }
-  /// Cancels what is not answered.
+  /// Closes all connections and cancels running translations; waits for the threads.
   ~TranslationServer() {
     http_->abort();
-    models_->shutdown();  // what still works has replies, which need the connections
-    http_.reset();        // its threads may ask for models until they end
+    models_->shutdown();  // running translations have replies, which need the connections
+    http_.reset();        // its threads may use models until they end
   }
   TranslationServer(const TranslationServer&) = delete;
   TranslationServer& operator=(const TranslationServer&) = delete;
 
+  /// The TCP port that the server listens at, also when options.port is 0.
   unsigned short port() const noexcept { return http_->port(); }
+  /// Starts the threads that answer requests, and returns; call it once.
   void start() { http_->start(); }
-  /// Takes no more requests, answers those that have begun, and returns when all are answered, or after
+  /// Accepts no more requests, answers those that have begun, and returns when all are answered or after
   /// stop_seconds.
   void stop() { http_->stop(); }
 
@@ -107,7 +111,7 @@ class TranslationServer {
     if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
   }
 
-  // Headers that let the pages of listed origins read an answer.
+  // The CORS headers that allow pages of listed origins to read an answer.
   Headers cors_headers(const HttpRequest& request) const {
     const auto& origins = options_.cors_origins;
     if (request.origin.empty() || origins.empty()) return {};
@@ -130,7 +134,7 @@ class TranslationServer {
     }
   }
 
-  // The answer; none: it comes later.
+  // The answer; nothing when it is sent later.
   std::optional<HttpAnswer> route(const HttpRequest& request, const HttpReply& reply,
                                   const Headers& headers) {
     struct Route {
@@ -196,7 +200,7 @@ class TranslationServer {
     const bool unknown = std::find(languages.begin(), languages.end(), wanted.source) == languages.end();
     if (!has_target(wanted.source) || (unknown && wanted.source == wanted.target))
       throw HttpError(400, wanted.target + " is not supported as a target of " + wanted.source);
-    // What is known of the texts without them.
+    // The log must not contain the texts themselves.
     std::size_t bytes = 0;
     for (const std::string& text : wanted.task.texts) bytes += text.size();
     reply.describe("/translate", wanted.source + "-" + wanted.target +
@@ -218,8 +222,8 @@ class TranslationServer {
     return std::nullopt;
   }
 
-  // The likeliest of the languages that there are models of. target: only those that can be translated to it,
-  // and itself; empty: all. Throws HttpError 400 where it cannot be told.
+  // The most likely of the models' source languages. target: only languages with a model to it, and itself;
+  // empty: all. Throws HttpError 400 when a language has no profile.
   DetectedLanguage detected_language(const std::string& text, const std::string& target) const {
     std::vector<std::string> among;
     for (const std::string& code : sources_)
@@ -258,7 +262,7 @@ class TranslationServer {
     return {{"code", code}, {"name", language_name(code)}};
   }
 
-  // Those that texts are translated from, and then those that they are translated to alone.
+  // All source languages, followed by languages that are only targets.
   std::vector<std::string> all_languages() const {
     std::vector<std::string> codes = sources_;
     for (const auto& [source, targets] : targets_)
@@ -301,7 +305,7 @@ class TranslationServer {
                       .body = metrics_.text(jobs_.count(), http_->connections(), models_->loaded())};
   }
 
-  // Nothing of another host, no scripts but its own, in no other page's frame.
+  // The policy allows no other hosts, no inline scripts, and no framing by other pages.
   static HttpAnswer page_answer(const char* type, const char* body) {
     return {.content_type = std::string(type) + "; charset=utf-8",
             .body = body,

@@ -327,9 +327,7 @@ struct Derived : Seq2SeqTransformer<float> {
 }  // namespace
 
 TEST_CASE("R-Drop refuses a model whose own losses it would not call") {
-  const Seq2SeqOptions options{
-      .source_vocab_size = 12,
-      .layer = {.d_model = 8, .num_heads = 2, .dim_feedforward = 16, .dropout = {0.1}}};
+  const Seq2SeqOptions options = small_model(0.1).options;
   RandomGenerator rng(1);
   const auto refusal = [&](const auto& model) {
     return message_of<ValueError>(

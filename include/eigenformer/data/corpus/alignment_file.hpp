@@ -17,7 +17,8 @@
 
 namespace eigenformer {
 
-/// Links as Moses, fast_align and Marian write them: "0-0 1-2".
+/// Returns links in the text form of Moses, fast_align and Marian, such as "0-0 1-2"; no links give an empty
+/// text.
 inline std::string alignment_text(std::span<const AlignmentLink> links) {
   std::string text;
   for (const AlignmentLink& link : links) {
@@ -27,8 +28,8 @@ inline std::string alignment_text(std::span<const AlignmentLink> links) {
   return text;
 }
 
-/// The links of a line "0-0 1-2", with spaces or tabs between them. Throws ValueError that names the first
-/// word that is no link.
+/// Parses a line such as "0-0 1-2": links source-target, counted from 0, separated by spaces or tabs. Throws
+/// ValueError that quotes the first word that is not a link.
 inline std::vector<AlignmentLink> parse_alignment(std::string_view line) {
   std::vector<AlignmentLink> links;
   const auto number = [](std::string_view digits) -> std::optional<index_t> {
@@ -54,14 +55,15 @@ inline std::vector<AlignmentLink> parse_alignment(std::string_view line) {
   return links;
 }
 
-/// Links that a right alignment has for sure, and others that it may have.
+/// A gold alignment with sure and possible links (Och and Ney 2003).
 struct RightAlignment {
-  std::vector<AlignmentLink> sure, possible;
+  std::vector<AlignmentLink> sure,  ///< links that every correct alignment has
+      possible;                     ///< links that a correct alignment may have; sure ones are not repeated
 };
 
 namespace detail {
 
-// What `parse` makes of each line of a file. Throws IoError that names the line that it refuses.
+// Applies `parse` to each line of a file. Throws IoError that names the line for which `parse` throws.
 template <class F>
 auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
   std::vector<std::invoke_result_t<F, const std::string&>> all;
@@ -78,13 +80,14 @@ auto read_alignment_lines(const std::filesystem::path& path, F&& parse) {
 
 }  // namespace detail
 
-/// The links of each line of a file; a line may be empty. Throws IoError for a file that cannot be read and
-/// for a line of another form.
+/// Reads one alignment per line from a file; an empty line is an alignment without links. Throws IoError for
+/// a file that cannot be read and for a line that is not an alignment, naming the line.
 inline std::vector<std::vector<AlignmentLink>> read_alignments(const std::filesystem::path& path) {
   return detail::read_alignment_lines(path, [](const std::string& line) { return parse_alignment(line); });
 }
 
-/// The same of right alignments, in which sure links are written 0-0 and possible ones 0p0.
+/// Reads one gold alignment per line from a file, with sure links written 0-0 and possible ones 0p0. Throws
+/// as read_alignments() does.
 inline std::vector<RightAlignment> read_right_alignments(const std::filesystem::path& path) {
   return detail::read_alignment_lines(path, [](const std::string& line) {
     std::string sure, possible;

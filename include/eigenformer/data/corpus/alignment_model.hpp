@@ -14,12 +14,13 @@
 
 namespace eigenformer {
 
-/// What source ids are translated by: for each source id the target ids and their probabilities.
+/// A translation table: for each source id, pairs of a target id and its probability, by ascending id.
 using Lexicon = std::vector<std::vector<std::pair<std::int32_t, double>>>;
 
-/// Token i of a source and token j of its target that stand for each other, both from 0.
+/// A source token and a target token that translate each other.
 struct AlignmentLink {
-  index_t source = 0, target = 0;
+  index_t source = 0,  ///< index of the source token in its sentence, from 0
+      target = 0;      ///< index of the target token in its sentence, from 0
 };
 
 namespace detail {
@@ -54,9 +55,10 @@ inline Lexicon normalised(const LexiconCounts& counts, double least) {
 
 }  // namespace detail
 
-/// How often source ids are linked with target ids in aligned sentence pairs, as shares. source_size: ids of
-/// the source. Throws ValueError for lists of different sizes, IndexError for an id or a place that does not
-/// exist.
+/// Computes a translation table from aligned sentence pairs: for each source id, the share of its links that
+/// go to each target id. source_size: size of the source vocabulary, which is the size of the result. Throws
+/// ValueError for lists of different sizes, IndexError for a link outside its sentences, a source id outside
+/// the vocabulary or a negative target id.
 inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
                                      std::span<const std::vector<std::int32_t>> targets,
                                      std::span<const std::vector<AlignmentLink>> alignments,
@@ -82,15 +84,17 @@ inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> 
   return detail::normalised(counts, 0);
 }
 
-/// How the translation probabilities of sentence pairs are estimated.
+/// Options of train_lexicon().
 struct LexiconOptions {
-  int iterations = 5;   ///< passes over the pairs
-  double least = 1e-3;  ///< probabilities that fall below it are given up
+  int iterations = 5;  ///< EM passes over the pairs, at least 1
+  double least =
+      1e-3;  ///< smaller probabilities are dropped after each pass, but not after the first of several
 };
 
-/// Translation probabilities p(target id | source id) of sentence pairs without alignments, by IBM Model 1
-/// (Brown et al. 1993, 4.1) without its empty word: every target token is one of the source's. Throws
-/// ValueError for lists of different sizes, IndexError for an id outside.
+/// Estimates p(target id | source id) from sentence pairs without alignments by IBM Model 1 (Brown et al.
+/// 1993, 4.1) without its empty word: every target token comes from some source token. source_size: size of
+/// the source vocabulary, which is the size of the result. Throws ValueError for lists of different sizes and
+/// for less than one iteration, IndexError for a source id outside the vocabulary or a negative target id.
 inline Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
                              std::span<const std::vector<std::int32_t>> targets, index_t source_size,
                              const LexiconOptions& options = {}) {

@@ -23,31 +23,32 @@
 
 namespace eigenformer {
 
-/// Source sentences as the encoder sees them: packed ids, each sentence with the end symbol.
+/// Source sentences packed for the encoder, each followed by the end symbol.
 struct SourceBatch {
-  std::vector<std::int32_t> ids;  // (N)
-  SequenceLayout layout;          // packed
+  std::vector<std::int32_t> ids;  ///< (N): the ids of all sentences, one after the other
+  SequenceLayout layout;          ///< packed; which of the N rows belong to which sentence
 };
 
-/// Sentence pairs as training sees them, packed. The decoder reads begin and the target, and is to say the
-/// target and end.
+/// Sentence pairs packed for training with teacher forcing: the decoder reads begin and the target, and
+/// predicts the target and end.
 struct Batch {
-  std::vector<std::int32_t> source;         // (Ns): each sentence with the end symbol
-  std::vector<std::int32_t> target_input;   // (Nt): begin, then the sentence
-  std::vector<std::int32_t> target_output;  // (Nt): the sentence, then end
-  SequenceLayout source_layout;             // packed, with the sentences' numbers in the epoch
-  SequenceLayout target_layout;             // packed, with the same numbers
-  /// Of each pair, where the corpus has them: the source row and the row that says the target token, both
-  /// counted within the pair.
+  std::vector<std::int32_t> source;         ///< (Ns): ids of each source, with its prefix and suffix (end)
+  std::vector<std::int32_t> target_input;   ///< (Nt): begin, then the target; decoder input
+  std::vector<std::int32_t> target_output;  ///< (Nt): the target, then end; what the loss expects
+  SequenceLayout source_layout;             ///< packed, with the sentences' numbers in the epoch
+  SequenceLayout target_layout;             ///< packed, with the same numbers
+  /// Links of each pair between its source rows and its rows of target_output, both counted within the pair;
+  /// empty when the corpus has no alignments.
   std::vector<std::vector<AlignmentLink>> alignment{};
 
   /// Number of sentence pairs.
   index_t size() const noexcept { return source_layout.batch(); }
-  /// Target tokens that the loss counts, end symbols included.
+  /// Number of target tokens that the loss counts, end symbols included.
   index_t target_tokens() const noexcept { return static_cast<index_t>(target_output.size()); }
 };
 
-/// Puts sentences together for the encoder; an empty sentence is its end symbol alone.
+/// Packs sentences, given as ids without the end symbol, for the encoder; an empty sentence becomes the end
+/// symbol alone.
 inline SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> sentences) {
   SourceBatch batch;
   std::vector<index_t> lengths;
@@ -62,18 +63,19 @@ inline SourceBatch make_source_batch(std::span<const std::vector<std::int32_t>> 
 
 /// How an epoch is cut into batches.
 struct BatchingOptions {
-  index_t max_target_tokens = 2048;  ///< target tokens of a batch, end symbols included and without padding
+  index_t max_target_tokens = 2048;  ///< target tokens of a batch, end symbols included; there is no padding
   index_t max_source_tokens = 0;     ///< the same for the source; 0: twice max_target_tokens
   index_t max_sentences = 0;         ///< sentence pairs of a batch; 0: no limit
   index_t bucket_sentences =
-      4096;  ///< so many consecutive sentences of the shuffled epoch are sorted by length; 1: none
-  /// A source that is not in memory and has more pairs is planned in segments; see Batcher.
+      4096;  ///< number of consecutive pairs of the shuffled epoch that are sorted by length; 1: no sorting
+  /// A source that is not in memory and has more pairs than this is planned in segments; see Batcher.
   index_t whole_pairs = index_t{1} << 22;
-  bool shuffle = true;  ///< false: the order of the corpus, only sorted in buckets (validation)
-  std::uint64_t seed = 1;
-  TextConventions text{};  ///< what stands around sentences; the limits count one token for it
+  bool shuffle = true;     ///< false: the order of the corpus, only sorted in buckets (validation)
+  std::uint64_t seed = 1;  ///< seed of the order of the pairs and batches
+  /// Prefixes, suffixes, begin and end that are added to each sentence; the limits count one token for them.
+  TextConventions text{};
 
-  /// All but text, which has a place of its own in files.
+  /// Visits all fields but text, which model folders store separately.
   static void fields(auto& self, auto&& visit) {
     visit(
         OptionField{"max_target_tokens", "target tokens of a batch, end symbols included", Allowed::positive},
@@ -99,23 +101,23 @@ struct BatchingOptions {
   void validate() const { validate_fields("batching", *this); }
 };
 
-/// Cuts sentence pairs into batches, epoch by epoch. What batch k of epoch e holds depends on the source, the
-/// options, e and k alone, so training can go on in the middle of an epoch. Every pair comes exactly once in
-/// an epoch. Holds the source by reference. One thread at a time.
+/// Cuts sentence pairs into batches, epoch by epoch. The contents of batch k of epoch e depend only on the
+/// source, the options, e and k, so training can resume in the middle of an epoch. Every pair occurs exactly
+/// once in an epoch. Holds the source by reference. Not thread-safe.
 ///
-/// An epoch is shuffled, sorted by length in buckets (rising and falling in turn, so that neighbours stay
-/// alike where two buckets meet), cut where the next pair would exceed a limit, and its batches are shuffled.
-/// A pair that exceeds a limit by itself is a batch alone.
+/// An epoch is shuffled, sorted by length in buckets (ascending and descending in turn, so that lengths stay
+/// similar where two buckets meet) and cut where the next pair would exceed a limit; then its batches are
+/// shuffled. A pair that exceeds a limit by itself is a batch of its own.
 ///
-/// The order of an epoch takes 8 bytes a pair. A source that is not in memory and has more than
-/// options.whole_pairs is planned in segments of 16 buckets instead: its order is a permutation that is
-/// computed and not held, each segment of it is cut into batches and these are shuffled like a small epoch,
-/// and only the number of batches of each segment is held. An epoch then begins with a pass over all lengths,
-/// on all threads.
+/// The order of an epoch takes 8 bytes per pair. A source that is not in memory and has more than
+/// options.whole_pairs pairs is planned in segments of 16 buckets instead: its order is a permutation that is
+/// computed and not stored, each segment is cut into batches that are shuffled like a small epoch, and only
+/// the number of batches of each segment is stored. An epoch then begins with a pass over all lengths, on all
+/// threads.
 class Batcher {
  public:
-  /// Throws ValueError for a source of no pair or with alignments of some pairs, a negative limit and a token
-  /// budget of 0.
+  /// Throws ValueError for an empty source, for one with alignments of only some pairs, and for options that
+  /// validate() refuses.
   explicit Batcher(const PairSource& source, const BatchingOptions& options = {})
       : source_(&source), options_(options) {
     if (source.size() == 0) throw ValueError("batching", "number of sentence pairs is 0, must be positive");
@@ -126,20 +128,22 @@ class Batcher {
     segment_pairs_ = whole ? source.size() : std::min(source.size(), 16 * options_.bucket_sentences);
     shuffle_whole_ = whole && options_.shuffle;
   }
-  /// A source that goes out of scope at once cannot be held.
+  /// Deleted: a Batcher holds its source by reference, which must outlive it.
   explicit Batcher(PairSource&& source, const BatchingOptions& options = {}) = delete;
 
-  /// Number of batches of an epoch. Throws ValueError for a negative epoch.
+  /// Number of batches of an epoch, counted from 0; plans the epoch on the first call. Throws ValueError for
+  /// a negative epoch.
   index_t num_batches(index_t epoch) { return counts(epoch).back(); }
 
-  /// The source's numbers of the pairs in batch k of an epoch, in the batch's order. Throws IndexError where
-  /// there is no batch k.
+  /// Indices in the source of the pairs in batch k of an epoch, in the batch's order; valid until the next
+  /// call. Throws ValueError for a negative epoch, IndexError when there is no batch k.
   std::span<const index_t> sentences(index_t epoch, index_t k) {
     const Range range = batch_range(epoch, k);
     return std::span<const index_t>(plan_.order).subspan(range.begin, range.end - range.begin);
   }
 
-  /// Batch k of an epoch. Throws IndexError where there is no batch k, and what the source throws.
+  /// Reads batch k of an epoch from the source. Throws ValueError for a negative epoch, IndexError when there
+  /// is no batch k, and what PairSource::read() throws.
   Batch batch(index_t epoch, index_t k) {
     const Range range = batch_range(epoch, k);
     Batch batch;
@@ -224,8 +228,8 @@ class Batcher {
     return ends_;
   }
 
-  // Epochs draw from far apart stretches of one stream; the first words of each are keys of a permutation, or
-  // shuffle all of the epoch.
+  // Epochs draw from distant parts of one random stream; the first numbers of each are the keys of a
+  // permutation, or shuffle the whole epoch.
   RandomGenerator stream(index_t epoch, std::uint64_t from = 0) const {
     RandomGenerator rng(options_.seed);
     rng.set_state({options_.seed, (static_cast<std::uint64_t>(epoch) << 36) + from});
@@ -240,7 +244,7 @@ class Batcher {
     plan.segment = segment;
   }
 
-  // Makes all but the order of the batches, and returns what shuffles these.
+  // Makes the whole plan except for the order of the batches, and returns the generator that shuffles these.
   RandomGenerator arrange(index_t epoch, index_t segment, Plan& plan) const {
     const index_t begin = segment * segment_pairs_;
     plan.begin = static_cast<std::size_t>(begin);

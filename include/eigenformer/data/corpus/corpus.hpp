@@ -18,14 +18,14 @@
 
 namespace eigenformer {
 
-/// What was read and what was left out, in sentence pairs.
+/// How many sentence pairs were read, dropped and kept.
 struct CorpusReport {
   index_t read = 0;       ///< all pairs of the files
   index_t empty = 0;      ///< dropped: nothing but white space, or no token, on one side
   index_t over_long = 0;  ///< dropped: more tokens on one side than allowed
-  index_t kept = 0;
+  index_t kept = 0;       ///< pairs that were not dropped
 
-  /// For a person: "164408 pairs read, 164390 kept; dropped: 3 empty, 15 over-long".
+  /// A readable summary: "164408 pairs read, 164390 kept; dropped: 3 empty, 15 over-long".
   std::string str() const {
     std::string text = std::to_string(read) + (read == 1 ? " pair read, " : " pairs read, ") +
                        std::to_string(kept) + " kept";
@@ -36,14 +36,15 @@ struct CorpusReport {
   }
 };
 
-/// Sentences and their translations: source[i] belongs to target[i]. Both went through normalize_text().
+/// Sentences and their translations, in UTF-8; readers pass both through normalize_text().
 struct ParallelCorpus {
-  std::vector<std::string> source;
-  std::vector<std::string> target;
-  CorpusReport report{};
+  std::vector<std::string> source;  ///< source sentences
+  std::vector<std::string> target;  ///< target[i] translates source[i]; as many as there are sources
+  CorpusReport report{};            ///< what reading dropped; all zero for pairs that were not read
   /// The line of each pair in its file, from 0; empty for pairs that were not read from one.
   std::vector<index_t> lines{};
 
+  /// Number of sentence pairs.
   index_t size() const noexcept { return static_cast<index_t>(source.size()); }
 };
 
@@ -63,7 +64,7 @@ inline void add_pair(ParallelCorpus& corpus, std::string_view source, std::strin
   corpus.target.push_back(std::move(t));
 }
 
-/// name: of what was read, as a subject, and the verb that goes with it ("is", "are").
+// name: what was read, as the subject of a message; verb: "is" or "are", to match it.
 inline void require_pairs(const ParallelCorpus& corpus, const std::string& name, const char* verb) {
   if (corpus.report.read == 0)
     throw IoError("corpus", name + ' ' + verb + " empty, expected at least one sentence pair");
@@ -99,7 +100,7 @@ inline ParallelCorpus read_parallel_files(const std::filesystem::path& source,
   return corpus;
 }
 
-/// Reads one UTF-8 file with the source, a tab and the target in each line; further columns are passed over.
+/// Reads one UTF-8 file with the source, a tab and the target in each line; further columns are ignored.
 /// Empty lines and pairs with an empty side are dropped and counted. Throws IoError as read_parallel_files()
 /// does, and for a line without a tab.
 inline ParallelCorpus read_parallel_tsv(const std::filesystem::path& path) {
@@ -119,15 +120,18 @@ inline ParallelCorpus read_parallel_tsv(const std::filesystem::path& path) {
   return corpus;
 }
 
-/// Token sequences one after the other in one block of memory.
+/// Token sequences stored one after the other in one block of memory.
 class TokenSequences {
  public:
+  /// Number of sequences.
   index_t size() const noexcept { return static_cast<index_t>(offsets_.size()) - 1; }
-  /// Tokens of all sequences.
+  /// Number of tokens of all sequences together.
   index_t tokens() const noexcept { return static_cast<index_t>(ids_.size()); }
 
-  /// Tokens of sequence i. Both throw IndexError where there is no sequence i.
+  /// Number of tokens of sequence i. Throws IndexError when there is no sequence i.
   index_t length(index_t i) const { return static_cast<index_t>((*this)[i].size()); }
+  /// The ids of sequence i, without a copy; valid until the next push_back(). Throws IndexError when there is
+  /// no sequence i.
   std::span<const std::int32_t> operator[](index_t i) const {
     if (i < 0 || i >= size()) {
       throw IndexError("token_sequences",
@@ -137,6 +141,7 @@ class TokenSequences {
     return {ids_.data() + begin, offsets_[static_cast<std::size_t>(i) + 1] - begin};
   }
 
+  /// Appends a copy of a sequence, which may be empty.
   void push_back(std::span<const std::int32_t> ids) {
     ids_.insert(ids_.end(), ids.begin(), ids.end());
     offsets_.push_back(ids_.size());
@@ -149,11 +154,11 @@ class TokenSequences {
 
 /// Sentence pairs as token ids in memory, without begin and end.
 struct EncodedCorpus : PairSource {
-  TokenSequences source;
-  TokenSequences target;
-  CorpusReport report{};
-  std::vector<index_t> pairs{};  ///< the number of each pair in the corpus that it was made of
-  /// The links between the tokens of each pair, which a training can teach the attention; empty: none. See
+  TokenSequences source;         ///< ids of the source sentences
+  TokenSequences target;         ///< ids of the target sentences, as many as there are sources
+  CorpusReport report{};         ///< what reading and encode_corpus() dropped
+  std::vector<index_t> pairs{};  ///< index of each pair in the ParallelCorpus that it was encoded from
+  /// Links between the tokens of each pair, for training with guided alignment; empty: none. See
   /// align_corpus().
   std::vector<std::vector<AlignmentLink>> alignment{};
 
@@ -167,7 +172,7 @@ struct EncodedCorpus : PairSource {
     out.links = alignment.empty() ? std::vector<AlignmentLink>{} : alignment[static_cast<std::size_t>(i)];
     out.text = nullptr;
   }
-  /// The number of pairs and a hash of all ids and links (FNV-1a, 64 bits).
+  /// The number of pairs and a hash of all ids and links (FNV-1a, 64 bits), as text.
   std::string fingerprint() const override {
     std::uint64_t hash = 0xCBF29CE484222325u;
     const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
@@ -198,7 +203,8 @@ struct EncodedCorpus : PairSource {
 
 /// Encodes every pair; source_text is put before each source sentence. Pairs with a side of no token or of
 /// more than max_length tokens (0: no limit; begin and end not counted) are dropped and counted in the
-/// report, on top of what reading dropped. Throws ValueError for a negative limit and when no pair is left.
+/// report, in addition to what reading dropped. Throws ValueError for a negative limit, for different numbers
+/// of source and target sentences, and when no pair is left.
 inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const Tokenizer& source,
                                    const Tokenizer& target, index_t max_length = 0,
                                    const std::string& source_text = {}) {

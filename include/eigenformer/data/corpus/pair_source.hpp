@@ -10,50 +10,60 @@
 
 namespace eigenformer {
 
-/// A sentence pair as token ids, without what stands around sentences.
+/// A sentence pair as token ids, without begin, end and other ids that TextConventions add.
 struct EncodedPair {
-  std::vector<std::int32_t> source, target;
-  std::vector<AlignmentLink> links;       ///< between the tokens, where the source of pairs is aligned
-  const TextConventions* text = nullptr;  ///< of this pair alone; null: those of the batches
+  std::vector<std::int32_t> source,       ///< ids of the source sentence
+      target;                             ///< ids of the target sentence
+  std::vector<AlignmentLink> links;       ///< links between the tokens; empty when the source is not aligned
+  const TextConventions* text = nullptr;  ///< conventions of this pair; null: those of BatchingOptions
 };
 
-/// Tokens of a pair.
+/// Numbers of tokens of a pair, without begin and end.
 struct PairLengths {
-  index_t source = 0, target = 0;
+  index_t source = 0,  ///< source tokens
+      target = 0;      ///< target tokens
 };
 
-/// Numbered sentence pairs that training reads: a corpus in memory (EncodedCorpus), a mapped one (TokenFile),
-/// or what is made of others. Several threads may read at once.
+/// Indexed sentence pairs that training reads: a corpus in memory (EncodedCorpus), a mapped file (TokenFile),
+/// or a view of other sources (Mixture, SampledCorpus). Several threads may read at once.
 class PairSource {
  public:
   virtual ~PairSource() = default;
 
-  /// Pairs of an epoch.
+  /// Number of pairs in an epoch.
   virtual index_t size() const noexcept = 0;
-  /// Tokens of pair i, by which batches are planned: where reading draws at random, a typical number. Both
-  /// throw IndexError where there is no pair i.
+  /// Source tokens of pair i, by which batches are planned; a typical number when read() samples at random.
+  /// Throws IndexError when there is no pair i.
   virtual index_t source_length(index_t i) const = 0;
+  /// Target tokens of pair i, as source_length(). Throws IndexError when there is no pair i.
   virtual index_t target_length(index_t i) const = 0;
-  /// Both of pair i in an epoch, where they depend on it (Mixture).
+
+  /// Both lengths of pair i in an epoch; override it when they depend on the epoch, as in Mixture. Throws
+  /// IndexError when there is no pair i.
   virtual PairLengths lengths([[maybe_unused]] index_t epoch, index_t i) const {
     return {source_length(i), target_length(i)};
   }
-  /// Replaces `out` by pair i as it is in an epoch: what it is follows from the two numbers alone. Throws
-  /// IndexError where there is no pair i, IoError for a file that is damaged.
+  /// Replaces `out` with pair i of an epoch; the result depends on these two numbers alone. Throws IndexError
+  /// when there is no pair i, IoError for a damaged file.
   virtual void read(index_t epoch, index_t i, EncodedPair& out) const = 0;
-  /// Tells sources apart: equal ones give equal pairs.
+  /// A text that identifies the pairs: sources with equal fingerprints are taken to have equal pairs. A
+  /// training state stores it, to refuse to resume on other data.
   virtual std::string fingerprint() const = 0;
-  /// Whether all pairs have links. Throws ValueError where only some have.
+  /// Whether all pairs have alignment links. Throws ValueError when only some have.
   virtual bool aligned() const { return false; }
-  /// Whether the pairs are held in memory: Batcher then also holds the order of an epoch, whatever their
-  /// number.
+  /// Whether the pairs are held in memory; Batcher then also holds the order of a whole epoch, whatever its
+  /// size.
   virtual bool in_memory() const noexcept { return false; }
 
  protected:
   PairSource() = default;
+  /// Copying and moving are for derived classes, so that a source is not sliced.
   PairSource(const PairSource&) = default;
+  /// See the copy constructor.
   PairSource(PairSource&&) = default;
+  /// See the copy constructor.
   PairSource& operator=(const PairSource&) = default;
+  /// See the copy constructor.
   PairSource& operator=(PairSource&&) = default;
 };
 

@@ -19,9 +19,9 @@
 
 namespace eigenformer {
 
-/// A lexical shortlist: for each source id the target ids that it is likely translated by, and the number of
-/// the first target ids, the most frequent ones, that are always there. Decoding with it computes the scores
-/// of these ids alone (Jean et al. 2015, 3.2; Mi et al. 2016). Its file is Marian's binary one, lex.s2t.bin.
+/// A lexical shortlist: the likely translations of each source id, and the number of first target ids, which
+/// are the most frequent ones, that are always allowed. Decoding with it computes the scores of these target
+/// ids alone (Jean et al. 2015, 3.2; Mi et al. 2016). Its file format is Marian's binary lex.s2t.bin.
 ///
 ///     const auto shortlist = ef::Shortlist::load("lex.s2t.bin");
 ///     std::vector<std::int32_t> ids = shortlist.choose(source_ids);
@@ -29,8 +29,8 @@ class Shortlist {
  public:
   Shortlist() = default;
 
-  /// lists: by source id, target ids, in any order. first: target ids below it are always chosen. Throws
-  /// ValueError for negative numbers.
+  /// lists: target ids for each source id, in any order; repeated ones count once. first: target ids below it
+  /// are always chosen. Throws ValueError for negative numbers.
   Shortlist(index_t first, std::vector<std::vector<std::int32_t>> lists) : first_(first) {
     if (first < 0)
       throw ValueError("shortlist", "first is " + std::to_string(first) + ", must not be negative");
@@ -46,7 +46,8 @@ class Shortlist {
     }
   }
 
-  /// Of translation probabilities: for each source id the `best` likeliest target ids.
+  /// Makes a shortlist of the `best` most probable target ids of each source id. Throws ValueError when
+  /// `first` or `best` is negative.
   static Shortlist from_lexicon(const Lexicon& lexicon, index_t first, index_t best) {
     if (best < 0) throw ValueError("shortlist", "best is " + std::to_string(best) + ", must not be negative");
     std::vector<std::vector<std::int32_t>> lists(lexicon.size());
@@ -66,7 +67,7 @@ class Shortlist {
     return parse(read_text_file(path), path.string());
   }
 
-  /// The bytes of such a file; name: what messages call them.
+  /// Parses the bytes of such a file; messages call it `name`. Throws IoError.
   static Shortlist parse(const std::string& bytes, const std::string& name) {
     const auto refuse = [&](const std::string& what) {
       return IoError("shortlist", "'" + name + "' " + what);
@@ -118,7 +119,7 @@ class Shortlist {
     return result;
   }
 
-  /// Writes Marian's binary form. Throws IoError.
+  /// Writes Marian's binary format. with_source_ids() is not part of it. Throws IoError.
   void save(const std::filesystem::path& path) const {
     Header head{magic, 0, static_cast<std::uint64_t>(first_), best_, offsets_.size(), ids_.size()};
     const std::vector<std::uint64_t> offsets(offsets_.begin(), offsets_.end());
@@ -131,28 +132,29 @@ class Shortlist {
     write_file(path, bytes);
   }
 
-  /// With it, the source's own ids are chosen, too: where both languages have one vocabulary, names stay as
-  /// they are.
+  /// Returns a copy for which choose() also chooses the source ids themselves, so that names can be copied;
+  /// for a joint vocabulary.
   Shortlist with_source_ids(bool shared = true) const {
     Shortlist result = *this;
     result.source_ids_ = shared;
     return result;
   }
 
-  /// Target ids below it are always chosen.
+  /// Target ids below this are always chosen.
   index_t first() const noexcept { return first_; }
-  /// Source ids that have a list, if an empty one.
+  /// Number of source ids that have a list, which may be empty.
   index_t source_size() const noexcept { return static_cast<index_t>(offsets_.size()) - 1; }
-  /// The target ids of a source id, ascending; none for an id that has no list.
+  /// The target ids of a source id in ascending order, without a copy; empty for an id without a list.
   std::span<const std::int32_t> list(std::int32_t source) const noexcept {
     if (source < 0 || source >= source_size()) return {};
     const auto i = static_cast<std::size_t>(source);
     return std::span(ids_).subspan(offsets_[i], offsets_[i + 1] - offsets_[i]);
   }
 
-  /// The target ids for source ids, which may be those of several sentences: the first ones, the lists of
-  /// all, the source's own with with_source_ids(), and the lowest ids that are missing, up to a multiple of
-  /// eight. Ascending, below `vocabulary`. Marian's choice.
+  /// The target ids to score for source ids, which may come from several sentences: the first ids, the lists
+  /// of all sources, the sources themselves after with_source_ids(), and the lowest ids not yet chosen, to
+  /// make their number a multiple of eight. In ascending order, below `vocabulary`; the same choice as
+  /// Marian's.
   std::vector<std::int32_t> choose(std::span<const std::int32_t> sources, index_t vocabulary) const {
     std::vector<bool> taken(static_cast<std::size_t>(std::max<index_t>(0, vocabulary)));
     std::size_t count = 0;
@@ -181,7 +183,7 @@ class Shortlist {
   };
   static constexpr std::uint64_t magic = 0xF11A48D5013417F5;
 
-  // Of the 64-bit words behind the checksum; an odd half word at the end is left out, as in Marian.
+  // Over the 64-bit words that follow the checksum; half a word at the end is left out, as in Marian.
   static std::uint64_t checksum(const std::string& bytes) {
     std::uint64_t sum = 0;
     for (std::size_t at = 16; at + 8 <= bytes.size(); at += 8) {

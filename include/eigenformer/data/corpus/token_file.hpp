@@ -65,9 +65,9 @@ static_assert(sizeof(TokenFileLengths) == 4);
 
 }  // namespace detail
 
-/// Sentence pairs in a file of token ids that is mapped into memory: what TokenFileWriter writes. The lengths
-/// of the pairs are held, 4 bytes a pair and 8 bytes for each 64 pairs; pages of the file that were read are
-/// given back from time to time, so that memory does not grow with the corpus.
+/// Sentence pairs in a memory-mapped file of token ids, written by TokenFileWriter. Only the lengths of the
+/// pairs are held, 4 bytes per pair and 8 bytes for each 64 pairs; pages of the file that were read are
+/// released from time to time, so memory does not grow with the tokens.
 ///
 /// The file is little-endian: "EFTOKENS", version (4 bytes) and bytes of an id (4: 2 or 4); the ids of each
 /// pair, source before target; for each pair the lengths of both (2 bytes each); then pairs, source tokens,
@@ -75,8 +75,8 @@ static_assert(sizeof(TokenFileLengths) == 4);
 /// the lengths, and of the head and this tail (8 each). The hash is Hash64.
 class TokenFile final : public PairSource {
  public:
-  /// Opens and checks all of a file, which takes as long as reading it. Throws IoError that names the file
-  /// and what is wrong with it.
+  /// Maps a file and verifies its checksums, which reads all of it. Throws IoError that names the file and
+  /// what is wrong with it.
   explicit TokenFile(const std::filesystem::path& path) : path_(path), file_(MappedFile::open(path)) {
     const std::string_view bytes = std::as_const(*file_).text();
     if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
@@ -103,7 +103,7 @@ class TokenFile final : public PairSource {
   index_t source_length(index_t i) const override { return lengths_[at(i)].source; }
   index_t target_length(index_t i) const override { return lengths_[at(i)].target; }
 
-  /// Throws IoError for an id that is outside the vocabulary.
+  /// Throws IndexError when there is no pair i, IoError for an id outside the vocabulary.
   void read(index_t, index_t i, EncodedPair& out) const override {
     const std::size_t pair = at(i);
     std::uint64_t from = starts_[pair / pairs_a_start];
@@ -117,18 +117,20 @@ class TokenFile final : public PairSource {
       release(std::as_const(*file_).text());
   }
 
-  /// The number of pairs and a hash of all that the file holds.
+  /// The number of pairs and a hash of the file's contents, as text.
   std::string fingerprint() const override {
     return std::to_string(tail_.pairs) + " pairs, " + std::to_string(tail_.hash);
   }
 
-  /// Tokens of all pairs.
+  /// Number of source tokens of all pairs.
   index_t source_tokens() const noexcept { return static_cast<index_t>(tail_.source_tokens); }
+  /// Number of target tokens of all pairs.
   index_t target_tokens() const noexcept { return static_cast<index_t>(tail_.target_tokens); }
-  /// Entries of the vocabularies that the ids are of.
+  /// Size of the source vocabulary; all source ids are below it.
   index_t source_vocabulary_size() const noexcept { return tail_.source_vocabulary; }
+  /// Size of the target vocabulary; all target ids are below it.
   index_t target_vocabulary_size() const noexcept { return tail_.target_vocabulary; }
-  /// What the writer was given to tell tokenizers apart.
+  /// The hash of the tokenizers that was passed to TokenFileWriter.
   std::uint64_t tokenizers() const noexcept { return tail_.tokenizers; }
 
  private:
@@ -187,12 +189,12 @@ class TokenFile final : public PairSource {
     if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids is another");
   }
 
-  // Takes the whole pages of a part out of this process's memory; they stay in the system's cache.
+  // Releases the pages of a part from this process's memory; they stay in the system's page cache.
   static void release(std::string_view part) {
     static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
     const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
-    // What cannot be given back stays, which is no error.
+    // A failure is harmless: the pages stay.
     if (end > begin) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
   }
 

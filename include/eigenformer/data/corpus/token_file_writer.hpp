@@ -19,16 +19,15 @@
 
 namespace eigenformer {
 
-/// Writes the file that TokenFile reads, pair by pair. Ids take 2 bytes where both vocabularies have at most
-/// 65,536 entries, else 4. Holds 4 bytes a pair until the end. The file appears under its name when it is
-/// whole.
+/// Writes the file that TokenFile reads, pair by pair. Ids take 2 bytes when both vocabularies have at most
+/// 65,536 entries, else 4. Holds 4 bytes per pair in memory. The file appears under its name with commit().
 class TokenFileWriter {
  public:
-  /// Tokens of a side at most.
+  /// The most tokens that one side of a pair may have.
   static constexpr index_t longest = std::numeric_limits<std::uint16_t>::max();
 
-  /// tokenizers: tells the tokenizers apart that the ids are of. Throws ValueError for a vocabulary of no
-  /// entry, IoError where the file cannot be written.
+  /// tokenizers: a hash of the tokenizers that made the ids, which is stored and not interpreted. Throws
+  /// ValueError for a vocabulary size below 1 or from 2^31 on, IoError when the file cannot be written.
   TokenFileWriter(const std::filesystem::path& path, index_t source_vocabulary, index_t target_vocabulary,
                   std::uint64_t tokenizers = 0)
       : file_(path) {
@@ -45,7 +44,7 @@ class TokenFileWriter {
   }
 
   /// Appends a pair. Throws ValueError for a side of more than `longest` tokens, IndexError for an id outside
-  /// its vocabulary, IoError.
+  /// its vocabulary, IoError when writing fails. After an exception, do not use the writer again.
   void add(std::span<const std::int32_t> source, std::span<const std::int32_t> target) {
     append(source, "source", tail_.source_vocabulary);
     append(target, "target", tail_.target_vocabulary);
@@ -57,11 +56,14 @@ class TokenFileWriter {
     if (ids_.size() >= block) flush();
   }
 
+  /// Number of pairs added so far.
   index_t size() const noexcept { return static_cast<index_t>(tail_.pairs); }
+  /// Number of source tokens added so far.
   index_t source_tokens() const noexcept { return static_cast<index_t>(tail_.source_tokens); }
+  /// Number of target tokens added so far.
   index_t target_tokens() const noexcept { return static_cast<index_t>(tail_.target_tokens); }
 
-  /// Makes the file whole and gives it its name. Throws IoError.
+  /// Completes the file and renames it to its final name; call it once, after the last add(). Throws IoError.
   void commit() {
     flush();
     tail_.ids_hash = hash_.value();

@@ -23,7 +23,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Lets maps with string keys be asked with a string_view.
+/// Lets maps with string keys be searched with a string_view.
 struct StringHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
@@ -34,29 +34,30 @@ struct StringHash {
 /// How often each token occurs.
 using TokenCounts = std::unordered_map<std::string, index_t, detail::StringHash, std::equal_to<>>;
 
-/// What goes into a vocabulary that is made from counts.
+/// Options of Vocabulary::from_counts().
 struct VocabularyOptions {
-  index_t max_size = 0;   ///< the greatest number of entries, the four special ones included; 0: no limit
+  index_t max_size = 0;   ///< most entries, the four special ones included; 0: no limit
   index_t min_count = 1;  ///< rarer tokens are left out
-  /// Entries that no text is cut into, such as "<2de>"; they come first and count in max_size.
+  /// Entries that are never produced from text, such as "<2de>"; they come first and count towards max_size.
   std::vector<std::string> reserved{};
 };
 
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
 class Vocabulary {
  public:
-  static constexpr std::int32_t pad_id = SpecialIds::pad;
-  static constexpr std::int32_t unknown_id = SpecialIds::unknown;
-  static constexpr std::int32_t begin_id = SpecialIds::begin;
-  static constexpr std::int32_t end_id = SpecialIds::end;
-  static constexpr index_t num_specials = 4;
+  static constexpr std::int32_t pad_id = SpecialIds::pad;          ///< padding
+  static constexpr std::int32_t unknown_id = SpecialIds::unknown;  ///< tokens that are not in the vocabulary
+  static constexpr std::int32_t begin_id = SpecialIds::begin;      ///< first token that a decoder reads
+  static constexpr std::int32_t end_id = SpecialIds::end;          ///< last token of a sentence
+  static constexpr index_t num_specials = 4;                       ///< number of special entries
+  /// Texts of the special entries, by id.
   static constexpr std::array<const char*, 4> special_names = {"<pad>", "<unk>", "<s>", "</s>"};
 
-  /// The special entries alone.
+  /// Makes a vocabulary of the special entries alone.
   Vocabulary() : tokens_(special_names.begin(), special_names.end()) {}
 
-  /// The special entries, then `tokens` in their order, from id 4. Throws ValueError for an empty or repeated
-  /// token.
+  /// Makes a vocabulary of the special entries and `tokens`, in their order, from id 4. Throws ValueError for
+  /// an empty or repeated token.
   explicit Vocabulary(std::span<const std::string> tokens) : Vocabulary() {
     tokens_.reserve(tokens_.size() + tokens.size());
     for (const std::string& token : tokens) {
@@ -69,9 +70,9 @@ class Vocabulary {
     }
   }
 
-  /// The most frequent tokens first; equally frequent ones in the order of their bytes, so that the ids are
-  /// the same on every machine. Throws ValueError for a limit that leaves no room beside the special entries,
-  /// and for a negative minimum count.
+  /// Makes a vocabulary of the most frequent tokens, in descending order; equally frequent ones are ordered
+  /// by their bytes, so that ids are the same on every machine. Throws ValueError for a max_size that leaves
+  /// no room beside the special entries, a negative min_count, and an empty or repeated reserved entry.
   static Vocabulary from_counts(const TokenCounts& counts, const VocabularyOptions& options = {}) {
     if (options.max_size != 0 && options.max_size <= num_specials) {
       throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
@@ -104,7 +105,7 @@ class Vocabulary {
   /// Number of entries, the special ones included.
   index_t size() const noexcept { return static_cast<index_t>(tokens_.size()); }
 
-  /// The id of a token, or nothing. Special entries are not found by their names, so that no text can name
+  /// The id of a token, or nothing. Special entries are not found by their names, so that no text can produce
   /// them.
   std::optional<std::int32_t> find(std::string_view token) const {
     const auto found = ids_.find(token);
@@ -112,7 +113,7 @@ class Vocabulary {
     return found->second;
   }
 
-  /// The id of a token; unknown_id for one that is not in the vocabulary.
+  /// The id of a token; unknown_id when it is not in the vocabulary.
   std::int32_t id(std::string_view token) const { return find(token).value_or(unknown_id); }
 
   /// The token of an id. Throws IndexError outside the vocabulary.
@@ -159,6 +160,7 @@ class Vocabulary {
     }
   }
 
+  /// Whether both have the same tokens with the same ids.
   friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.tokens_ == b.tokens_; }
 
  private:

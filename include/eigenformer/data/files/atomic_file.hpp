@@ -23,7 +23,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// What the operating system says about an errno value, such as "No space left on device".
+/// The operating system's message for an errno value, such as "No space left on device".
 inline std::string errno_text(int error) { return std::generic_category().message(error); }
 
 /// The IoError "[op] cannot <action> '<path>': <errno text>".
@@ -32,8 +32,8 @@ inline IoError errno_error(const char* op, const std::string& action, const std:
   return IoError(op, "cannot " + action + " '" + path.string() + "': " + errno_text(error));
 }
 
-/// Writes all bytes to a descriptor, through interruptions and short writes. Returns 0, or the errno of the
-/// failure.
+/// Writes all bytes to a descriptor, continuing after interruptions and short writes. Returns 0, or the errno
+/// of the failure.
 inline int write_all(int descriptor, std::span<const std::byte> bytes) noexcept {
   // Linux writes at most 0x7ffff000 bytes a call.
   constexpr std::size_t at_most = std::size_t{1} << 30;
@@ -47,13 +47,13 @@ inline int write_all(int descriptor, std::span<const std::byte> bytes) noexcept 
   return 0;
 }
 
-/// Makes renames and new names inside a directory durable. File systems that cannot do so for directories are
-/// accepted.
+/// Makes renames and new names inside a directory durable. Does nothing on file systems that cannot sync
+/// directories. Throws IoError, as `op`.
 inline void sync_directory(const char* op, const std::filesystem::path& directory) {
   const std::filesystem::path name = directory.empty() ? std::filesystem::path(".") : directory;
   const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
-    // A directory one may write in but not list cannot be opened for this.
+    // A directory that may be written but not listed cannot be opened to sync it.
     if (errno == EACCES) return;
     throw errno_error(op, "open the folder", name, errno);
   }
@@ -64,7 +64,7 @@ inline void sync_directory(const char* op, const std::filesystem::path& director
   }
 }
 
-/// A suffix that no other live process or thread uses.
+/// A suffix that no other running process or thread of this machine uses.
 inline std::string unique_suffix() {
   static std::atomic<unsigned> counter{0};
   return std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
@@ -72,12 +72,12 @@ inline std::string unique_suffix() {
 
 }  // namespace detail
 
-/// A file that appears under its name complete or not at all.
+/// A file that appears under its name completely or not at all.
 ///
-/// Bytes go to a temporary file in the same folder; commit() makes them durable and renames it over the
-/// target, so that a full disk, a crash or an exception leaves an existing target as it was. Without commit()
-/// the temporary is removed. A symbolic link is followed, an existing file's permission bits are kept. One
-/// thread at a time.
+/// Bytes go to a temporary file in the same folder; commit() makes them durable and renames it to the target,
+/// so that a full disk, a crash or an exception leaves an existing target unchanged. Without commit() the
+/// destructor removes the temporary file. Symbolic links are followed, and the permission bits of an existing
+/// file are kept. Not thread-safe.
 class AtomicFile {
  public:
   /// Opens the temporary file. Throws IoError when the folder does not exist or cannot be written, and when
@@ -102,20 +102,22 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile() { discard(); }
 
-  /// Appends bytes. Throws IoError with the system's reason; the temporary file is then gone, the target
-  /// unchanged.
+  /// Appends bytes. Throws IoError with the system's message; the temporary file is then removed and the
+  /// target unchanged. Throws IoError after commit() and after an earlier failure, too.
   void write(std::span<const std::byte> bytes) {
     require_open();
     if (const int error = detail::write_all(descriptor_, bytes); error != 0) fail("write", error);
     written_ += bytes.size();
   }
+  /// Appends the bytes of a text. Throws as the other write().
   void write(std::string_view text) { write(std::as_bytes(std::span<const char>(text.data(), text.size()))); }
 
-  /// Bytes written so far.
+  /// Number of bytes written so far.
   std::uint64_t bytes_written() const noexcept { return written_; }
 
-  /// Makes the file durable and gives it its name. Throws IoError when that fails, or when the file's size is
-  /// not the number of bytes written; the target is then unchanged.
+  /// Makes the file durable and renames it to the target. Throws IoError when that fails, or when the size of
+  /// the file is not the number of bytes written; the target is then unchanged, unless only syncing its
+  /// folder failed.
   void commit() {
     require_open();
     struct stat state {};
@@ -165,8 +167,7 @@ class AtomicFile {
   std::uint64_t written_ = 0;
 };
 
-/// Replaces the contents of a file, completely or not at all. Throws IoError; an existing file is then
-/// unchanged.
+/// Replaces the contents of a file, completely or not at all, by AtomicFile. Throws IoError as it does.
 inline void write_file(const std::filesystem::path& path, std::string_view contents) {
   AtomicFile file(path);
   file.write(contents);

@@ -19,8 +19,8 @@ namespace eigenformer {
 
 namespace detail {
 
-/// The functions of a library that the program may lack. Throws IoError, as `op`, that says how to get it;
-/// `what` needs it.
+/// The functions of an optional library. Throws IoError, as `op`, when the program was built without it; the
+/// message begins with `what` and says which package to install.
 template <class Functions>
 const Functions& require_compression(const char* op, const std::string& what) {
   constexpr bool gzip = std::is_same_v<Functions, GzipFunctions>;
@@ -31,8 +31,8 @@ const Functions& require_compression(const char* op, const std::string& what) {
 
 }  // namespace detail
 
-/// A text as one gzip member or zstd frame. What is compressed apart may be written one after the other, and
-/// reads as one text. Throws IoError where the program was built without the library.
+/// Compresses bytes to one gzip member or zstd frame; Compression::none copies them. Results may be
+/// concatenated and are read as one text. Throws IoError when the program was built without the library.
 inline std::string compress(Compression compression, std::string_view text) {
   const std::string what = std::string("text cannot be compressed by ") + compression_name(compression);
   switch (compression) {
@@ -46,23 +46,23 @@ inline std::string compress(Compression compression, std::string_view text) {
   return std::string(text);
 }
 
-/// Undoes the compression of a stream of bytes that come in pieces, whichever it is: none, gzip or zstd, as
-/// the first bytes say. Members and frames one after the other read as one text.
+/// Decompresses a stream of bytes that arrive in parts. The format (none, gzip or zstd) is detected from the
+/// first bytes. Concatenated members and frames are read as one text.
 class DecompressedStream {
  public:
-  /// name: what messages call the stream.
+  /// name: the name of the stream in messages.
   explicit DecompressedStream(std::string name) : name_(std::move(name)) {}
 
-  /// Takes further bytes as they are stored.
+  /// Appends stored bytes to the input; they are copied.
   void add(std::string_view stored) {
     waiting_.erase(0, waiting_.size() - left_);
     waiting_.append(stored);
     left_ = waiting_.size();
   }
 
-  /// Appends some of the text to `out`, about 1 MiB at most. Returns whether there may be more without
-  /// further bytes. Throws IoError, with the name and the place, for damaged data, and where the program was
-  /// built without the library.
+  /// Appends decompressed bytes to `out`: about 1 MiB at most, or all input so far when it is not compressed.
+  /// Returns whether another call may give more without further input. Throws IoError for damaged data, with
+  /// the name and byte offset, and when the program was built without the library.
   bool read(std::string& out) {
     std::string_view in(waiting_.data() + (waiting_.size() - left_), left_);
     if (!compression_) {
@@ -89,11 +89,11 @@ class DecompressedStream {
     return left_ > 0 || out.size() - before == detail::decompressed_at_once;
   }
 
-  /// Says that no more bytes come. What read() gives after that is the rest.
+  /// Marks the end of the input; call read() until it returns false after that.
   void end() { over_ = true; }
 
-  /// To be called after end() when read() gives nothing more. Throws IoError where a member or frame is not
-  /// whole.
+  /// Throws IoError when the input ended within a member or frame. Call it after end(), when read() has
+  /// returned false.
   void check_end() const {
     if (!decompressor_ || decompressor_->at_end_of_member()) return;
     throw IoError("read", "cannot read '" + name_ + "': its " + compression_name(*compression_) +
@@ -101,10 +101,10 @@ class DecompressedStream {
                               "; the file is truncated");
   }
 
-  /// Bytes that were taken so far, as they are stored.
+  /// Number of stored bytes consumed so far.
   std::uint64_t stored_bytes() const noexcept { return taken_; }
 
-  /// What the data is compressed by; none until the first bytes have said so.
+  /// The detected format; none until read() has seen enough bytes.
   Compression compression() const noexcept { return compression_.value_or(Compression::none); }
 
  private:
@@ -127,8 +127,8 @@ class DecompressedStream {
   std::unique_ptr<detail::Decompressor> decompressor_;
 };
 
-/// The text of bytes that may be compressed by gzip or zstd, as their first bytes say; others come back as
-/// they are. name: what messages call them. Throws IoError as DecompressedStream does.
+/// Decompresses bytes that begin as gzip or zstd data; others are returned unchanged. name: their name in
+/// messages. Throws IoError as DecompressedStream does.
 inline std::string decompress(std::string stored, const std::string& name) {
   if (compression_of_content(stored).value_or(Compression::none) == Compression::none) return stored;
   DecompressedStream stream(name);

@@ -14,9 +14,13 @@
 namespace eigenformer {
 
 /// The format of a compressed file.
-enum class Compression { none, gzip, zstd };
+enum class Compression {
+  none,  ///< not compressed
+  gzip,  ///< RFC 1952; needs zlib
+  zstd   ///< RFC 8878; needs libzstd
+};
 
-/// "no compression", "gzip" or "zstd".
+/// The name of a format in messages: "no compression", "gzip" or "zstd".
 constexpr const char* compression_name(Compression compression) {
   switch (compression) {
     case Compression::gzip:
@@ -29,15 +33,15 @@ constexpr const char* compression_name(Compression compression) {
   return "no compression";
 }
 
-/// What a file of this name is to be written in: gzip for .gz, zstd for .zst, else no compression.
+/// The format in which to write a file, by its extension: gzip for .gz, zstd for .zst, else none.
 inline Compression compression_of_name(const std::filesystem::path& path) {
   const std::string suffix = path.extension().string();
   return suffix == ".gz" ? Compression::gzip : suffix == ".zst" ? Compression::zstd : Compression::none;
 }
 
-/// What data is compressed by, as its first bytes say; nothing where more bytes are needed to tell. Four
-/// bytes always suffice. None of the signatures begins a text in UTF-8, but for that of zstd's skippable
-/// frames, "P*M" and a control character. (RFC 1952, RFC 8878.)
+/// Detects the format of data from its first bytes; nothing when more bytes are needed. Four bytes always
+/// suffice. No UTF-8 text begins with one of the signatures, except for that of zstd's skippable frames: a
+/// letter from P to _, "*M" and a control character (RFC 1952, RFC 8878).
 inline std::optional<Compression> compression_of_content(std::string_view begin) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(begin[i]); };
   // Compares as many bytes as there are.
@@ -61,31 +65,31 @@ inline std::optional<Compression> compression_of_content(std::string_view begin)
 
 namespace detail {
 
-/// Undoes the compression of a stream, member by member (gzip) or frame by frame (zstd).
+/// Decompresses a stream, member by member (gzip) or frame by frame (zstd).
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
-  /// Reads some of `in`, which it shortens, and appends what that gives to `out`, about 1 MiB at most.
-  /// Returns what is wrong with the data, or null.
+  /// Consumes bytes from the front of `in` and appends at most decompressed_at_once bytes to `out`. Returns a
+  /// message for damaged data, else null.
   virtual const char* run(std::string_view& in, std::string& out) = 0;
-  /// Whether all that was read are whole members.
+  /// Whether the input consumed so far ends at the end of a member or frame.
   virtual bool at_end_of_member() const = 0;
 };
 
-/// What needs zlib.
+/// The functions that need zlib.
 struct GzipFunctions {
   std::unique_ptr<Decompressor> (*decompressor)();
-  /// A member that holds the text.
+  /// Compresses the text to one member.
   std::string (*compress)(std::string_view text);
 };
-/// What needs libzstd.
+/// The functions that need libzstd.
 struct ZstdFunctions {
   std::unique_ptr<Decompressor> (*decompressor)();
-  /// A frame that holds the text.
+  /// Compresses the text to one frame.
   std::string (*compress)(std::string_view text);
 };
 
-/// As much as a call of Decompressor::run appends.
+/// Most bytes that a call of Decompressor::run appends.
 inline constexpr std::size_t decompressed_at_once = std::size_t{1} << 20;
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -18,14 +19,14 @@
 
 namespace eigenformer {
 
-/// Replaces several files of a folder together: after an interruption at any moment, folder_file() finds
-/// either all of the old ones or all of the new ones.
+/// Replaces several files of a folder atomically: after an interruption at any moment, folder_file() finds
+/// either all old files or all new ones.
 ///
-/// It is a redo log made of names. New files are written to the hidden folder `.eigenformer-staging-*`.
-/// commit() renames that to `.eigenformer-commit`: this one rename is the moment of change, for readers
-/// prefer what is in there. Then the files move up to their places, and whoever writes next finishes a move
-/// that was interrupted. Other files of the folder are never touched. One writer at a time; readers of
-/// several files, or while a writer is at work, use read_folder().
+/// New files are written to the hidden folder `.eigenformer-staging-*`. commit() renames it to
+/// `.eigenformer-commit`, in which readers look first: this one rename is the atomic step. Then the files are
+/// moved to their places; the next writer completes a move that was interrupted. Other files of the folder
+/// are never touched. One writer at a time; use read_folder() to read several files, or to read while another
+/// process may write.
 ///
 /// ```cpp
 /// FolderTransaction save("model");
@@ -37,10 +38,11 @@ namespace eigenformer {
 /// ```
 class FolderTransaction {
  public:
-  static constexpr const char* commit_name = ".eigenformer-commit";
-  static constexpr const char* staging_prefix = ".eigenformer-staging-";
+  static constexpr const char* commit_name = ".eigenformer-commit";       ///< subfolder of committed files
+  static constexpr const char* staging_prefix = ".eigenformer-staging-";  ///< subfolder of uncommitted files
 
-  /// Opens a folder for writing, and creates it if need be. Throws IoError.
+  /// Opens a folder for writing, creates it if necessary, and completes an interrupted commit. Throws
+  /// IoError.
   explicit FolderTransaction(const std::filesystem::path& folder) : folder_(folder) {
     std::error_code error;
     created_ = std::filesystem::create_directories(folder_, error);
@@ -57,18 +59,21 @@ class FolderTransaction {
   FolderTransaction(const FolderTransaction&) = delete;
   FolderTransaction& operator=(const FolderTransaction&) = delete;
 
-  /// Forgets everything that was not committed; a folder that this object created and left empty goes too.
+  /// Removes all files that were not committed, and the folder when this object created it and it is empty.
   ~FolderTransaction() {
-    std::error_code ignored;
-    if (!staging_.empty()) {
+    if (staging_.empty()) return;
+    try {
+      std::error_code ignored;
       std::filesystem::remove_all(staging_, ignored);
       if (created_) std::filesystem::remove(folder_, ignored);
+    } catch (const std::bad_alloc&) {  // the next writer removes them: recover()
     }
   }
 
-  /// Where to write the new version of file `name`, with write_file(), AtomicFile, or what uses them
-  /// (tokenizers, vocabularies, safetensors). The name may be that of a file in a folder of the folder.
-  /// Throws ValueError for a name that is not made of plain, visible names, and IoError.
+  /// The path at which to write the new version of file `name`, by write_file(), AtomicFile, or functions
+  /// that use them (save_safetensors(), Tokenizer::save()). `name` may be in a subfolder, which is created.
+  /// Throws ValueError for a name that is empty, hidden or more than one subfolder deep, IoError after
+  /// commit() and when the subfolder cannot be created.
   std::filesystem::path file(std::string_view name) const {
     const std::size_t slash = name.find('/');
     if (!is_plain(name.substr(0, slash)) ||
@@ -84,7 +89,7 @@ class FolderTransaction {
     return path;
   }
 
-  /// A message about a file of this transaction, with the name that the file will have.
+  /// Replaces the staging folder in a message by the folder itself, so that it names the final files.
   std::string with_final_names(std::string message) const {
     if (staging_.empty()) return message;
     const std::string staging = staging_.string();
@@ -93,7 +98,7 @@ class FolderTransaction {
     return message;
   }
 
-  /// Makes all files written so far take the place of the old ones. Throws IoError.
+  /// Replaces the old files by all files written so far; call it once. Throws IoError.
   void commit() {
     if (staging_.empty())
       throw IoError("write", "the changes to '" + folder_.string() + "' were already committed");
@@ -107,8 +112,8 @@ class FolderTransaction {
     move_up(committed, folder_);
   }
 
-  /// Finishes a commit that was interrupted, and removes what interrupted writers left, as the next writer
-  /// does. Throws IoError.
+  /// Completes an interrupted commit and removes the staging folders of interrupted writers, as the
+  /// constructor does. Must not run while another process writes. Throws IoError.
   static void recover(const std::filesystem::path& folder) {
     for (const std::filesystem::path& entry : entries(folder)) {
       const std::string name = entry.filename().string();
@@ -149,7 +154,7 @@ class FolderTransaction {
         throw detail::errno_error("write", "replace", to, errno);
       }
     }
-    // The names must be durable in the folder before the log that stood in for them goes.
+    // The new names must be durable before the folder that readers would fall back on is removed.
     detail::sync_directory("write", folder);
     std::filesystem::remove(committed, error);
     if (error) throw detail::errno_error("write", "remove", committed, error.value());
@@ -160,15 +165,15 @@ class FolderTransaction {
   bool created_ = false;
 };
 
-/// Where to read file `name` of a folder that FolderTransaction writes, also after an interrupted commit.
-/// While a writer is at work the file may have moved when it is opened: see read_folder().
+/// The path at which to read file `name` of a folder that FolderTransaction writes, also after an interrupted
+/// commit. While another process writes, the file may be moved before it is opened: use read_folder().
 inline std::filesystem::path folder_file(const std::filesystem::path& folder, std::string_view name) {
   const std::filesystem::path committed = folder / FolderTransaction::commit_name / name;
   std::error_code ignored;
   return std::filesystem::exists(committed, ignored) ? committed : folder / name;
 }
 
-/// Whether a folder that FolderTransaction writes has file `name`, also at any moment of a commit.
+/// Whether a folder that FolderTransaction writes has a file `name`; correct at any moment of a commit.
 inline bool has_folder_file(const std::filesystem::path& folder, std::string_view name) {
   std::error_code ignored;
   return std::filesystem::exists(folder / FolderTransaction::commit_name / name, ignored) ||
@@ -177,8 +182,8 @@ inline bool has_folder_file(const std::filesystem::path& folder, std::string_vie
 
 namespace detail {
 
-// Which versions of some files a folder has: no two files in use share a number, and a file replaced by a
-// later one of its number has another time.
+// Identifies the current versions of some files of a folder: existing files never share an inode number, and
+// a new file that reuses a number has another modification time.
 struct FolderVersion {
   struct Entry {
     dev_t device = 0;
@@ -208,10 +213,10 @@ struct FolderVersion {
 
 }  // namespace detail
 
-/// Returns read(), which reads files of a folder that another process may be replacing by FolderTransaction,
-/// at a moment when they belong together: what they were changed during is read again. `names` are files that
-/// each commit replaces. Throws what read() throws where no writer is at work, and IoError when the files
-/// change faster than they are read.
+/// Returns the result of read(), which reads files of a folder that another process may be replacing by
+/// FolderTransaction, and calls it again when they changed meanwhile, so that all are of one commit. `names`
+/// are files that every commit replaces. Throws what read() throws when no other process writes, and IoError
+/// when the files are replaced faster than they are read.
 template <class F>
 auto read_folder(const std::filesystem::path& folder, const std::vector<std::string>& names, F&& read) {
   constexpr int tries = 100;
@@ -221,7 +226,7 @@ auto read_folder(const std::filesystem::path& folder, const std::vector<std::str
       auto result = read();
       if (detail::FolderVersion::of(folder, names).entries == before.entries) return result;
     } catch (const IoError&) {
-      // Files move while they are committed, those not in `names` too.
+      // During a commit, files that are not in `names` are moved, too.
       const auto after = detail::FolderVersion::of(folder, names);
       const bool changes = before.in_commit || after.in_commit || after.entries != before.entries;
       if (!changes || i + 1 == tries) throw;

@@ -12,7 +12,7 @@
 
 namespace eigenformer::detail {
 
-/// Members of gzip (RFC 1952), by zlib.
+/// Decompresses gzip members (RFC 1952) with zlib.
 class GzipDecompressor final : public Decompressor {
  public:
   GzipDecompressor() {
@@ -24,7 +24,7 @@ class GzipDecompressor final : public Decompressor {
 
   const char* run(std::string_view& in, std::string& out) override {
     if (at_end_ && !in.empty()) {
-      // zlib finds a wrong second byte only with the bytes after it.
+      // zlib reports a wrong second byte only together with the bytes after it.
       if (static_cast<unsigned char>(in[0]) != 0x1f) return "no further member of gzip begins here";
       if (inflateReset(&stream_) != Z_OK) return "its state is damaged";
       at_end_ = false;
@@ -32,7 +32,7 @@ class GzipDecompressor final : public Decompressor {
     const std::size_t before = out.size();
     const std::size_t give = std::min<std::size_t>(in.size(), std::numeric_limits<uInt>::max());
     out.resize(before + decompressed_at_once);
-    // zlib takes a pointer that is not const, and does not write to it.
+    // zlib's pointer is not const, but zlib does not write through it.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     stream_.avail_in = static_cast<uInt>(give);
     stream_.next_out = reinterpret_cast<Bytef*>(out.data() + before);

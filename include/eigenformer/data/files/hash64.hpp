@@ -9,11 +9,12 @@
 
 namespace eigenformer {
 
-/// A 64-bit hash of bytes that come in pieces, however they are cut. It finds damage and tells texts apart,
-/// and does not withstand an attacker. Every step is a bijection of the state and of the word that is mixed
-/// in, so that two inputs of one length that differ in one word never have one hash.
+/// A 64-bit hash of a stream of bytes, independent of how it is split into parts. It is meant to detect
+/// damage and duplicates; it is not cryptographic. Every step is a bijection of the state and of the 8-byte
+/// word that is mixed in, so inputs of equal length that differ in a single word never have the same hash.
 class Hash64 {
  public:
+  /// Appends bytes to the stream.
   void add(std::string_view bytes) noexcept {
     size_ += bytes.size();
     if (waiting_ > 0) {
@@ -29,11 +30,12 @@ class Hash64 {
     if (!bytes.empty()) std::memcpy(word_, bytes.data(), bytes.size());
     waiting_ = bytes.size();
   }
+  /// Appends bytes to the stream.
   void add(std::span<const std::byte> bytes) noexcept {
     add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
 
-  /// The hash of what was added so far.
+  /// The hash of all bytes added so far; more may be added after it.
   std::uint64_t value() const noexcept {
     Hash64 end = *this;
     if (end.waiting_ > 0) {
@@ -46,6 +48,7 @@ class Hash64 {
     return x ^ (x >> 33);
   }
 
+  /// The hash of these bytes alone.
   static std::uint64_t of(std::string_view bytes) noexcept {
     Hash64 hash;
     hash.add(bytes);

@@ -17,13 +17,14 @@
 
 namespace eigenformer {
 
-/// A file mapped into memory, copy-on-write: what is written to the bytes never reaches the file.
+/// A file mapped into memory, copy-on-write: writes to the bytes never reach the file.
 ///
-/// Files replaced by AtomicFile stay readable through an existing mapping. A file cut short in place by
-/// another program while it is mapped ends the process on access (SIGBUS), as with every mapping.
+/// A file replaced by AtomicFile stays readable through an existing mapping. When another program truncates a
+/// file in place while it is mapped, access ends the process (SIGBUS), as with every mapping.
 class MappedFile {
  public:
-  /// Maps a whole regular file. Throws IoError naming it and the system's reason.
+  /// Maps a whole regular file; an empty file has no bytes. Throws IoError with its path and the system's
+  /// message.
   static std::shared_ptr<MappedFile> open(const std::filesystem::path& path) {
     struct stat state {};
     if (::stat(path.c_str(), &state) != 0) throw detail::errno_error("read", "open", path, errno);
@@ -40,8 +41,8 @@ class MappedFile {
     return file;
   }
 
-  /// A second mapping of the same file, also when its name now is another's: what was written to the bytes of
-  /// this one is not in it. Throws IoError when the file's size has changed.
+  /// Maps the same file again, even when another file has its name by now, without what was written to the
+  /// bytes of this mapping. Throws IoError when the size of the file has changed.
   std::shared_ptr<MappedFile> again() const {
     struct stat state {};
     if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
@@ -65,11 +66,12 @@ class MappedFile {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
 
-  /// The file's bytes; writable in memory only.
+  /// The bytes of the file, writable in memory only; valid as long as this object.
   std::span<std::byte> bytes() noexcept { return bytes_; }
+  /// The bytes of the file; valid as long as this object.
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
-  /// The bytes as characters.
+  /// The bytes of the file as characters, without a copy.
   std::string_view text() const noexcept {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
   }
@@ -77,7 +79,7 @@ class MappedFile {
  private:
   MappedFile() = default;
 
-  // An empty file cannot be mapped, and need not be.
+  // An empty file cannot be mapped.
   void map(int descriptor, std::size_t size) {
     if (size == 0) return;
     void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
@@ -90,7 +92,7 @@ class MappedFile {
   std::span<std::byte> bytes_;
 };
 
-/// The whole contents of a regular file. Throws IoError naming it and the system's reason.
+/// Reads all bytes of a regular file. Throws IoError with its path and the system's message.
 inline std::string read_file(const std::filesystem::path& path) {
   return std::string(MappedFile::open(path)->text());
 }

@@ -22,13 +22,13 @@
 
 namespace eigenformer {
 
-/// A file that takes long to write, appears under its name when it is complete, and whose writing goes on
-/// after an interruption at any moment, a power cut included.
+/// A file that appears under its name when it is complete, and whose writing can be resumed after an
+/// interruption at any moment, a power failure included.
 ///
-/// Bytes go to `<name>.part`. save() makes them durable and notes in `<name>.part.state` how many there are,
-/// with a text of the caller's that says what they hold. The next ResumableFile of this name finds that text,
-/// cuts off what was written after it, and appends. commit() renames the file. One process at a time: the
-/// part is locked.
+/// Bytes go to `<name>.part`. save() makes them durable and stores their number in `<name>.part.state`, with
+/// a text of the caller that describes the progress. The next ResumableFile of this name reads that text, and
+/// resume() drops all bytes after that point and appends. commit() renames the file. The part is locked, so
+/// only one process can write it.
 ///
 /// ```cpp
 /// ResumableFile file("out.txt");
@@ -39,9 +39,9 @@ namespace eigenformer {
 /// ```
 class ResumableFile {
  public:
-  /// Opens and locks the part, and makes it where there is none. Throws IoError when the folder cannot be
-  /// written, when the target exists and is not a regular file, when another process writes it, and for a
-  /// damaged state.
+  /// Opens and locks the part, and creates it if necessary. Throws IoError when the folder cannot be written,
+  /// when the target exists and is not a regular file, when another process is writing it, and for a damaged
+  /// state file.
   explicit ResumableFile(const std::filesystem::path& path) : target_(path) {
     std::error_code ignored;
     if (std::filesystem::is_symlink(path, ignored)) {
@@ -69,33 +69,35 @@ class ResumableFile {
   }
   ResumableFile(const ResumableFile&) = delete;
   ResumableFile& operator=(const ResumableFile&) = delete;
-  /// Leaves what was saved; without that the part is removed.
+  /// Keeps the part when something was saved, else removes it.
   ~ResumableFile() {
     if (descriptor_ < 0) return;
     if (!saved_) ::unlink(part_.c_str());
     ::close(descriptor_);
   }
 
-  /// What the latest save() said, of this run or of an interrupted one.
+  /// The text passed to the last save(), of this object or of an interrupted process; nothing without one.
   const std::optional<std::string>& saved() const noexcept { return saved_; }
-  /// The file that holds what was written so far.
+  /// The path of the part, which holds the bytes written so far.
   const std::filesystem::path& part() const noexcept { return part_; }
-  /// Bytes in it.
+  /// Number of bytes in the part; 0 before resume() or restart().
   std::uint64_t bytes_written() const noexcept { return bytes_; }
 
-  /// Goes on after what was saved. Throws ValueError where nothing was, IoError.
+  /// Continues after the last saved byte. Throws ValueError when nothing was saved, IoError when the part
+  /// cannot be truncated.
   void resume() {
     if (!saved_) throw ValueError("write", "there is nothing to go on with, expected a saved state");
     begin_at(saved_bytes_);
   }
-  /// Begins with nothing. Throws IoError.
+  /// Discards what was saved and begins with an empty part. Throws IoError.
   void restart() {
     saved_.reset();
     if (::unlink(state_.c_str()) != 0 && errno != ENOENT) fail("remove", state_, errno);
     begin_at(0);
   }
 
-  /// Appends bytes; after resume() or restart(). Throws IoError; what was saved stays.
+  /// Appends bytes; call resume() or restart() first. Throws IoError without that, after commit(), and when
+  /// writing fails; saved bytes are kept.
   void write(std::string_view text) {
     require_begun();
     const int error =
@@ -104,12 +106,13 @@ class ResumableFile {
     bytes_ += text.size();
   }
 
-  /// Makes what was written durable, and notes the text with it. Throws IoError.
+  /// Makes all bytes written so far durable, and stores `state` with their number. Throws IoError; the state
+  /// saved before is then kept.
   void save(std::string_view state) {
     require_begun();
     if (::fdatasync(descriptor_) != 0) fail("write", part_, errno);
     std::filesystem::path fresh = state_;
-    fresh += ".new";  // the lock makes a unique name needless, and no name is left behind by a kill
+    fresh += ".new";  // fixed name: the part is locked, and a killed process leaves no other names behind
     const int file = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) fail("write", fresh, errno);
     const std::string text = std::to_string(bytes_) + '\n' + std::string(state);
@@ -126,7 +129,7 @@ class ResumableFile {
     saved_bytes_ = bytes_;
   }
 
-  /// Makes the file durable and gives it its name. Throws IoError.
+  /// Makes the file durable and renames it to the target. Throws IoError.
   void commit() {
     require_begun();
     if (::fsync(descriptor_) != 0) fail("write", part_, errno);
@@ -157,7 +160,7 @@ class ResumableFile {
         throw IoError("write", "cannot write '" + target_.string() +
                                    "': another process is writing it, to '" + part_.string() + "'");
       }  // a file system without locks is used without
-      // Whoever had the lock may have renamed or removed the file meanwhile.
+      // The process that held the lock may have renamed or removed the file meanwhile.
       struct stat opened {
       }, named{};
       if (::fstat(descriptor_, &opened) == 0 && ::stat(part_.c_str(), &named) == 0 &&

@@ -10,7 +10,7 @@
 
 namespace eigenformer::detail {
 
-/// Frames of zstd (RFC 8878), by libzstd.
+/// Decompresses zstd frames (RFC 8878) with libzstd.
 class ZstdDecompressor final : public Decompressor {
  public:
   ZstdDecompressor() : stream_(ZSTD_createDStream()) {
@@ -29,7 +29,7 @@ class ZstdDecompressor final : public Decompressor {
     out.resize(before + to.pos);
     in.remove_prefix(from.pos);
     if (ZSTD_isError(status) != 0) return ZSTD_getErrorName(status);
-    // 0: a frame is over, and all of it was given out.
+    // 0: a frame has ended, and all of its text was returned.
     if (status == 0) {
       at_end_ = true;
     } else if (from.pos > 0 || to.pos > 0) {

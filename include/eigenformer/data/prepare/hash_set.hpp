@@ -8,12 +8,12 @@
 
 namespace eigenformer {
 
-/// A set of 64-bit hashes, which takes 10 to 13 bytes for each: 256 tables with open addressing, chosen by
-/// the upper bits, that grow by a quarter at a load of 0.8. Two different texts have one hash once in 2^64,
-/// so that of n texts n^2 / 2^65 are taken for others: 0.0003 of 100 million.
+/// A set of 64-bit hashes that takes 10 to 13 bytes per hash: 256 tables with open addressing, chosen by the
+/// upper bits, that grow by a quarter at a load of 0.8. Two different texts have the same hash with
+/// probability 2^-64, so about n^2 / 2^65 of n texts are mistaken for others: 0.0003 of 100 million.
 class HashSet {
  public:
-  /// Returns whether the hash was not in the set before.
+  /// Adds a hash and returns whether it is new. 0 and 1 count as the same hash.
   bool insert(std::uint64_t hash) {
     if (hash == 0) hash = 1;  // 0 marks a free place
     Table& table = tables_[hash >> 56];
@@ -21,13 +21,14 @@ class HashSet {
     return table.insert(hash);
   }
 
+  /// Number of different hashes.
   std::size_t size() const noexcept {
     std::size_t sum = 0;
     for (const Table& table : tables_) sum += table.used;
     return sum;
   }
 
-  /// Bytes that the tables take.
+  /// Memory of the tables, in bytes.
   std::size_t bytes() const noexcept {
     std::size_t sum = 0;
     for (const Table& table : tables_) sum += table.places.capacity() * sizeof(std::uint64_t);

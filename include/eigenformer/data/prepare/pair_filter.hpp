@@ -20,20 +20,21 @@ namespace detail {
 struct CleanPairs {
   std::vector<std::string> source, target;
   std::vector<std::uint64_t> hashes;
-  PrepareReport report{};  // what of these pairs was left out
+  PrepareReport report{};  // how many of these pairs were dropped, by reason
 };
 
 }  // namespace detail
 
-/// Normalises pairs and leaves out those that its options say. Several threads may use one.
+/// Normalises sentence pairs and drops those that PrepareOptions exclude, except duplicates. Thread-safe.
 class PairFilter {
  public:
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names an invalid field.
   explicit PairFilter(const PrepareOptions& options)
       : options_(options), source_(options.source_script), target_(options.target_script) {
     options.validate();
   }
 
+  /// Returns the normalised pairs that pass the filters, in their order, with a hash of each.
   detail::CleanPairs operator()(const detail::StoredPairs& pairs) const {
     detail::CleanPairs clean;
     for (std::size_t i = 0; i < pairs.source.size(); ++i) {
@@ -73,7 +74,7 @@ class PairFilter {
                          [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
   }
 
-  // Where the report counts the pair; null for one that is kept.
+  // The counter of the report for the reason to drop the pair; null for a pair that is kept.
   index_t PrepareReport::*refusal(const std::string& source, const std::string& target) const {
     if (source.empty() || target.empty()) return &PrepareReport::empty;
     if (options_.drop_identical && source == target) return &PrepareReport::identical;

@@ -20,8 +20,8 @@
 
 namespace eigenformer::detail {
 
-/// Lines of a file, plain or compressed, read as they are asked for: "\n" and "\r\n" end a line, the last one
-/// needs no end, a byte order mark at the start is dropped. They are as they are stored, UTF-8 or not.
+/// Reads the lines of a file, plain or compressed, one at a time: "\n" and "\r\n" end a line, the last one
+/// needs no line end, and a byte order mark at the start is dropped. UTF-8 is not checked.
 class FileLines {
  public:
   static constexpr std::size_t longest_line = std::size_t{64} << 20;
@@ -38,10 +38,11 @@ class FileLines {
   FileLines& operator=(const FileLines&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Lines that were read.
+  /// Number of lines read so far.
   std::uint64_t lines() const noexcept { return lines_; }
 
-  /// Replaces `line` by the next one; false at the end. Throws IoError.
+  /// Replaces `line` by the next line; returns false at the end. Throws IoError, also for a line of more than
+  /// `longest_line` bytes.
   bool next(std::string& line) {
     std::size_t end = 0;
     while ((end = text_.find('\n', searched_)) == std::string::npos && !over_) {
@@ -92,7 +93,7 @@ class FileLines {
   std::uint64_t lines_ = 0;
 };
 
-/// Pairs as they are stored. A line of a TSV file without a tab has a source alone.
+/// Pairs as read, not normalised. A line of a TSV file without a tab has a source and no target.
 struct StoredPairs {
   std::vector<std::string> source;
   std::vector<std::optional<std::string>> target;
@@ -101,7 +102,7 @@ struct StoredPairs {
 /// Reads pairs in blocks.
 class PairReader {
  public:
-  /// Throws IoError, and ValueError unless there are two files or one of both sides.
+  /// Throws ValueError unless `files` names a source and a target file or one TSV file, and IoError.
   explicit PairReader(const PrepareFiles& files) {
     if (files.tsv.empty() == (files.source.empty() || files.target.empty()) ||
         (!files.tsv.empty() && !(files.source.empty() && files.target.empty()))) {
@@ -111,7 +112,7 @@ class PairReader {
     if (files.tsv.empty()) target_.emplace(files.target);
   }
 
-  /// At most so many pairs; none at the end. Throws IoError, also for files that differ in their number of
+  /// Reads at most `most` pairs; none at the end. Throws IoError, also for files with different numbers of
   /// lines.
   StoredPairs next(std::size_t most) {
     StoredPairs pairs;

@@ -34,21 +34,22 @@
 
 namespace eigenformer {
 
-/// How far preparing a corpus has come; for a function that shows it.
+/// The progress of prepare_pairs().
 struct PrepareProgress {
   const char* stage = "";  ///< "reading", "vocabulary" or "encoding"
-  index_t pairs = 0;       ///< of this stage
-  index_t total = 0;       ///< 0: not known
+  index_t pairs = 0;       ///< pairs done in this stage
+  index_t total = 0;       ///< pairs of this stage; 0: not known
 };
 
-/// Files that prepare_pairs() writes besides the tokenizers.
+/// Names of the files that prepare_pairs() writes.
 struct PreparedNames {
-  static constexpr const char* tokens = "train.tokens";
-  static constexpr const char* validation_source = "validation.source";
-  static constexpr const char* validation_target = "validation.target";
+  static constexpr const char* tokens = "train.tokens";                  ///< a TokenFile
+  static constexpr const char* validation_source = "validation.source";  ///< text, one sentence per line
+  static constexpr const char* validation_target = "validation.target";  ///< text, one sentence per line
 };
 
-/// Tells tokenizers apart: a hash of their kinds and of all their tokens.
+/// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
+/// be set. Stored by TokenFileWriter.
 inline std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
   Hash64 hash;
   for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
@@ -62,8 +63,8 @@ inline std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
 
 namespace detail {
 
-/// Calls take(work(item)) for each item of make() until that gives none: `work` on several threads, the
-/// others on this one, `take` in the order of the items. At most a few items are under way.
+/// Calls take(work(item)) for each item until make() returns none: `work` runs on several threads, `make` and
+/// `take` on this one, `take` in the order of the items. At most threads + 1 items are in progress.
 template <class Make, class Work, class Take>
 void in_order(int threads, Make&& make, const Work& work, Take&& take) {
   using Item = typename std::invoke_result_t<Make&>::value_type;
@@ -86,7 +87,7 @@ void in_order(int threads, Make&& make, const Work& work, Take&& take) {
   while (!under_way.empty()) finish();
 }
 
-/// A file of its own for what is written once and read once; removed with this object.
+/// A temporary file that is written once and read once; the destructor removes it.
 class Spool {
  public:
   explicit Spool(std::filesystem::path path) : path_(std::move(path)) {
@@ -114,9 +115,9 @@ class Spool {
   int descriptor_ = -1;
 };
 
-/// Throws IoError where a folder has less room than preparing these files takes: their text once more, which
-/// goes at the end, and the tokens, about half of it. Compressed text is counted three times, which is
-/// little.
+/// Throws IoError when the disk of a folder has too little space to prepare these files: a temporary copy of
+/// their text, and the tokens, about half of that. The size of compressed text is taken as three times that
+/// of its file, a low estimate.
 inline void require_room(const PrepareFiles& files, const std::filesystem::path& folder) {
   double text = 0;
   for (const auto& path : {files.source, files.target, files.tsv}) {
@@ -148,7 +149,7 @@ struct EncodedBlock {
   std::vector<std::vector<std::int32_t>> source_ids, target_ids;
 };
 
-/// The work of prepare_pairs().
+/// The implementation of prepare_pairs().
 class Preparation {
  public:
   Preparation(const PrepareFiles& files, const std::filesystem::path& folder, const PrepareOptions& options,
@@ -209,7 +210,7 @@ class Preparation {
                             sample_);
   }
 
-  // Turns the clean text into tokens, but for what is held out.
+  // Encodes the clean text, except for the pairs held out.
   PrepareReport encode(const TokenizerPair& tokenizers, const std::string& source_text, bool hold_out) {
     sample_ = {};
     TokenFileWriter writer(folder_ / PreparedNames::tokens, tokenizers.source->vocabulary_size(),
@@ -312,16 +313,17 @@ class Preparation {
 
 }  // namespace detail
 
-/// Turns text of any size into a token file: reads it as a stream, normalises, filters and deduplicates the
-/// pairs, makes a vocabulary of a sample, holds out validation pairs as `translator train` does (1 %, at most
-/// 1000, spread evenly; none of less than 1000), and encodes the rest. The result does not depend on the
+/// Converts text of any size to a token file: reads it as a stream, normalises, filters and deduplicates the
+/// pairs, trains a vocabulary on a sample, holds out validation pairs as `translator train` does (1 %, at
+/// most 1000, evenly spaced; none of less than 1000), and encodes the rest. The result does not depend on the
 /// number of threads.
 ///
-/// folder: gets the files of PreparedNames; the clean text lies there meanwhile. tokenizers: those of a
-/// model; where there are none they are trained and put here, to be saved by the caller. source_text: put
-/// before each source sentence. Memory: 13 bytes a pair for deduplication, 4 for lengths, and the sample.
-/// Throws ValueError for impossible options, IoError for files that cannot be read or written, where the disk
-/// lacks room, and where no pair is left.
+/// folder: an existing one, to which the files of PreparedNames are written, and a temporary copy of the
+/// text. tokenizers: those to encode with; when source is null, new ones are trained and stored here, for the
+/// caller to save. source_text: put before each source sentence. hold_out: false to encode all pairs.
+/// progress: called on this thread. Memory: 13 bytes per pair for deduplication, 4 for lengths, and the
+/// sample. Throws ValueError for invalid options, IoError for files that cannot be read or written, for too
+/// little disk space, and when no pair is left.
 inline PrepareReport prepare_pairs(
     const PrepareFiles& files, const std::filesystem::path& folder, const PrepareOptions& options,
     TokenizerPair& tokenizers, const std::string& source_text = {}, bool hold_out = true,

@@ -12,10 +12,12 @@
 
 namespace eigenformer {
 
-/// What a corpus is prepared from: two line-aligned files, or one of source, tab, target. Plain, gzip or
-/// zstd, as the first bytes say.
+/// The text files of a corpus: two line-aligned ones, or a single TSV file. Each may be plain, gzip or zstd,
+/// which is detected from its first bytes.
 struct PrepareFiles {
-  std::filesystem::path source{}, target{}, tsv{};
+  std::filesystem::path source{},  ///< source sentences, one per line; empty with tsv
+      target{},                    ///< target sentences, one per line; empty with tsv
+      tsv{};                       ///< lines of source, tab, target; empty with source and target
 };
 
 namespace detail {
@@ -28,23 +30,25 @@ inline bool is_tag(const std::string& text) {
 
 }  // namespace detail
 
-/// Which pairs of a corpus are kept, and how they become tokens.
+/// Which pairs of a corpus are kept, and how they are tokenized.
 struct PrepareOptions {
   bool nfc = has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU
-  bool deduplicate = true;
-  bool drop_identical = true;     ///< leave out pairs whose sides are equal
-  index_t max_characters = 2000;  ///< of a side; 0: no limit
-  double max_ratio = 9;           ///< characters of the longer side to one of the shorter; 0: no limit
-  std::string source_script{}, target_script{};  ///< see Scripts; empty: any
-  double script_share = 0.5;  ///< of the letters of a side that are of its scripts at least
-  index_t max_length = 256;   ///< tokens of a side
+  bool deduplicate = true;        ///< drop pairs equal to an earlier one, after normalisation
+  bool drop_identical = true;     ///< drop pairs whose sides are equal
+  index_t max_characters = 2000;  ///< most code points of a side; 0: no limit
+  double max_ratio = 9;           ///< most code points of the longer side per one of the shorter; 0: no limit
+  std::string source_script{},    ///< scripts of the source, see Scripts; empty: any
+      target_script{};            ///< scripts of the target, see Scripts; empty: any
+  double script_share = 0.5;      ///< least share of the letters of a side that are of its scripts
+  index_t max_length = 256;       ///< most tokens of a side, without begin and end; at most 65535
   std::string tokenizer = has_subword_tokenizer() ? "subword" : "word";  ///< char, word or subword
-  index_t vocab_size = 8000;
-  bool separate_vocab = false;
+  index_t vocab_size = 8000;       ///< most entries of a vocabulary, the four special ones included
+  bool separate_vocab = false;     ///< a vocabulary for each language instead of a joint one
   std::string tags{};              ///< tokens that the source vocabulary reserves, separated by commas
-  index_t sample_pairs = 200'000;  ///< drawn at random, which the vocabulary is made of
-  std::uint64_t seed = 1;          ///< of the sample
+  index_t sample_pairs = 200'000;  ///< number of random pairs that the vocabulary is trained on
+  std::uint64_t seed = 1;          ///< seed of that random sample
 
+  /// Calls visit(OptionField, field) for each field.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"nfc", "compose letters and accents to one code point (NFC)"}, self.nfc);
     visit(OptionField{"deduplicate", "leave out pairs that came before"}, self.deduplicate);
@@ -73,7 +77,7 @@ struct PrepareOptions {
     visit(OptionField{"seed", "seed of the sample"}, self.seed);
   }
 
-  /// The names in `tags`.
+  /// The tokens named in `tags`, in their order; not validated.
   std::vector<std::string> reserved() const {
     std::vector<std::string> all;
     if (tags.empty()) return all;
@@ -84,7 +88,8 @@ struct PrepareOptions {
     return all;
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names an invalid field, for an unknown script, and for nfc or a script in a
+  /// program built without ICU.
   void validate() const {
     validate_fields("prepare", *this);
     for (const std::string& tag : reserved()) {
@@ -106,22 +111,25 @@ struct PrepareOptions {
   }
 };
 
-/// What was read, what was left out and why, in pairs; each is counted once, by the first reason that holds.
+/// How many pairs were read, dropped and kept; a dropped pair is counted once, for the first reason that
+/// applies.
 struct PrepareReport {
-  index_t read = 0;
-  index_t invalid = 0;                           ///< not UTF-8, a NUL byte, or a line without a tab
-  index_t empty = 0;                             ///< nothing but white space, or no token, on one side
-  index_t identical = 0;                         ///< both sides equal
-  index_t characters = 0;                        ///< too many characters
-  index_t ratio = 0;                             ///< sides of too different lengths
-  index_t script = 0;                            ///< too few letters of the right scripts
-  index_t duplicates = 0;                        ///< an equal pair came before
-  index_t over_long = 0;                         ///< too many tokens
-  index_t validation = 0;                        ///< held out
-  index_t kept = 0;                              ///< to train on
-  index_t source_tokens = 0, target_tokens = 0;  ///< of those
-  index_t sampled = 0;                           ///< pairs that the vocabulary was made of
+  index_t read = 0;           ///< all pairs
+  index_t invalid = 0;        ///< dropped: not UTF-8, a NUL byte, or a line without a tab
+  index_t empty = 0;          ///< dropped: nothing but white space, or no token, on one side
+  index_t identical = 0;      ///< dropped: both sides equal
+  index_t characters = 0;     ///< dropped: more code points than max_characters
+  index_t ratio = 0;          ///< dropped: lengths beyond max_ratio
+  index_t script = 0;         ///< dropped: too few letters of the expected scripts
+  index_t duplicates = 0;     ///< dropped: equal to an earlier pair
+  index_t over_long = 0;      ///< dropped: more tokens than max_length
+  index_t validation = 0;     ///< held out for validation
+  index_t kept = 0;           ///< pairs of the token file
+  index_t source_tokens = 0,  ///< source tokens of the kept pairs
+      target_tokens = 0;      ///< target tokens of the kept pairs
+  index_t sampled = 0;        ///< pairs that the vocabulary was trained on; 0 with given tokenizers
 
+  /// Calls visit(OptionField, field) for each count.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"read", "pairs read"}, self.read);
     visit(OptionField{"invalid", "not UTF-8, or without a tab"}, self.invalid);
@@ -139,7 +147,7 @@ struct PrepareReport {
     visit(OptionField{"sampled", "pairs that the vocabulary was made of"}, self.sampled);
   }
 
-  /// For a person: a line for each count, the numbers below each other.
+  /// A readable table with one line per count.
   std::string str() const {
     std::string text;
     fields(*this, [&](const OptionField& field, index_t count) {

@@ -17,15 +17,15 @@
 
 namespace eigenformer::detail {
 
-/// Encodes much text with one tokenizer. Where the pieces of a subword vocabulary do not go beyond a word,
-/// the ids of a text are those of its words one after the other, and the ids of frequent words are kept;
-/// other tokenizers are asked for each text. Several threads may use one.
+/// Encodes large amounts of text with one tokenizer. When no piece of a subword vocabulary extends beyond a
+/// word, a text is encoded word by word, with a cache of the words' ids; otherwise each text is passed to the
+/// tokenizer. Thread-safe.
 class WordEncoder {
  public:
   explicit WordEncoder(const Tokenizer& tokenizer)
       : tokenizer_(tokenizer), by_word_(has_pieces_of_words(tokenizer)) {}
 
-  /// The tokenizer's ids of a text that went through normalize_text().
+  /// Returns the same ids as the tokenizer, for a text that went through normalize_text().
   std::vector<std::int32_t> encode(std::string_view text) const {
     if (!by_word_ || text.find(space_mark) != std::string_view::npos) return tokenizer_.encode(text);
     std::vector<std::int32_t> ids;
@@ -53,7 +53,7 @@ class WordEncoder {
   static constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
   static constexpr std::size_t most_words = 100'000;
 
-  // Words of a thread's own while it encodes.
+  // A cache of words that one thread owns while it encodes.
   class Lent {
    public:
     explicit Lent(const WordEncoder& owner) : owner_(owner) {
@@ -78,8 +78,8 @@ class WordEncoder {
     std::unique_ptr<Words> words_;
   };
 
-  // The mark begins pieces and is a piece, so that no piece and no run of unknown characters goes on behind
-  // it.
+  // The mark occurs only at the start of pieces and is a piece itself, so no piece and no run of unknown
+  // characters extends beyond a word.
   static bool has_pieces_of_words(const Tokenizer& tokenizer) {
     if (tokenizer.kind() != "subword") return false;
     bool has_mark = false;

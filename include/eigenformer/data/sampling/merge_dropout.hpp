@@ -10,7 +10,7 @@
 
 namespace eigenformer::detail {
 
-/// What two neighbours become, and how early: the merge with the smallest rank comes first.
+/// A possible merge of two adjacent symbols and its rank; the smallest rank is merged first.
 template <class Symbol>
 struct PossibleMerge {
   double rank = 0;
@@ -18,10 +18,11 @@ struct PossibleMerge {
 };
 
 /// Byte pair encoding with dropout (Provilkov et al. 2020, algorithm 1): in each step every possible merge is
-/// left out with probability `rate`, the first of the rest is done, of several the leftmost; ends with a step
-/// that has no merge left. Rate 0 is the plain encoding, and draws nothing.
+/// left out with probability `rate`, and of the others the one with the smallest rank, leftmost, is done; a
+/// step without a merge is the last. Rate 0 is the plain encoding, and takes no random numbers.
 ///
-/// symbols: those of one word. find(left, right): an optional PossibleMerge of two neighbours.
+/// symbols: those of one word, replaced by the result. find(left, right): an optional PossibleMerge of two
+/// adjacent symbols.
 template <class Symbol, class Find>
 void merge_with_dropout(std::vector<Symbol>& symbols, double rate, RandomGenerator& rng, Find&& find) {
   if (symbols.size() < 2) return;

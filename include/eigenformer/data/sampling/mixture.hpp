@@ -20,32 +20,34 @@
 
 namespace eigenformer {
 
-/// A corpus of a mixture.
+/// One corpus of a Mixture.
 struct MixturePart {
-  const PairSource* source = nullptr;
-  double weight = 0;  ///< its share of an epoch, relative to the others'; 0 in all parts: by size
-  std::optional<TextConventions> text{};  ///< what stands around its sentences, such as a language's tag
+  const PairSource* source = nullptr;  ///< the corpus, which must outlive the mixture
+  double weight = 0;  ///< its share of an epoch, relative to the other weights; 0 in all parts: by size
+  std::optional<TextConventions> text{};  ///< conventions of its sentences, such as a language token; none:
+                                          ///< those of BatchingOptions
 };
 
-/// How a Mixture goes through its corpora.
+/// Options of a Mixture.
 struct MixtureOptions {
   /// Parts without weights have shares in proportion to their numbers of pairs to the power 1 / temperature
-  /// (Arivazhagan et al. 2019, section 4.2): 1 gives every pair once in an epoch, 5 is the paper's, more
-  /// comes near to equal shares.
+  /// (Arivazhagan et al. 2019, section 4.2): with 1 every pair occurs once in an epoch, the paper uses 5, and
+  /// larger values approach equal shares.
   double temperature = 1;
-  bool shuffle = true;  ///< false: the pairs of each corpus in their order
-  std::uint64_t seed = 1;
+  bool shuffle = true;     ///< false: the pairs of each corpus in their order
+  std::uint64_t seed = 1;  ///< seed of the order
 };
 
-/// Pairs of several corpora with weights. An epoch has as many pairs as all corpora together, and of each
-/// corpus as many as its share, rounded so that they add up. Each corpus is gone through in an order of its
-/// own, a new one for each pass, without repetition until it is exhausted; an epoch goes on where the last
-/// one stopped. Which pair is where follows from the parts, the options and the epoch alone and is computed,
-/// so a mixture takes no memory. Holds the sources by reference.
+/// A weighted mixture of several corpora. An epoch has as many pairs as all corpora together, and of each
+/// corpus as many as its share, rounded so that they add up. Each corpus is read in random order, without
+/// repetition until all of it was read, then in a new order; an epoch continues where the last one stopped.
+/// The order is computed from the parts, the options and the epoch, so a mixture takes no memory. Holds the
+/// sources by reference.
 class Mixture final : public PairSource {
  public:
-  /// Throws ValueError for no part, a part of no pair, weights of some parts only or which are not positive
-  /// numbers, weights beside a temperature, and a part whose share is less than one pair.
+  /// Throws ValueError for no parts, a part that is null or has no pairs, weights that are set for only some
+  /// parts or are not positive numbers, a temperature that is not positive, weights together with a
+  /// temperature other than 1, and a part whose share is less than one pair.
   explicit Mixture(std::vector<MixturePart> parts, const MixtureOptions& options = {})
       : parts_(std::move(parts)), options_(options) {
     if (parts_.empty()) throw ValueError("mixture", "number of corpora is 0, must be positive");
@@ -67,8 +69,9 @@ class Mixture final : public PairSource {
     std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
   }
 
+  /// Number of corpora.
   std::size_t num_parts() const noexcept { return parts_.size(); }
-  /// Pairs of corpus k in every epoch.
+  /// Number of pairs of corpus k in every epoch. Throws std::out_of_range when there is no corpus k.
   index_t pairs_of(std::size_t k) const { return k == 0 ? ends_.at(0) : ends_.at(k) - ends_.at(k - 1); }
 
   index_t size() const noexcept override { return ends_.back(); }
@@ -109,7 +112,7 @@ class Mixture final : public PairSource {
   }
 
  private:
-  // A pair of a part, and how many times the part has been gone through before.
+  // A pair of a part, and the number of complete passes over the part before it.
   struct Place {
     std::size_t part;
     index_t pass, pair;
@@ -158,7 +161,7 @@ class Mixture final : public PairSource {
     return found;
   }
 
-  // total in proportion to the weights: rounded down, and one more where most was lost, the first of equals.
+  // Divides `total` in proportion to the weights by the largest remainder method, the first part on ties.
   static std::vector<index_t> rounded_shares(const std::vector<double>& weights, index_t total) {
     double sum = 0;
     for (const double weight : weights) sum += weight;
@@ -167,7 +170,7 @@ class Mixture final : public PairSource {
     index_t rest = total;
     for (std::size_t k = 0; k < weights.size(); ++k) {
       const double exact = weights[k] / sum * static_cast<double>(total);
-      // What is a whole number but for the rounding of its sum counts as one.
+      // A share that differs from a whole number by rounding errors alone is that number.
       const double whole = std::abs(exact - std::round(exact)) < 1e-9 * std::max(1.0, exact)
                                ? std::round(exact)
                                : std::floor(exact);

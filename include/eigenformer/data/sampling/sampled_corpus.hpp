@@ -14,15 +14,15 @@
 
 namespace eigenformer {
 
-/// Sentence pairs whose text is kept and cut into subwords anew in each epoch, at random (BPE-dropout,
-/// subword regularisation). What pair i is in an epoch follows from the seed, the epoch and i alone, so a
-/// training that goes on reads what it would have read. Batches are planned by the lengths of the plain
-/// segmentation; a drawn one that has more tokens than max_length gives way to it. Holds the text, and both
-/// sides' plain ids.
+/// Sentence pairs that are segmented into subwords at random in each epoch (BPE-dropout, subword
+/// regularisation). The ids of pair i in an epoch depend only on the seed, the epoch and i, so a resumed
+/// training reads the same ids. Batches are planned by the lengths of the plain segmentation, which also
+/// replaces a sampled one of more than max_length tokens. Holds the text of the sampled sides, and the plain
+/// ids of both sides.
 class SampledCorpus final : public PairSource {
  public:
-  /// Encodes every pair as encode_corpus() does, and throws as it does; also ValueError for a tokenizer of a
-  /// side that is drawn from which cannot be.
+  /// Encodes every pair as encode_corpus() does, and throws as it does; throws ValueError for invalid
+  /// sampling options and for a tokenizer of a sampled side that cannot sample with them.
   SampledCorpus(ParallelCorpus text, TokenizerPair tokenizers, const SubwordSampling& sampling,
                 std::uint64_t seed, index_t max_length = 0, const TextConventions& conventions = {})
       : plain_(encode_corpus(text, tokenizers, conventions, max_length)),
@@ -45,7 +45,7 @@ class SampledCorpus final : public PairSource {
     }
   }
 
-  /// The pairs in their plain segmentation.
+  /// The pairs with their plain segmentation.
   const EncodedCorpus& plain() const noexcept { return plain_; }
 
   index_t size() const noexcept override { return plain_.size(); }

@@ -26,17 +26,18 @@
 
 namespace eigenformer {
 
-/// Draws segmentations by a SentencePiece model's pieces and scores. The library's own sampling has one
-/// random generator for a thread, which cannot be set for a sentence; this one draws from the caller's.
+/// Samples segmentations with the pieces and scores of a SentencePiece model. SentencePiece's own sampling
+/// uses one random generator per thread, which cannot be seeded per sentence; this class uses the caller's.
 class SentencePieceSampler {
  public:
+  /// A piece of a segmentation.
   struct Piece {
-    std::string text{};
-    std::int32_t id = 0;  ///< of the model
+    std::string text{};   ///< its text, with U+2581 for spaces
+    std::int32_t id = 0;  ///< its id in the model
   };
 
-  /// model: the bytes of the SentencePiece model. Throws ValueError for bytes that are none, and for a model
-  /// of words or characters.
+  /// model: the bytes of the SentencePiece model. Throws ValueError for a damaged model, and for one of words
+  /// or characters or with unused pieces, which cannot be sampled from.
   explicit SentencePieceSampler(std::string_view model) {
     Message message(model);
     std::vector<double> scores;
@@ -57,13 +58,14 @@ class SentencePieceSampler {
     }
   }
 
-  /// Whether the pieces are of byte pair encoding; else of a unigram model.
+  /// Whether the model is one of byte pair encoding; else it is a unigram model.
   bool is_bpe() const noexcept { return kind_ == bpe_kind; }
-  /// Whether unknown characters are spelled as bytes.
+  /// Whether unknown characters are encoded as bytes (byte fallback).
   bool spells_bytes() const noexcept { return byte_fallback_; }
 
-  /// A segmentation of a text, given by the pieces of the library's own encoding of it, whose ids are needed
-  /// where spells_bytes(). Throws ValueError for the rate of another kind of model.
+  /// Samples a segmentation of a text. plain: the pieces of SentencePiece's own encoding of the text; ids:
+  /// their ids, needed only when spells_bytes(). Throws ValueError for a rate that belongs to another kind of
+  /// model.
   std::vector<Piece> sample(std::span<const std::string> plain, std::span<const int> ids,
                             const SubwordSampling& sampling, RandomGenerator& rng) const {
     detail::require_rate_of(is_bpe(), sampling);
@@ -204,7 +206,7 @@ class SentencePieceSampler {
     return id && types_[static_cast<std::size_t>(*id)] == normal_type ? id : std::nullopt;
   }
 
-  // Each begins with the mark of a space, unless pieces may have it elsewhere.
+  // Splits before each mark of a space, unless pieces may have it inside.
   std::vector<std::string_view> words(std::string_view text) const {
     std::vector<std::string_view> found;
     for (std::size_t begin = 0; begin < text.size();) {
@@ -237,7 +239,7 @@ class SentencePieceSampler {
     for (const std::string_view symbol : symbols) append(pieces, symbol, find(symbol).value_or(-1));
   }
 
-  // id -1: unknown, spelled as bytes or one piece for a run of them, as in SentencePiece.
+  // id -1: unknown, encoded as bytes or as one piece for a run of them, as in SentencePiece.
   void append(std::vector<Piece>& pieces, std::string_view text, std::int32_t id) const {
     if (id >= 0) {
       pieces.push_back({std::string(text), id});
@@ -270,8 +272,7 @@ class SentencePieceSampler {
 
 namespace detail {
 
-/// A sampler that is made when it is first asked for; copies share it. May be used by several threads at
-/// once.
+/// A sampler that is made on first use and shared by copies. Thread-safe.
 class LazySampler {
  public:
   /// model: the same bytes in each call. Throws as SentencePieceSampler does.
@@ -288,8 +289,8 @@ class LazySampler {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-/// A drawn segmentation of a text that is ready for SentencePiece. Processor: sentencepiece's. Throws
-/// ValueError where the library or the sampler does.
+/// Samples a segmentation of a UTF-8 text. Processor: sentencepiece::SentencePieceProcessor. Throws
+/// ValueError when SentencePiece or the sampler fails.
 template <class Processor>
 std::vector<SentencePieceSampler::Piece> sample_sentencepiece(const Processor& processor,
                                                               const SentencePieceSampler& sampler,

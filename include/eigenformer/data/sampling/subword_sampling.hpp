@@ -8,24 +8,32 @@
 
 namespace eigenformer {
 
-/// The sides of a pair whose segmentation is drawn.
-enum class SampledSides { both, source, target };
+/// The sides of a pair whose segmentation is sampled.
+enum class SampledSides {
+  both,    ///< source and target
+  source,  ///< the source alone
+  target   ///< the target alone
+};
+
+/// The names of SampledSides in options and files.
 template <>
 struct EnumNames<SampledSides> {
+  /// One name per value, in the order of the enumeration.
   static constexpr std::array names = {"both", "source", "target"};
 };
 
-/// How segmentations into subwords are drawn in training, so that a model sees a word in many ways. One of
-/// the rates may be above 0, that of the tokenizer's kind.
+/// Options of sampled subword segmentation, a regularisation for training. Only the rate for the tokenizer's
+/// kind of model may be above 0.
 struct SubwordSampling {
-  /// Byte pair encoding: the probability that a merge is left out where it could be next (Provilkov et al.
-  /// 2020, algorithm 1; 0.1 in the paper).
+  /// Byte pair encoding: the probability in [0, 1) that a possible merge is left out in a step (Provilkov et
+  /// al. 2020, algorithm 1; 0.1 in the paper). 0: the plain segmentation.
   double bpe_dropout = 0;
-  /// Unigram models: segmentations are drawn in proportion to their probability to this power (Kudo 2018,
-  /// section 3.2, among all of them; 0.1 to 0.5 in the paper). 0: the best one.
+  /// Unigram models: segmentations are sampled in proportion to their probability to this power, from all of
+  /// them (Kudo 2018, section 3.2; 0.1 to 0.5 in the paper). 0: the best one.
   double unigram_alpha = 0;
-  SampledSides sides = SampledSides::both;  ///< of a pair
+  SampledSides sides = SampledSides::both;  ///< which sides of a pair are sampled
 
+  /// Calls visit(OptionField, field) for each field.
   static void fields(auto& self, auto&& visit) {
     visit(
         OptionField{
@@ -40,9 +48,10 @@ struct SubwordSampling {
     visit(OptionField{"sampled_sides", "the sides whose segmentation is drawn"}, self.sides);
   }
 
+  /// Whether segmentations are sampled at all: one of the rates is above 0.
   bool on() const noexcept { return bpe_dropout > 0 || unigram_alpha > 0; }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names an invalid field, and when both rates are above 0.
   void validate() const {
     validate_fields("subword_sampling", *this);
     if (bpe_dropout > 0 && unigram_alpha > 0) {
@@ -55,7 +64,7 @@ struct SubwordSampling {
 
 namespace detail {
 
-/// Throws ValueError unless the rate that is given is that of byte pair encoding, or of a unigram model.
+/// Throws ValueError for invalid options, and when a rate above 0 belongs to the other kind of model.
 inline void require_rate_of(bool bpe, const SubwordSampling& sampling) {
   sampling.validate();
   if (bpe && sampling.unigram_alpha > 0) {

@@ -6,20 +6,20 @@
 
 namespace eigenformer::detail {
 
-/// What a language writes with a full stop that ends no sentence, and words that tell where one begins.
-/// A word in lower case stands for its form with a capital, too; full stops inside are written, the last is
-/// not: "e.g" is "e.g." and "e. g.".
+/// Words of a language that are written with a full stop which does not end a sentence, and words that often
+/// begin one. A lower-case entry also matches its capitalised form. Inner full stops are part of an entry,
+/// the last one is not: "e.g" matches "e.g." and "e. g.".
 struct Abbreviations {
-  /// Something always follows: titles before names, "for example".
+  /// Abbreviations that never end a sentence: titles before names, "for example".
   std::span<const std::string_view> inside{};
-  /// These may end a sentence, and do where a word of `openers` follows.
+  /// Abbreviations that end a sentence only when a word of `openers` follows.
   std::span<const std::string_view> anywhere{};
-  /// Abbreviations before a number alone: "No. 5".
+  /// Words that are abbreviations only before a number: "No. 5".
   std::span<const std::string_view> before_numbers{};
-  /// Words that often open a sentence and, with a capital, stand in few other places: "The"; "L'" is one
-  /// before an apostrophe.
+  /// Words that often begin a sentence and are rarely capitalised elsewhere: "The"; "L'" matches "L" before
+  /// an apostrophe.
   std::span<const std::string_view> openers{};
-  /// Words before an ordinal number, and after it: "am 3. Mai". Empty: ordinals have no full stop.
+  /// Words before and after an ordinal number: "am 3. Mai". Empty: ordinals are written without a full stop.
   std::span<const std::string_view> before_ordinals{}, after_ordinals{};
 
   static bool has(std::span<const std::string_view> list, std::string_view word) {
@@ -215,7 +215,7 @@ inline constexpr std::string_view french_openers[] = {
     "Tandis",    "Tes",    "Ton",      "Tous",     "Tout",    "Toute",     "Toutes",   "Très",  "Tu",
     "Un",        "Une",    "Vers",     "Voici",    "Voilà",   "Vos",       "Votre",    "Vous",  "Y"};
 
-/// What is known of a language, by its code of two letters (ISO 639-1); nothing for one without lists.
+/// The lists of a language, by its two-letter code (ISO 639-1); empty lists for other languages.
 inline Abbreviations abbreviations_of(std::string_view language) {
   if (language == "en")
     return {english_inside, english_anywhere, english_before_numbers, english_openers, {}, {}};

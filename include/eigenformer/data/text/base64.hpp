@@ -7,7 +7,7 @@
 
 namespace eigenformer {
 
-/// The bytes that base64 stands for (RFC 4648, section 4); nothing for what is no base64.
+/// Decodes base64 (RFC 4648, section 4) to bytes; returns nothing when the text is not valid base64.
 inline std::optional<std::string> decode_base64(std::string_view text) {
   constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.size() % 4 != 0) return std::nullopt;

@@ -17,12 +17,12 @@
 
 namespace eigenformer {
 
-/// The table by which SentencePiece models normalise text, `precompiled_charsmap`: which strings become which
-/// others. Its bytes are the size of a trie, the trie as a double array of 32 bit units (that of the library
-/// darts-clone), and the strings that it points to, each ended by a zero byte.
+/// The normalisation table of a SentencePiece model, `precompiled_charsmap`, which replaces strings by
+/// others. Its bytes are the size of a trie, the trie as a double array of 32-bit units (as in the library
+/// darts-clone), and the replacements that it points to, each ended by a zero byte.
 class Charsmap {
  public:
-  /// Throws ValueError for bytes that are no such table.
+  /// bytes: the table in its serialised form. Throws ValueError when they are not such a table.
   explicit Charsmap(std::string bytes) : bytes_(std::move(bytes)) {
     const std::size_t size = bytes_.size() < 4 ? 0 : word(0);
     if (bytes_.size() < 8 || size % 4 != 0 || size < 4 || size > bytes_.size() - 4) {
@@ -32,12 +32,12 @@ class Charsmap {
     units_ = size / 4;
   }
 
+  /// The serialised table, as passed to the constructor.
   const std::string& bytes() const noexcept { return bytes_; }
 
-  /// A text in the table's normal form, as Hugging Face's tokenizers package reads the table: what a user
-  /// sees as one character (a grapheme cluster) is replaced as a whole if it has less than 6 bytes and the
-  /// table has its beginning, else code point by code point. (SentencePiece itself replaces the longest
-  /// string that there is.)
+  /// Normalises UTF-8 text as Hugging Face's tokenizers package does: a grapheme cluster of less than 6 bytes
+  /// whose beginning is in the table is replaced as a whole, others code point by code point. (SentencePiece
+  /// itself replaces the longest match.) Throws ValueError when ICU fails.
   std::string apply(std::string_view text) const {
     std::string out;
     for_each_grapheme(text, [&](std::string_view grapheme) {
@@ -60,7 +60,7 @@ class Charsmap {
     return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
   }
 
-  // What the shortest beginning of `text` that is in the trie becomes.
+  // The replacement of the shortest prefix of `text` that is in the trie.
   std::optional<std::string_view> replacement(std::string_view text) const {
     const auto offset = [](std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & 0x200u) >> 6); };
     std::size_t node = offset(word(1));

@@ -14,37 +14,45 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
-/// Unicode's character classes, from ICU, as the tokenizers of BERT and GPT-2 ask for them.
+/// Unicode character classes and mappings from ICU, as the tokenizers of BERT and GPT-2 use them.
 namespace eigenformer::icu {
 
+/// Whether a code point has general category L.
 inline bool is_letter(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_L_MASK) != 0; }
+/// Whether a code point has general category N: digits, Roman numerals, fractions.
 inline bool is_number(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_N_MASK) != 0; }
+/// Whether a code point has Unicode's property White_Space; unlike is_space(), false for U+001C to U+001F.
 inline bool is_white_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
-/// Category C: control, format, unassigned, private.
+/// Whether a code point has general category C: control, format, unassigned, private use, surrogate.
 inline bool is_other(char32_t c) { return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_C_MASK) != 0; }
+/// Whether a code point has general category Mn, such as a combining accent.
 inline bool is_nonspacing_mark(char32_t c) {
   return u_charType(static_cast<UChar32>(c)) == U_NON_SPACING_MARK;
 }
-/// Category P, and ASCII's symbols.
+/// Whether a code point has general category P or is one of ASCII's symbols.
 inline bool is_punctuation_mark(char32_t c) {
   if ((c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126))
     return true;
   return (U_MASK(u_charType(static_cast<UChar32>(c))) & U_GC_P_MASK) != 0;
 }
-/// What is part of a word in regular expressions (\w): letters, marks, decimal digits, connectors, joiners.
+/// Whether `\w` of regular expressions matches a code point: letters, marks, decimal digits, connectors,
+/// joiners.
 inline bool is_word_character(char32_t c) {
   const auto point = static_cast<UChar32>(c);
   return u_hasBinaryProperty(point, UCHAR_ALPHABETIC) || u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL) ||
          (U_MASK(u_charType(point)) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
 }
+/// The upper-case form of a code point (simple mapping); the code point itself when it has none.
 inline char32_t to_upper(char32_t c) { return static_cast<char32_t>(u_toupper(static_cast<UChar32>(c))); }
-/// A letter without its case (simple folding).
+/// The case-folded form of a code point (simple folding).
 inline char32_t fold_case(char32_t c) {
   return static_cast<char32_t>(u_foldCase(static_cast<UChar32>(c), U_FOLD_CASE_DEFAULT));
 }
+/// The lower-case form of a code point (simple mapping); the code point itself when it has none.
 inline char32_t to_lower(char32_t c) { return static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))); }
 
-/// The code points that one stands for in the decomposed form NFD.
+/// The decomposition of a code point in NFD; the code point itself when it has none. Throws ValueError when
+/// ICU has no data for NFD.
 inline std::u32string decompose(char32_t c) {
   UErrorCode error = U_ZERO_ERROR;
   const UNormalizer2* nfd = unorm2_getNFDInstance(&error);
@@ -61,6 +69,7 @@ inline std::u32string decompose(char32_t c) {
   return out;
 }
 
+/// Appends a code point as UTF-8; it must be at most U+10FFFF and no surrogate.
 inline void append_utf8(std::string& text, char32_t c) {
   std::uint8_t bytes[U8_MAX_LENGTH];
   std::int32_t n = 0;
@@ -68,7 +77,7 @@ inline void append_utf8(std::string& text, char32_t c) {
   text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n));
 }
 
-/// The composed form NFC of a text in UTF-8.
+/// Composes UTF-8 text to NFC. Throws ValueError for text that is not UTF-8.
 inline std::string compose(std::string_view text) {
   UErrorCode error = U_ZERO_ERROR;
   const UNormalizer2* const nfc = unorm2_getNFCInstance(&error);
@@ -95,17 +104,18 @@ inline std::string compose(std::string_view text) {
   return bytes;
 }
 
-/// The number of a script by its name or its code of ISO 15924, such as Cyrillic or Cyrl; -1 for others.
+/// ICU's number of a script, from its name or its ISO 15924 code, such as Cyrillic or Cyrl; -1 for an unknown
+/// name.
 inline int find_script(const std::string& name) { return u_getPropertyValueEnum(UCHAR_SCRIPT, name.c_str()); }
 
-/// The number of the script of a code point.
+/// ICU's number of the script of a code point.
 inline int script_of(char32_t c) {
   UErrorCode error = U_ZERO_ERROR;
   const UScriptCode script = uscript_getScript(static_cast<UChar32>(c), &error);
   return U_FAILURE(error) ? USCRIPT_UNKNOWN : static_cast<int>(script);
 }
 
-/// The code points of a text; a byte that is not UTF-8 is U+FFFD.
+/// Decodes UTF-8 text to code points; each byte that is not UTF-8 becomes U+FFFD.
 inline std::u32string code_points(std::string_view text) {
   std::u32string out;
   for_each_code_point(text, [&](char32_t c, std::string_view) { out += c; });

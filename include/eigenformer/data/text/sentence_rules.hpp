@@ -24,8 +24,8 @@
 
 namespace eigenformer::detail {
 
-/// What SentenceSplitter does, with ICU. A break that ICU proposes is kept, moved behind a closing quote, or
-/// dropped because of what stands around it.
+/// The implementation of SentenceSplitter with ICU. Each break that ICU proposes is kept, moved behind a
+/// closing quote, or dropped because of the text around it.
 class SentenceRules {
  public:
   /// Throws ValueError as SentenceSplitter does.
@@ -85,7 +85,7 @@ class SentenceRules {
     std::size_t counted = 0, left = 0, right = 0;
   };
 
-  /// The code of two letters, or of three where there is none; empty where it is too long to be one.
+  /// The two-letter code of a language, or its three-letter code if it has none; empty when it is too long.
   static std::string code_of(const std::string& language) {
     UErrorCode error = U_ZERO_ERROR;
     char code[ULOC_LANG_CAPACITY] = {};
@@ -110,8 +110,8 @@ class SentenceRules {
   static bool is_wide(char32_t c) { return c >= 0x3000; }
   static bool is_digit(char32_t c) { return u_isdigit(static_cast<UChar32>(c)) != 0; }
 
-  /// Where ICU would begin sentences, behind the white space, and where it has no rule that begins one:
-  /// behind the ellipsis U+2026, and with a number behind the full stop of a word.
+  /// Offsets at which a sentence may begin: those that ICU proposes, after white space, and two that it never
+  /// proposes: after the ellipsis U+2026, and a number after a word with a full stop.
   std::vector<std::size_t> proposed(std::string_view text) const {
     std::string line(text);  // one paragraph for ICU: line breaks are spaces
     std::vector<std::size_t> places;
@@ -143,7 +143,8 @@ class SentenceRules {
     return places;
   }
 
-  /// Whether four small letters stand before the offset: shorter ones are often abbreviations before numbers.
+  /// Whether at least four lower-case letters precede the offset; shorter words are often abbreviations
+  /// before numbers.
   static bool ends_word(std::string_view text, std::size_t end) {
     for (int i = 0; i < 4; ++i) {
       const auto c = code_point_before(text, end);
@@ -153,7 +154,7 @@ class SentenceRules {
     return true;
   }
 
-  /// The place behind quotes, brackets and dashes, where a sentence's first letter may stand.
+  /// The offset after quotes, brackets and dashes, where the first letter of a sentence may be.
   static std::size_t after_marks(std::string_view text, std::size_t at) {
     for (auto c = code_point_at(text, at); c.length > 0; c = code_point_at(text, at)) {
       const bool mark = is_quote_or_bracket(c.value) || c.value == 0xBF || c.value == 0xA1 ||
@@ -164,8 +165,8 @@ class SentenceRules {
     return at;
   }
 
-  /// The place, or where the text goes on behind a » or « that closes what was opened before the place and
-  /// stands behind a space: "« Bonjour ! » Il partit."
+  /// Moves the place behind a » or « that follows a space and closes a quotation opened earlier: "« Bonjour !
+  /// » Il partit."
   static std::size_t behind_closing_quotes(std::string_view text, std::size_t place, Marks& marks) {
     for (;;) {
       for (auto c = code_point_at(text, marks.counted); marks.counted < place;
@@ -182,8 +183,8 @@ class SentenceRules {
     }
   }
 
-  /// The place, or where quotes and brackets begin that open behind a full-width mark: ICU counts them with
-  /// what stands before.
+  /// Moves the place before quotes and brackets that open after a full-width mark; ICU counts them as part of
+  /// the sentence before.
   static std::size_t before_opening_quotes(std::string_view text, std::size_t place) {
     std::size_t at = place, opening = place;
     for (auto c = code_point_before(text, at); is_quote_or_bracket(c.value);
@@ -195,7 +196,7 @@ class SentenceRules {
     return is_wide(code_point_before(text, at).value) ? opening : place;
   }
 
-  /// Whether the sentence ends where it does, and the next begins at `place`.
+  /// Whether this is the end of a sentence, so that the next one begins at `place`.
   bool ends(std::string_view text, ByteSpan sentence, std::size_t place) const {
     const bool space = place > sentence.end;
     std::size_t stop = sentence.end;  // behind the mark that ends the sentence
@@ -226,7 +227,7 @@ class SentenceRules {
     return !goes_on(text, sentence, {token, token_end}, word);
   }
 
-  /// The letters, or the digits, at a place.
+  /// The run of letters and digits at an offset.
   static ByteSpan next_word(std::string_view text, std::size_t begin) {
     std::size_t end = begin;
     for (auto c = code_point_at(text, end); c.length > 0 && (icu::is_letter(c.value) || is_digit(c.value));
@@ -242,7 +243,7 @@ class SentenceRules {
     return Abbreviations::has(lists_.openers, word.of(text));
   }
 
-  /// Whether the full stop behind the token belongs to it and the sentence goes on with the word at `place`.
+  /// Whether the full stop after the token belongs to the token, and the sentence continues at `place`.
   bool goes_on(std::string_view text, ByteSpan sentence, ByteSpan token, std::size_t place) const {
     const ByteSpan following = next_word(text, place);
     const std::string_view word = following.of(text);
@@ -281,8 +282,7 @@ class SentenceRules {
     return is_in(lists_.before_ordinals, text.substr(begin, end - begin));
   }
 
-  /// The token with the abbreviated letters that stand before it, six at most, without the spaces between
-  /// them.
+  /// The token together with up to six abbreviated letters before it, without the spaces between them.
   static std::string with_letters_before(std::string_view text, ByteSpan sentence, ByteSpan token) {
     std::string joined(token.of(text));
     std::size_t begin = token.begin;

@@ -15,19 +15,19 @@
 
 namespace eigenformer {
 
-/// How a SentenceSplitter works.
+/// Options of a SentenceSplitter.
 struct SentenceOptions {
-  /// A code such as en, de-AT or deu_Latn; empty: any language, without lists. English, German and French
-  /// have lists of abbreviations of this library, other languages those of ICU where it has some.
+  /// A language code such as en, de-AT or deu_Latn; empty: any language, without abbreviations. This library
+  /// has lists of abbreviations for English, German and French; other languages use those of ICU, if any.
   std::string language{};
-  /// More abbreviations that end no sentence, each as it is written, with or without its last full stop; one
-  /// in lower case stands for its form with a capital, too.
+  /// Further abbreviations that do not end a sentence, in UTF-8, with or without their last full stop; a
+  /// lower-case one also matches its capitalised form.
   std::vector<std::string> abbreviations{};
 };
 
 namespace detail {
 
-/// What needs ICU.
+/// The functions that need ICU.
 struct SentenceFunctions {
   std::shared_ptr<const void> (*make)(const std::string& language,
                                       const std::vector<std::string>& abbreviations);
@@ -50,12 +50,12 @@ inline const bool sentences_are_linked = link(sentence_functions);
 
 }  // namespace detail
 
-/// Finds the sentences of a paragraph: by the sentence rules of Unicode (UAX 29) as ICU has them, corrected
-/// for abbreviations, initials, ordinals, numbers of lists, quotes and ellipses. Threads may share it.
+/// Splits a paragraph into sentences by Unicode's rules (UAX 29) as ICU implements them, corrected for
+/// abbreviations, initials, ordinals, list numbers, quotes and ellipses. Thread-safe.
 class SentenceSplitter {
  public:
   /// Throws ValueError for a language that ICU does not know, for an empty abbreviation, and in a program
-  /// without ICU.
+  /// built without ICU.
   explicit SentenceSplitter(const SentenceOptions& options)
       : functions_(detail::find_linked<detail::SentenceFunctions>()) {
     if (functions_ == nullptr) {
@@ -65,14 +65,14 @@ class SentenceSplitter {
     rules_ = functions_->make(options.language, options.abbreviations);
   }
 
-  /// The sentences of a paragraph, in order, without the white space around them. Whatever is not white space
-  /// is in exactly one; line breaks count as white space. Throws ValueError for text that is not UTF-8 or has
-  /// 2^31 bytes or more.
+  /// The byte spans of the sentences of a paragraph, in order, without the white space around them. Every
+  /// character that is not white space is in exactly one; line breaks count as white space. Throws ValueError
+  /// for text that is not UTF-8 or has 2^31 - 1 bytes or more.
   std::vector<ByteSpan> split(std::string_view paragraph) const {
     return functions_->split(rules_.get(), paragraph);
   }
 
-  /// Whether a language is one that ICU knows; false in a program without ICU.
+  /// Whether ICU knows a language code; false in a program built without ICU.
   static bool knows(const std::string& language) {
     const auto* functions = detail::find_linked<detail::SentenceFunctions>();
     return functions != nullptr && functions->knows(language);

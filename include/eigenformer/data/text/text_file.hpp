@@ -16,7 +16,7 @@
 
 namespace eigenformer {
 
-/// All bytes of a file. Throws IoError when it is missing, a folder or unreadable.
+/// Reads all bytes of a file, unchanged. Throws IoError when it is missing, a folder or unreadable.
 inline std::string read_text_file(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& why) -> IoError {
     return IoError("read_text_file", "cannot read '" + path.string() + "': " + why);
@@ -35,9 +35,9 @@ inline std::string read_text_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-/// The lines of a text: `\n` and `\r\n` end a line, a byte order mark at the start is dropped, the last line
-/// needs no end. `name` is what messages call the text. Throws IoError for invalid UTF-8 and for a NUL byte,
-/// naming line and byte offset.
+/// Splits UTF-8 text into copies of its lines: `\n` and `\r\n` end a line, a byte order mark at the start is
+/// dropped, and the last line needs no line end. Messages call the text `name`. Throws IoError for invalid
+/// UTF-8 and for a NUL byte, naming line and byte offset.
 inline std::vector<std::string> split_lines(std::string_view text, const std::string& name) {
   const auto place = [&](std::size_t offset) {
     std::size_t line = 1;
@@ -63,8 +63,8 @@ inline std::vector<std::string> split_lines(std::string_view text, const std::st
   return lines;
 }
 
-/// The lines of a UTF-8 file, as split_lines() cuts them; an empty file has none. Compression by gzip and
-/// zstd is undone, as the first bytes say. Throws IoError when it cannot be read, for invalid UTF-8, for NUL
+/// Reads the lines of a UTF-8 file, as split_lines() does; an empty file has none. Files that begin as gzip
+/// or zstd data are decompressed. Throws IoError when the file cannot be read, for invalid UTF-8, for NUL
 /// bytes and for damaged compressed data.
 inline std::vector<std::string> read_lines(const std::filesystem::path& path) {
   return split_lines(decompress(read_text_file(path), path.string()), path.string());

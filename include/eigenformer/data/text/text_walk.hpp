@@ -7,7 +7,7 @@
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
-/// Steps through valid UTF-8 by byte offsets.
+/// Helpers that walk through valid UTF-8 by byte offsets.
 namespace eigenformer::detail {
 
 /// Whether a character begins at the offset, or the text ends there.
@@ -20,7 +20,7 @@ inline DecodedCodePoint code_point_at(std::string_view text, std::size_t at) {
   return at < text.size() ? decode_front(text.substr(at)) : DecodedCodePoint{0, 0};
 }
 
-/// The code point that ends at an offset; length 0 and value 0 at the text's begin.
+/// The code point that ends at an offset; length 0 and value 0 at the start of the text.
 inline DecodedCodePoint code_point_before(std::string_view text, std::size_t at) {
   if (at == 0) return {0, 0};
   std::size_t begin = at - 1;
@@ -28,14 +28,14 @@ inline DecodedCodePoint code_point_before(std::string_view text, std::size_t at)
   return decode_front(text.substr(begin));
 }
 
-/// The offset behind the white space at an offset.
+/// The offset of the first character from `at` on that is not white space.
 inline std::size_t after_spaces(std::string_view text, std::size_t at) {
   for (auto c = code_point_at(text, at); c.length > 0 && is_space(c.value); c = code_point_at(text, at))
     at += c.length;
   return at;
 }
 
-/// The offset at which the white space before an offset begins.
+/// The offset at which the run of white space that ends at `at` begins.
 inline std::size_t before_spaces(std::string_view text, std::size_t at) {
   for (auto c = code_point_before(text, at); c.length > 0 && is_space(c.value);
        c = code_point_before(text, at))
@@ -49,7 +49,8 @@ inline ByteSpan without_spaces(std::string_view text, ByteSpan span) {
   return {begin, begin == span.end ? begin : before_spaces(text, span.end)};
 }
 
-/// Scripts that put no space between sentences: Thai, Lao, Burmese, Khmer, Chinese, Japanese.
+/// Whether a code point is of a script without spaces between sentences: Thai, Lao, Burmese, Khmer, Chinese,
+/// Japanese.
 inline bool is_unspaced_script(char32_t c) {
   return (c >= 0x0E00 && c <= 0x0EFF) || (c >= 0x1000 && c <= 0x109F) || (c >= 0x1780 && c <= 0x17FF) ||
          (c >= 0x2E80 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFF00 && c <= 0xFFEF) ||

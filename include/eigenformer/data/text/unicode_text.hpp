@@ -16,7 +16,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// What of Unicode needs ICU.
+/// The Unicode functions that need ICU.
 struct UnicodeFunctions {
   std::string (*compose)(std::string_view text);
   int (*find_script)(const std::string& name);
@@ -40,8 +40,9 @@ inline const UnicodeFunctions& require_unicode(const char* op, const std::string
 /// Whether this program was built with ICU, which to_nfc() and Scripts need.
 inline bool has_unicode_text() noexcept { return detail::find_linked<detail::UnicodeFunctions>() != nullptr; }
 
-/// The composed form NFC (Unicode Standard Annex 15) of a text in UTF-8, in which a letter and its accent are
-/// one code point. Throws ValueError in a program without ICU.
+/// Composes UTF-8 text to NFC (Unicode Standard Annex 15), in which a letter and its accent are one code
+/// point where Unicode has one. Throws ValueError in a program built without ICU, and when ICU finds text
+/// that is not UTF-8; text without bytes from 0xCC on is returned as it is.
 inline std::string to_nfc(std::string_view text) {
   const auto& unicode = detail::require_unicode("nfc", "NFC");
   // Below U+0300, whose first byte is 0xCC, all is composed.
@@ -50,11 +51,12 @@ inline std::string to_nfc(std::string_view text) {
   return plain ? std::string(text) : unicode.compose(text);
 }
 
-/// Scripts that the letters of a language are of, such as Latin, or Han, Hiragana and Katakana.
+/// The scripts that a language is written in, such as Latin, or Han, Hiragana and Katakana.
 class Scripts {
  public:
-  /// names: those of Unicode or codes of ISO 15924, separated by commas: "Cyrillic", "Hani,Hira,Kana". Empty:
-  /// all scripts. Throws ValueError for a name that is unknown, and in a program without ICU.
+  /// names: Unicode script names or ISO 15924 codes, separated by commas: "Cyrillic", "Hani,Hira,Kana";
+  /// empty: all scripts. Throws ValueError for an unknown name, and for any name in a program built without
+  /// ICU.
   explicit Scripts(const std::string& names = {}) {
     for (std::size_t at = 0; at < names.size();) {
       const std::size_t end = std::min(names.find(',', at), names.size());
@@ -71,9 +73,11 @@ class Scripts {
     }
   }
 
+  /// Whether all scripts are accepted, because no names were given.
   bool all() const noexcept { return scripts_.empty(); }
 
-  /// The share of the letters of a text that are of these scripts; 1 where there is no letter.
+  /// The share, in [0, 1], of the letters of a UTF-8 text that are of these scripts; 1 for a text without
+  /// letters.
   double share(std::string_view text) const {
     if (all()) return 1;
     double letters = 0, own = 0;

@@ -14,14 +14,14 @@ namespace eigenformer {
 
 namespace detail {
 
-/// One code point read from the front of a text; length 0 says that the bytes are not UTF-8.
+/// One code point read from the front of a text; length 0 means that the bytes are not UTF-8.
 struct DecodedCodePoint {
   char32_t value = 0xFFFD;
   std::size_t length = 0;
 };
 
-/// Reads the code point at the front of a text that is not empty. Overlong forms, surrogates and values above
-/// U+10FFFF are refused (The Unicode Standard, table 3-7).
+/// Decodes the code point at the front of a text that is not empty. Overlong forms, surrogates and values
+/// above U+10FFFF are not UTF-8 (The Unicode Standard, table 3-7).
 inline DecodedCodePoint decode_front(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t first = byte(0);
@@ -48,7 +48,7 @@ inline DecodedCodePoint decode_front(std::string_view text) {
   return {value, length};
 }
 
-/// The bytes of a code point, which must be one that UTF-8 can write.
+/// Encodes a code point as UTF-8; it must be at most U+10FFFF and no surrogate.
 inline std::string utf8_of(char32_t c) {
   const auto byte = [](char32_t bits) { return static_cast<char>(static_cast<std::uint8_t>(bits)); };
   if (c < 0x80) return {byte(c)};
@@ -60,8 +60,7 @@ inline std::string utf8_of(char32_t c) {
 
 }  // namespace detail
 
-/// The byte offset of the first byte that is not part of valid UTF-8, or nothing where all of the text is
-/// valid.
+/// The offset of the first byte that is not part of valid UTF-8; nothing when the whole text is valid.
 inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     if (static_cast<std::uint8_t>(text[i]) < 0x80) {
@@ -75,7 +74,8 @@ inline std::optional<index_t> find_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
-/// Calls f(code point, its bytes) for each code point of the text; a byte that is not UTF-8 counts as U+FFFD.
+/// Calls f(char32_t code_point, std::string_view bytes) for each code point of the text; a byte that is not
+/// UTF-8 is passed as U+FFFD with that one byte.
 template <class F>
 void for_each_code_point(std::string_view text, F&& f) {
   for (std::size_t i = 0; i < text.size();) {
@@ -86,7 +86,7 @@ void for_each_code_point(std::string_view text, F&& f) {
   }
 }
 
-/// The text cut into its code points; the pieces point into the text.
+/// Splits a text into its code points; the pieces point into the text. A byte that is not UTF-8 is a piece.
 inline std::vector<std::string_view> split_code_points(std::string_view text) {
   std::vector<std::string_view> pieces;
   pieces.reserve(text.size());
@@ -95,7 +95,7 @@ inline std::vector<std::string_view> split_code_points(std::string_view text) {
 }
 
 /// Whether a code point is white space: ASCII's, the separators U+001C to U+001F, U+0085, U+00A0 and the
-/// spaces of U+1680 to U+3000 (what Python's str.isspace says, which sacreBLEU splits by).
+/// spaces of U+1680 to U+3000. The same as Python's str.isspace(), which sacreBLEU splits by.
 inline bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
@@ -121,7 +121,7 @@ inline bool is_punctuation(char32_t c) {
   return false;
 }
 
-/// The text without the white space at its ends.
+/// Returns the text without the white space (is_space()) at its ends.
 inline std::string trim(std::string_view text) {
   const char* first = nullptr;
   const char* last = nullptr;
@@ -133,7 +133,7 @@ inline std::string trim(std::string_view text) {
   return {first, last};
 }
 
-/// The text with U+FFFD in the place of each byte that is not UTF-8.
+/// Returns the text with each byte that is not UTF-8 replaced by U+FFFD.
 inline std::string valid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -143,8 +143,8 @@ inline std::string valid_utf8(std::string_view text) {
   return out;
 }
 
-/// One line as the tokenizers see it: each run of white space (U+00A0 and the other Unicode spaces included)
-/// and of NUL bytes becomes one space, none stays at the edges, and a byte that is not UTF-8 becomes U+FFFD.
+/// Normalises one line for the tokenizers: each run of white space (Unicode's spaces such as U+00A0 included)
+/// and NUL bytes becomes one space, none is left at the ends, and a byte that is not UTF-8 becomes U+FFFD.
 /// Nothing else changes; there is no Unicode composition (NFC).
 inline std::string normalize_text(std::string_view text) {
   std::string out;

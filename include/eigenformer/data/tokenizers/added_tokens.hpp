@@ -15,23 +15,26 @@
 
 namespace eigenformer {
 
-/// A token that is found in a text before the text is cut into pieces, such as "<mask>" or a language's name.
+/// A token that is matched in a text before the text is cut into pieces, such as "<mask>" or a language's
+/// name.
 struct AddedToken {
-  std::string text{};
-  std::int32_t id = 0;
-  bool strip_left = false;   ///< takes the white space before it
-  bool strip_right = false;  ///< and behind it
-  bool single_word = false;  ///< does not count where a word's character touches it
-  bool normalized = false;   ///< looked for in the normalised text and not in the text as it came
+  std::string text{};        ///< the text that is matched, in UTF-8; an empty one never matches
+  std::int32_t id = 0;       ///< its id in the vocabulary
+  bool strip_left = false;   ///< a match includes the white space before it
+  bool strip_right = false;  ///< a match includes the white space after it
+  bool single_word = false;  ///< does not match next to a character of a word
+  bool normalized = false;   ///< matched in the normalised text instead of the original one
 
+  /// Compares all fields.
   friend bool operator==(const AddedToken&, const AddedToken&) = default;
 };
 
-/// Added tokens as Hugging Face's tokenizers package finds them: the leftmost first, of several there the
-/// longest.
+/// Added tokens, matched as in Hugging Face's tokenizers package: from left to right, the longest match
+/// first.
 class AddedTokens {
  public:
   AddedTokens() = default;
+  /// tokens: in any order; require_ids() checks their ids.
   explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       if (!tokens_[i].text.empty()) by_first_byte_[tokens_[i].text[0]].push_back(i);
@@ -43,11 +46,14 @@ class AddedTokens {
     }
   }
 
+  /// The tokens, in the order in which they were given.
   const std::vector<AddedToken>& tokens() const noexcept { return tokens_; }
+  /// Whether there are no added tokens.
   bool empty() const noexcept { return tokens_.empty(); }
 
-  /// Calls on_token(id) and on_text(part, where it begins) for the tokens and what is between them, in the
-  /// text's order.
+  /// Calls on_token(id) for each token in a UTF-8 text and on_text(part, byte offset) for each part between
+  /// them, in the order of the text. normalized: which tokens to match, those with AddedToken::normalized or
+  /// those without.
   template <class OnToken, class OnText>
   void split(std::string_view text, bool normalized, OnToken&& on_token, OnText&& on_text) const {
     std::size_t done = 0;
@@ -71,6 +77,7 @@ class AddedTokens {
     if (done < text.size()) on_text(text.substr(done), done);
   }
 
+  /// Stores the tokens as the part "added"; nothing when there are none.
   void add_to(TokenizerParts& parts) const {
     if (empty()) return;
     std::vector<std::string> items;
@@ -83,7 +90,7 @@ class AddedTokens {
     }
     parts.set_list("added", items);
   }
-  /// What add_to() wrote, or nothing. Throws IoError.
+  /// Reads what add_to() stored; no tokens when there is no such part. Throws IoError for a damaged part.
   static AddedTokens read(const TokenizerParts& parts) {
     std::vector<AddedToken> tokens;
     if (!parts.contains("added")) return {};

@@ -21,12 +21,13 @@
 
 namespace eigenformer {
 
-/// Byte pair encoding of bytes (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by GPT-2's
-/// rule, with Unicode's classes; each byte is written as a character of its own; pairs are merged in the
-/// order of a list. Decoding gives the text back, byte by byte.
+/// Byte-level byte pair encoding (Radford et al. 2019): GPT-2, BART, RoBERTa. Text is cut into words by
+/// GPT-2's pattern, with Unicode's classes; each byte is mapped to a printable character; pairs are merged in
+/// the order of a list. Decoding restores valid UTF-8 exactly when all of its pieces are in the vocabulary.
 class ByteBpeTokenizer final : public ForeignTokenizer {
  public:
-  /// merges: lines "left right", the first to be merged first. Throws ValueError for a line that is no pair.
+  /// merges: lines "left right" by descending priority. Throws ValueError for a line that is not a pair, and
+  /// for a special id or an added token's id outside the vocabulary.
   ByteBpeTokenizer(ForeignVocabulary given, std::vector<std::string> merges, AddedTokens added = {})
       : ForeignTokenizer(std::move(given)), merges_(std::move(merges)), added_(std::move(added)) {
     added_.require_ids(vocabulary_size());
@@ -47,7 +48,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     }
   }
 
-  /// Reads `directory/name.tokenizer`. Throws IoError.
+  /// Loads `directory/name.tokenizer`. Throws IoError.
   static ByteBpeTokenizer load(const std::filesystem::path& directory,
                                const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("byte_bpe", directory, name);
@@ -94,8 +95,8 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     return valid_utf8(text);
   }
 
-  /// The words of a text by GPT-2's rule: contractions, runs of letters, of numbers or of neither, each with
-  /// a space before it; other white space. Together they are the text.
+  /// Splits UTF-8 text into words by GPT-2's pattern: contractions; runs of letters, of numbers or of other
+  /// characters, each with one space before it; other white space. Their concatenation is the text.
   static std::vector<std::string> split(const std::string& text) {
     const std::u32string points = icu::code_points(text);
     std::vector<std::string> words;
@@ -136,7 +137,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     if (class_of(text[begin]) != Class::space) return run(begin);
     if (text[begin] == U' ' && begin + 1 < text.size() && class_of(text[begin + 1]) != Class::space)
       return run(begin + 1);
-    // The last of several spaces belongs to the word behind them.
+    // The last of several spaces belongs to the next word.
     const std::size_t end = run(begin);
     return end < text.size() && end - begin > 1 ? end - 1 : end;
   }
@@ -146,7 +147,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
   std::vector<std::int32_t> encode_words(std::string_view text, Merge&& merge) const {
     std::vector<std::int32_t> ids;
     const auto put = [&](std::int32_t id) { ids.push_back(id); };
-    // Nothing is normalised, so tokens that are looked for afterwards are the second pass over the same text.
+    // There is no normalisation, so tokens to match in normalised text are matched in the same text.
     added_.split(valid_utf8(text), false, put, [&](std::string_view part, std::size_t) {
       added_.split(part, true, put, [&](std::string_view rest, std::size_t) {
         for (const std::string& word : split(std::string(rest))) {
@@ -163,7 +164,7 @@ class ByteBpeTokenizer final : public ForeignTokenizer {
     return parts;
   }
 
-  // A word's bytes, spelled, with all merges done: the first of the list first, from left to right.
+  // The pieces of a word after all merges, by priority and from left to right.
   std::vector<std::string> merged(const std::string& word) const {
     std::vector<std::string> parts = spelled(word);
     while (parts.size() > 1) {

@@ -16,15 +16,15 @@
 
 namespace eigenformer {
 
-/// A vocabulary that came with somebody's weights: any token may have any id.
+/// The vocabulary of a checkpoint from elsewhere, with any ids for special tokens.
 struct ForeignVocabulary {
-  std::vector<std::string> tokens{};        ///< by id; an empty one has no text
-  std::int32_t unknown_id = -1;             ///< of what is not in the vocabulary; -1: such text is left out
+  std::vector<std::string> tokens{};        ///< by id; an empty one is an unused id
+  std::int32_t unknown_id = -1;             ///< id of unknown tokens; -1: they are left out when encoding
   std::vector<std::int32_t> special_ids{};  ///< left out when decoding: padding, begin, end, languages
 };
 
-/// What the tokenizers of other libraries' checkpoints have in common. Their ids are those of the checkpoint,
-/// and pad, begin and end are where it has them (TextConventions says where).
+/// Base class of the tokenizers of other libraries' checkpoints. All ids are those of the checkpoint, those
+/// of pad, begin and end too; TextConventions names them.
 class ForeignTokenizer : public Tokenizer {
  public:
   index_t vocabulary_size() const override { return static_cast<index_t>(vocabulary_.tokens.size()); }
@@ -34,7 +34,7 @@ class ForeignTokenizer : public Tokenizer {
     return vocabulary_.tokens[static_cast<std::size_t>(id)];
   }
 
-  /// The id of a token as the vocabulary spells it, special ones too; nothing where there is none.
+  /// The id of a token as spelled in the vocabulary, special tokens included; nothing for an unknown one.
   std::optional<std::int32_t> find(std::string_view token) const {
     const auto found = ids_.find(token);
     if (found == ids_.end()) return std::nullopt;
@@ -53,7 +53,7 @@ class ForeignTokenizer : public Tokenizer {
   }
 
  protected:
-  /// Throws ValueError for a special id outside the vocabulary. Of a repeated token, the first id counts.
+  /// Throws ValueError for a special id outside the vocabulary. A repeated token is encoded by its first id.
   explicit ForeignTokenizer(ForeignVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
     special_.resize(vocabulary_.tokens.size());
     for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
@@ -75,10 +75,10 @@ class ForeignTokenizer : public Tokenizer {
     for (const std::int32_t id : vocabulary_.special_ids) special_[static_cast<std::size_t>(id)] = true;
   }
 
-  /// Writes what save() has to write beside the vocabulary.
+  /// Adds the parts that save() writes beside kind and vocabulary.
   virtual void add_parts(TokenizerParts&) const {}
 
-  /// The file that save() of the same kind wrote. Throws IoError for another kind.
+  /// Reads the file that save() of the same kind wrote. Throws IoError, also for another kind.
   static TokenizerParts read_parts(const char* kind, const std::filesystem::path& directory,
                                    const std::string& name) {
     TokenizerParts parts = TokenizerParts::load(directory / (name + ".tokenizer"));
@@ -87,13 +87,14 @@ class ForeignTokenizer : public Tokenizer {
     }
     return parts;
   }
+  /// The vocabulary that save() wrote. Throws IoError for missing or damaged parts.
   static ForeignVocabulary read_vocabulary(const TokenizerParts& parts) {
     ForeignVocabulary vocabulary{parts.list("tokens"), -1, parts.ids("special")};
     const std::vector<std::int32_t> unknown = parts.ids("unknown");
     if (unknown.size() == 1) vocabulary.unknown_id = unknown[0];
     return vocabulary;
   }
-  /// make(), with what it says about impossible contents as an IoError about the file.
+  /// Returns make(); a ValueError of it, about invalid contents, becomes an IoError that names the file.
   template <class F>
   static auto made_of(const TokenizerParts& parts, F&& make) {
     try {
@@ -103,15 +104,17 @@ class ForeignTokenizer : public Tokenizer {
     }
   }
 
+  /// Throws IndexError for an id outside the vocabulary.
   void check(std::int32_t id) const {
     if (id < 0 || id >= vocabulary_size()) {
       throw IndexError("tokenizer", "token id " + std::to_string(id) + " is outside the vocabulary of size " +
                                         std::to_string(vocabulary_size()));
     }
   }
+  /// Whether decoding leaves out an id: a special one or an unused one. The id must be in the vocabulary.
   bool is_special(std::int32_t id) const { return special_[static_cast<std::size_t>(id)]; }
 
-  /// Appends the id of a piece of text; that of unknown ones where there is one.
+  /// Appends the id of a piece; for an unknown piece unknown_id, or nothing when that is -1.
   void append(std::vector<std::int32_t>& ids, std::string_view piece) const {
     const std::optional<std::int32_t> id = find(piece);
     if (id) {
@@ -121,7 +124,8 @@ class ForeignTokenizer : public Tokenizer {
     }
   }
 
-  /// The tokens of ids, without special ones; unknown reads U+2047. Throws IndexError.
+  /// The tokens of ids, without special ones; unknown_id becomes U+2047. Throws IndexError for an id outside
+  /// the vocabulary.
   std::vector<std::string> pieces(std::span<const std::int32_t> ids) const {
     std::vector<std::string> found;
     for (const std::int32_t id : ids) {
@@ -135,6 +139,7 @@ class ForeignTokenizer : public Tokenizer {
     return found;
   }
 
+  /// The vocabulary that was passed to the constructor.
   const ForeignVocabulary& vocabulary() const noexcept { return vocabulary_; }
 
  private:
@@ -143,12 +148,13 @@ class ForeignTokenizer : public Tokenizer {
   std::unordered_map<std::string, std::int32_t, detail::StringHash, std::equal_to<>> ids_;
 };
 
-/// Text that was cut into tokens by somebody else: they stand between spaces.
+/// A tokenizer for text that is already tokenized: tokens are separated by spaces.
 class TokenTokenizer final : public ForeignTokenizer {
  public:
+  /// Throws ValueError for a special id outside the vocabulary.
   explicit TokenTokenizer(ForeignVocabulary given) : ForeignTokenizer(std::move(given)) {}
 
-  /// Reads `directory/name.tokenizer`. Throws IoError.
+  /// Loads `directory/name.tokenizer`. Throws IoError.
   static TokenTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("tokens", directory, name);
     return made_of(parts, [&] { return TokenTokenizer(read_vocabulary(parts)); });

@@ -21,39 +21,45 @@
 
 namespace eigenformer {
 
-/// How a MetaspaceTokenizer prepares a text.
+/// How a MetaspaceTokenizer normalises and splits a text.
 struct MetaspaceOptions {
-  /// One step of normalising: "charsmap" (argument: its bytes), "strip" ("left", "right" or "both"), "spaces"
-  /// (what two spaces and more become), or "replace" (a text and what it becomes).
+  /// One step of normalisation.
   struct Step {
-    std::string name{}, argument{}, replacement{};
+    std::string name{},  ///< "charsmap", "strip", "spaces" or "replace"
+        argument{},  ///< charsmap: its bytes; strip: "left", "right" or "both"; replace: the text to replace
+        replacement{};  ///< spaces: what a run of two or more spaces becomes; replace: the new text
   };
-  std::vector<Step> normalizer{};
+
+  std::vector<Step> normalizer{};  ///< steps, applied in this order
   bool split_white_space = false;  ///< words end at white space, which is dropped
-  /// Where the mark of a space is put: before each word ("always"), before the text ("first"), "never".
+  /// Where U+2581, the mark of a space, is added: before each word ("always"), before the text ("first"),
+  /// "never".
   std::string prepend = "always";
   bool split = true;  ///< words begin at each mark
 };
 
-/// A SentencePiece model as Hugging Face's tokenizers package does it: spaces become U+2581, and words are
-/// cut by a unigram model or byte pair encoding. It differs from SentencePiece in characters that the package
-/// normalises otherwise.
+/// A SentencePiece model as implemented by Hugging Face's tokenizers package: spaces become U+2581, and words
+/// are segmented by a unigram model or byte pair encoding. It differs from SentencePiece for characters that
+/// the package normalises differently.
 class MetaspaceTokenizer final : public ForeignTokenizer {
  public:
-  /// scores: of a unigram model, by id. merges: of byte pair encoding, left and right tokens by turns. Throws
-  /// ValueError for what is impossible.
+  /// Makes a tokenizer with a unigram model. scores: log probabilities by id, NaN for a token that is not a
+  /// piece. Throws ValueError for invalid options, scores, or ids outside the vocabulary.
   MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<double> scores,
                      AddedTokens added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
     model_ = UnigramModel(std::move(scores), vocabulary().tokens);
   }
+  /// Makes a tokenizer with byte pair encoding. merges: left and right tokens in turn, by descending
+  /// priority. Throws ValueError for invalid options, a merge with an unknown token, or ids outside the
+  /// vocabulary.
   MetaspaceTokenizer(ForeignVocabulary given, MetaspaceOptions options, std::vector<std::string> merges,
                      AddedTokens added = {})
       : MetaspaceTokenizer(std::move(given), std::move(options), std::move(added)) {
     model_ = PairModel(std::move(merges), [&](std::string_view token) { return find(token); });
   }
 
-  /// Reads `directory/name.tokenizer`. Throws IoError.
+  /// Loads `directory/name.tokenizer`. Throws IoError.
   static MetaspaceTokenizer load(const std::filesystem::path& directory,
                                  const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("metaspace", directory, name);
@@ -114,7 +120,7 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
     return text;
   }
 
-  /// A text after the normaliser's steps.
+  /// Applies the steps of MetaspaceOptions::normalizer to UTF-8 text. Throws ValueError when ICU fails.
   std::string normalize(std::string_view text) const {
     std::string out(text);
     std::size_t table = 0;

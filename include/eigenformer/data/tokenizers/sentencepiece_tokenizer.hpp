@@ -17,12 +17,13 @@
 
 namespace eigenformer {
 
-/// Somebody's SentencePiece model (Kudo and Richardson 2018), whose pieces have the ids that a vocabulary
-/// gives them and not the model's own: Marian, mBART, M2M100, NLLB, T5.
+/// A pretrained SentencePiece model (Kudo and Richardson 2018) whose pieces have the ids of a separate
+/// vocabulary instead of the model's own: Marian, mBART, M2M100, NLLB, T5.
 class SentencePieceTokenizer final : public ForeignTokenizer {
  public:
-  /// model: the bytes of the SentencePiece model. language_codes: a text may begin with a token in >>these<<,
-  /// as for Marian's models with several target languages. Throws ValueError where the bytes are no model.
+  /// model: the bytes of the SentencePiece model. language_codes: a text may begin with a language token such
+  /// as `>>de<<`, as for Marian's models with several target languages. Throws ValueError when the bytes are
+  /// not a model, and for a special id outside the vocabulary.
   SentencePieceTokenizer(std::string model, ForeignVocabulary given, bool language_codes = false)
       : ForeignTokenizer(std::move(given)),
         model_(std::make_shared<const std::string>(std::move(model))),
@@ -35,7 +36,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     processor_ = std::move(processor);
   }
 
-  /// Reads `directory/name.tokenizer`. Throws IoError.
+  /// Loads `directory/name.tokenizer`. Throws IoError.
   static SentencePieceTokenizer load(const std::filesystem::path& directory,
                                      const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("sentencepiece", directory, name);
@@ -45,7 +46,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     });
   }
 
-  /// A model's pieces in the order of its own ids. Throws ValueError where the bytes are no model.
+  /// The pieces of a model in the order of its own ids. Throws ValueError when the bytes are not a model.
   static std::vector<std::string> model_pieces(const std::string& model) {
     const SentencePieceTokenizer tokenizer(model, {});
     std::vector<std::string> found;
@@ -87,7 +88,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   }
 
  private:
-  // The id of the >>code<< that a text begins with, which is taken from it; nothing where there is none.
+  // The id of the >>code<< at the start of a text, from which it is removed; nothing when there is none.
   std::vector<std::int32_t> take_language_code(std::string_view& text) const {
     std::vector<std::int32_t> ids;
     if (language_codes_ && text.substr(0, 2) == ">>") {
@@ -103,8 +104,8 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
   }
 
-  // SentencePiece leaves pieces that are not its own as they are, with the mark of a space. Such pieces are
-  // usual: Marian's vocabulary is that of both languages, and each language has a model of its own.
+  // SentencePiece does not decode pieces that are not its own: they keep the mark of a space. Such pieces are
+  // common: Marian has one vocabulary for both languages, but a model for each.
   static std::string with_spaces(std::string text) {
     constexpr std::string_view mark = "\xE2\x96\x81";
     for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; ++at)

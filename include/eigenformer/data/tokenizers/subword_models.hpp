@@ -20,13 +20,13 @@
 
 namespace eigenformer {
 
-/// A unigram language model of pieces (Kudo 2018): a word's best segmentation is the one with the largest sum
-/// of scores.
+/// A unigram language model of pieces (Kudo 2018): the best segmentation of a word has the largest sum of
+/// scores.
 class UnigramModel {
  public:
   UnigramModel() = default;
-  /// scores: by id, NaN for a token that is no piece. tokens: their texts. Throws ValueError where a score is
-  /// no number that can be added up, or there is no piece.
+  /// scores: log probabilities by id, NaN for a token that is not a piece; missing ones are NaN. tokens:
+  /// their texts in UTF-8. Throws ValueError for an infinite or huge score and when there are no pieces.
   UnigramModel(std::vector<double> scores, const std::vector<std::string>& tokens)
       : scores_(std::move(scores)) {
     scores_.resize(tokens.size(), std::numeric_limits<double>::quiet_NaN());
@@ -44,10 +44,11 @@ class UnigramModel {
     unknown_score_ = least - 10;  // as in SentencePiece
   }
 
+  /// The scores by id, NaN for a token that is not a piece.
   const std::vector<double>& scores() const noexcept { return scores_; }
 
-  /// Calls emit(id) for the pieces of a word in UTF-8; -1 for a run of characters that are in no piece.
-  /// find(text) gives a token's id or nothing.
+  /// Calls emit(id) for each piece of the best segmentation of a UTF-8 word, and emit(-1) for each run of
+  /// characters that are in no piece. find(text) returns the id of a token as an optional.
   template <class Find, class Emit>
   void segment(std::string_view word, Find&& find, Emit&& emit) const {
     struct Node {
@@ -68,14 +69,15 @@ class UnigramModel {
     for (auto id = ids.rbegin(); id != ids.rend(); ++id) emit(*id);
   }
 
-  /// A piece of a segmentation: bytes begin to end of the word. id -1: one character that is in no piece.
+  /// One piece of a segmentation.
   struct Step {
-    std::size_t begin, end;
-    std::int32_t id;
+    std::size_t begin,  ///< byte offset of its first byte in the word
+        end;            ///< byte offset behind its last byte
+    std::int32_t id;    ///< its id; -1: one character that is in no piece
   };
-  /// A segmentation drawn in proportion to its probability to the power alpha, among all of them (Kudo 2018,
-  /// section 3.2): sums over all segmentations up to each byte, then pieces drawn from the end on. alpha 0:
-  /// the best one.
+
+  /// Samples a segmentation of a UTF-8 word from all of them, in proportion to its probability to the power
+  /// alpha (Kudo 2018, section 3.2), by forward filtering and backward sampling. alpha 0: the best one.
   template <class Find>
   std::vector<Step> sample(std::string_view word, double alpha, RandomGenerator& rng, Find&& find) const {
     struct Edge {
@@ -147,13 +149,13 @@ class UnigramModel {
   double unknown_score_ = 0;
 };
 
-/// Byte pair encoding of characters (Sennrich et al. 2016): pairs of neighbours are merged, the pair that
-/// comes first in a list first, of several such the leftmost.
+/// Byte pair encoding of characters (Sennrich et al. 2016): adjacent pairs are merged in the order of a list,
+/// equal pairs from left to right.
 class PairModel {
  public:
   PairModel() = default;
-  /// merges: left and right tokens by turns. find(text) gives a token's id or nothing. Throws ValueError for
-  /// a merge of or into what is no token.
+  /// merges: left and right tokens in turn, by descending priority. find(text) returns the id of a token as
+  /// an optional. Throws ValueError for a merge of or into an unknown token, and for an odd number of tokens.
   template <class Find>
   PairModel(std::vector<std::string> merges, Find&& find) : merges_(std::move(merges)) {
     if (merges_.size() % 2 != 0) throw ValueError("tokenizer", "the last merge has no right token");
@@ -168,9 +170,11 @@ class PairModel {
     }
   }
 
+  /// The merges, as passed to the constructor.
   const std::vector<std::string>& merges() const noexcept { return merges_; }
 
-  /// Calls emit(id) for the pieces of a word in UTF-8; -1 for a run of characters that are no tokens.
+  /// Calls emit(id) for each piece of a UTF-8 word, and emit(-1) for each run of characters that are not
+  /// tokens.
   template <class Find, class Emit>
   void segment(std::string_view word, Find&& find, Emit&& emit) const {
     std::vector<Symbol> symbols;
@@ -205,7 +209,7 @@ class PairModel {
     }
   }
 
-  /// The same with dropout of merges: see detail::merge_with_dropout().
+  /// As segment(), with each merge left out at random with probability `dropout` (Provilkov et al. 2020).
   template <class Find, class Emit>
   void sample(std::string_view word, double dropout, RandomGenerator& rng, Find&& find, Emit&& emit) const {
     std::vector<std::int32_t> ids = characters(word, find);

@@ -23,26 +23,27 @@
 
 namespace eigenformer {
 
-/// How a subword model is trained.
+/// Options of SubwordTokenizer::train().
 struct SubwordOptions {
-  index_t vocabulary_size = 8000;  ///< the four special ids included; less where the text has no more pieces
+  index_t vocabulary_size = 8000;  ///< with the four special ids; the result is smaller for a small text
   bool unigram =
       false;  ///< true: unigram language model (Kudo 2018); false: byte pair encoding (Sennrich et al. 2016)
-  bool byte_fallback = false;  ///< spell unknown characters as bytes, at the price of 256 ids
-  /// Pieces that no text is cut into and that decoding passes over, such as "<2de>": SentencePiece's control
-  /// symbols. Their ids follow the special ones. They have no comma.
+  bool byte_fallback = false;  ///< encode unknown characters as bytes, which takes 256 ids
+  /// Pieces that are never produced from text and that decoding skips, such as "<2de>": SentencePiece's
+  /// control symbols. Their ids follow the special ones. They must not be empty or have a comma.
   std::vector<std::string> reserved{};
-  index_t max_sentences = 1'000'000;  ///< more are thinned out evenly, to bound time and memory
+  index_t max_sentences = 1'000'000;  ///< of more sentences, evenly spaced ones are used
 };
 
-/// SentencePiece (Kudo and Richardson 2018) behind the Tokenizer interface. Text is only passed through
-/// normalize_text(), not through NFKC, so that decoding gives it back; U+2581, which SentencePiece keeps for
-/// spaces, reads as a space.
+/// SentencePiece (Kudo and Richardson 2018) behind the Tokenizer interface. Text is normalised by
+/// normalize_text() only, not by NFKC, so that decoding restores it; U+2581, which SentencePiece reserves for
+/// spaces, is read as a space.
 class SubwordTokenizer final : public Tokenizer {
  public:
-  /// Trains on sentences in memory: those of both sides for a joint vocabulary. Equal sentences and options
-  /// give an equal model. Throws ValueError when SentencePiece refuses, as for a vocabulary smaller than the
-  /// number of different characters. Sets SentencePiece's process-wide log level so that it prints nothing.
+  /// Trains on UTF-8 sentences in memory; pass those of both sides for a joint vocabulary. Equal sentences
+  /// and options give an equal model. Throws ValueError for invalid options, for sentences without text, and
+  /// when SentencePiece fails, as for a vocabulary smaller than the number of different characters. Sets
+  /// SentencePiece's process-wide log level so that it prints nothing.
   static SubwordTokenizer train(std::span<const std::string> sentences, const SubwordOptions& options = {}) {
     const index_t least = Vocabulary::num_specials + (options.byte_fallback ? 256 : 0) +
                           static_cast<index_t>(options.reserved.size()) + 1;
@@ -101,8 +102,8 @@ class SubwordTokenizer final : public Tokenizer {
     return SubwordTokenizer(std::move(model), "the trained model");
   }
 
-  /// Reads `directory/name.model`. Throws IoError when it is missing, no SentencePiece model or one with
-  /// other special ids.
+  /// Loads `directory/name.model`. Throws IoError when it is missing, is not a SentencePiece model, or has
+  /// special ids other than pad 0, unknown 1, begin 2, end 3.
   static SubwordTokenizer load(const std::filesystem::path& directory,
                                const std::string& name = "tokenizer") {
     const std::filesystem::path path = directory / (name + ".model");
@@ -149,7 +150,7 @@ class SubwordTokenizer final : public Tokenizer {
   }
 
  private:
-  /// Hands the trainer the sentences, evenly thinned out to a number, passing over empty ones.
+  /// Passes at most `most` evenly spaced sentences to the trainer, without empty ones.
   class Sentences final : public sentencepiece::SentenceIterator {
    public:
     Sentences(std::span<const std::string> sentences, std::size_t most)
@@ -193,7 +194,7 @@ class SubwordTokenizer final : public Tokenizer {
     processor_ = std::move(processor);
   }
 
-  // The different characters that the trainer was given, and the one that it puts between words.
+  // Number of different characters in the training text, with the mark that SentencePiece puts between words.
   static index_t count_characters(std::span<const std::string> sentences, std::size_t most) {
     std::set<char32_t> found;
     for (Sentences text(sentences, most); !text.done(); text.Next()) {

@@ -18,62 +18,67 @@
 
 namespace eigenformer {
 
-/// Turns text into token ids and back. The ids 0 to 3 are pad, unknown, begin and end in every tokenizer that
-/// this library trains (see Vocabulary; for those of other libraries' checkpoints see ForeignTokenizer). Text
-/// goes through normalize_text() first; decode(encode(text)) gives that normalised text back, where all of it
-/// is known.
+/// Converts text to token ids and back. In every tokenizer that this library trains, ids 0 to 3 are pad,
+/// unknown, begin and end (see Vocabulary; for checkpoints of other libraries see ForeignTokenizer), and text
+/// goes through normalize_text() first: decode(encode(text)) returns the normalised text when none of it is
+/// unknown. All text is UTF-8. Thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "char", "word", "subword" or another kind that load_tokenizer() accepts, which makes such a tokenizer
-  /// again.
+  /// The kind to pass to load_tokenizer() to load what save() wrote: "char", "word", "subword" or one of
+  /// another library's checkpoint.
   virtual std::string kind() const = 0;
 
-  /// Number of ids, the special ones included.
+  /// Number of ids, the special ones included; all ids are below it.
   virtual index_t vocabulary_size() const = 0;
 
-  /// The ids of one line of text, without begin and end.
+  /// Encodes one line of text to ids, without begin and end; an empty text has none.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
-  /// The same with a segmentation drawn from `rng`, whose state alone it depends on; rates of 0 give
-  /// encode(). Throws ValueError for a kind that has one segmentation of a text, and for the rate of another
-  /// kind.
+  /// As encode(), with a segmentation sampled with `rng`; equal states give equal segmentations, and rates of
+  /// 0 those of encode(). Throws ValueError for a kind without subwords, and for a positive rate that belongs
+  /// to another kind of model (bpe_dropout, unigram_alpha).
   virtual std::vector<std::int32_t> encode_sampled(std::string_view, const SubwordSampling&,
                                                    RandomGenerator&) const {
     throw ValueError("tokenizer",
                      "kind '" + kind() + "' has one segmentation of a text; sampling needs subwords");
   }
 
-  /// The text of ids; pad, begin and end are passed over, unknown reads U+2047. Throws IndexError for an id
+  /// Decodes ids to text; pad, begin and end are skipped, unknown becomes U+2047. Throws IndexError for an id
   /// outside the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
-  /// How one id is shown to a person, with the marks the tokenizer uses. Throws IndexError for an id outside
-  /// the vocabulary.
+  /// The token of one id as spelled in the vocabulary, with the tokenizer's marks for spaces or joiners.
+  /// Throws IndexError for an id outside the vocabulary.
   virtual std::string token(std::int32_t id) const = 0;
 
-  /// Writes the tokenizer to `directory`, as one file called `name` with an extension of its own. Throws
+  /// Writes the tokenizer to a file in `directory`, called `name` with the extension of its kind. Throws
   /// IoError.
   virtual void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const = 0;
 
  protected:
   Tokenizer() = default;
+  /// Copying and moving are for derived classes, so that a tokenizer is not sliced.
   Tokenizer(const Tokenizer&) = default;
+  /// See the copy constructor.
   Tokenizer(Tokenizer&&) = default;
+  /// See the copy constructor.
   Tokenizer& operator=(const Tokenizer&) = default;
+  /// See the copy constructor.
   Tokenizer& operator=(Tokenizer&&) = default;
 
-  /// What an unknown token reads as in decoded text: the double question mark, U+2047.
+  /// An unknown token in decoded text: the double question mark, U+2047.
   static constexpr const char* unknown_text = "\xE2\x81\x87";
 
+  /// Whether an id is Vocabulary's pad, begin or end, which decoding skips.
   static bool is_control(std::int32_t id) {
     return id == Vocabulary::pad_id || id == Vocabulary::begin_id || id == Vocabulary::end_id;
   }
 };
 
-/// The id of a token that is spelled so, such as a language's tag; nothing where there is none. Looks at all
-/// of the vocabulary.
+/// The lowest id with this spelling, such as a language tag; nothing when there is none. Searches the whole
+/// vocabulary.
 inline std::optional<std::int32_t> find_token(const Tokenizer& tokenizer, std::string_view spelling) {
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
     if (tokenizer.token(id) == spelling) return id;
@@ -81,9 +86,10 @@ inline std::optional<std::int32_t> find_token(const Tokenizer& tokenizer, std::s
   return std::nullopt;
 }
 
-/// A tokenizer whose ids are a Vocabulary: what the character and the word tokenizer share.
+/// Base class of the tokenizers whose ids are those of a Vocabulary: CharacterTokenizer and WordTokenizer.
 class VocabularyTokenizer : public Tokenizer {
  public:
+  /// The vocabulary that was passed to the constructor.
   const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
   index_t vocabulary_size() const override { return vocabulary_.size(); }
   std::string token(std::int32_t id) const override { return vocabulary_.token(id); }
@@ -94,17 +100,20 @@ class VocabularyTokenizer : public Tokenizer {
   }
 
  protected:
+  /// vocabulary: the tokens, which the derived class splits text into.
   explicit VocabularyTokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
-  Vocabulary vocabulary_;
+  Vocabulary vocabulary_;  ///< tokens and ids
 };
 
-/// One token for each code point.
+/// A tokenizer with one token for each code point.
 class CharacterTokenizer final : public VocabularyTokenizer {
  public:
+  /// vocabulary: code points, each in UTF-8; other entries are never produced from text.
   explicit CharacterTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
 
-  /// A tokenizer for the code points of these sentences.
+  /// Makes a tokenizer with the code points of UTF-8 sentences. Throws ValueError as
+  /// Vocabulary::from_counts().
   static CharacterTokenizer train(std::span<const std::string> sentences,
                                   const VocabularyOptions& options = {}) {
     TokenCounts counts;
@@ -115,7 +124,7 @@ class CharacterTokenizer final : public VocabularyTokenizer {
     return CharacterTokenizer(Vocabulary::from_counts(counts, options));
   }
 
-  /// Reads `directory/name.vocab`. Throws IoError.
+  /// Loads `directory/name.vocab`. Throws IoError.
   static CharacterTokenizer load(const std::filesystem::path& directory,
                                  const std::string& name = "tokenizer") {
     return CharacterTokenizer(Vocabulary::load(directory / (name + ".vocab")));
@@ -142,14 +151,17 @@ class CharacterTokenizer final : public VocabularyTokenizer {
   }
 };
 
-/// Words and punctuation marks. A mark that touches its neighbour carries a joiner, U+FFED, on that side, as
-/// in `Hund ￭?` and `(￭ alt ￭)`, so that words look the same everywhere and the text can be put together
-/// again. (The idea is OpenNMT Tokenizer's joiner annotation.) A joiner in the text itself becomes U+25A0.
+/// A tokenizer with words and punctuation marks as tokens. A mark without a space before or after it has a
+/// joiner, U+FFED, on that side, as in `Hund ￭?` and `(￭ alt ￭)`, so that words are spelled the same
+/// everywhere and decoding restores the spaces (the joiner annotation of OpenNMT's Tokenizer). A joiner in
+/// the text itself becomes U+25A0.
 class WordTokenizer final : public VocabularyTokenizer {
  public:
+  /// vocabulary: tokens as split() makes them; other entries are never produced from text.
   explicit WordTokenizer(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
 
-  /// A tokenizer for the words and marks of these sentences.
+  /// Makes a tokenizer with the words and marks of UTF-8 sentences. Throws ValueError as
+  /// Vocabulary::from_counts().
   static WordTokenizer train(std::span<const std::string> sentences, const VocabularyOptions& options = {}) {
     TokenCounts counts;
     for (const std::string& sentence : sentences) {
@@ -158,14 +170,14 @@ class WordTokenizer final : public VocabularyTokenizer {
     return WordTokenizer(Vocabulary::from_counts(counts, options));
   }
 
-  /// Reads `directory/name.vocab`. Throws IoError.
+  /// Loads `directory/name.vocab`. Throws IoError.
   static WordTokenizer load(const std::filesystem::path& directory, const std::string& name = "tokenizer") {
     return WordTokenizer(Vocabulary::load(directory / (name + ".vocab")));
   }
 
   std::string kind() const override { return "word"; }
 
-  /// The tokens of a text, with their joiners.
+  /// Splits UTF-8 text into tokens, with their joiners.
   static std::vector<std::string> split(std::string_view text) {
     enum class Last { space, word, mark };
     std::vector<std::string> tokens;

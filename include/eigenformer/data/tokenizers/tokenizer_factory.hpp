@@ -26,26 +26,28 @@
 
 namespace eigenformer {
 
-/// Which tokenizer, and how large.
+/// Options of train_tokenizer() and train_tokenizers().
 struct TokenizerOptions {
   std::string kind = "subword";    ///< char, word or subword
-  index_t vocabulary_size = 8000;  ///< at most; the four special ids included
+  index_t vocabulary_size = 8000;  ///< most ids, the four special ones included
   index_t min_count = 1;           ///< char and word: rarer tokens are unknown
   bool joint = true;               ///< one vocabulary for both languages, which tied embeddings need
-  /// Entries that no text is cut into, such as "<2de>", a target language's tag; of the source side.
+  /// Entries of the source vocabulary that are never produced from text, such as the language tag "<2de>".
   std::vector<std::string> reserved{};
 };
 
 /// The tokenizers of both languages; a joint one is the same object twice.
 struct TokenizerPair {
-  std::shared_ptr<const Tokenizer> source;
-  std::shared_ptr<const Tokenizer> target;
+  std::shared_ptr<const Tokenizer> source;  ///< tokenizer of the source language
+  std::shared_ptr<const Tokenizer> target;  ///< tokenizer of the target language
 
+  /// Whether both sides share one tokenizer object.
   bool joint() const noexcept { return source == target; }
 };
 
-/// encode_corpus() with the tokenizers and the conventions of a model folder or an import: what its `text`
-/// puts around token ids is Batcher's part.
+/// encode_corpus() with the tokenizers and conventions of a model folder or an import. Of `text`, only
+/// source_text is used; Batcher adds the ids around a sentence. Throws ValueError as encode_corpus() does,
+/// and when a tokenizer is missing.
 inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const TokenizerPair& tokenizers,
                                    const TextConventions& text, index_t max_length = 0) {
   if (tokenizers.source == nullptr || tokenizers.target == nullptr)
@@ -65,18 +67,18 @@ std::shared_ptr<const Tokenizer> load_shared(const std::filesystem::path& direct
   return std::make_shared<T>(T::load(directory, name));
 }
 
-/// What needs SentencePiece.
+/// The functions that need SentencePiece.
 struct SentencePieceFunctions {
   std::shared_ptr<const Tokenizer> (*train)(std::span<const std::string> sentences, index_t vocabulary_size,
                                             const std::vector<std::string>& reserved);
   LoadTokenizer *load_subword, *load_sentencepiece;
-  /// A SentencePieceTokenizer of a model's bytes.
+  /// Makes a SentencePieceTokenizer from the bytes of a model.
   std::shared_ptr<const Tokenizer> (*make)(std::string model, ForeignVocabulary vocabulary,
                                            bool language_codes);
   std::vector<std::string> (*pieces)(const std::string& model);
 };
 
-/// What needs ICU.
+/// The functions that need ICU.
 struct IcuFunctions {
   LoadTokenizer *load_byte_bpe, *load_metaspace, *load_wordpiece;
   std::shared_ptr<const Tokenizer> (*make_byte_bpe)(ForeignVocabulary vocabulary,
@@ -115,13 +117,13 @@ inline constexpr IcuFunctions icu_functions{&load_shared<ByteBpeTokenizer>, &loa
 inline const bool icu_is_linked = link(icu_functions);
 #endif
 
-/// The functions of SentencePiece. Throws ValueError in a program without it.
+/// The functions that need SentencePiece. Throws ValueError in a program built without it.
 inline const SentencePieceFunctions& require_sentencepiece(const std::string& op, const std::string& what) {
   if (const auto* found = find_linked<SentencePieceFunctions>()) return *found;
   throw ValueError(op, what + " needs SentencePiece, which this program was built without");
 }
 
-/// The functions of ICU. Throws ValueError in a program without it.
+/// The functions that need ICU. Throws ValueError in a program built without it.
 inline const IcuFunctions& require_icu(const std::string& op, const std::string& what) {
   if (const auto* found = find_linked<IcuFunctions>()) return *found;
   throw ValueError(op, what + " needs ICU, which this program was built without");
@@ -129,16 +131,16 @@ inline const IcuFunctions& require_icu(const std::string& op, const std::string&
 
 }  // namespace detail
 
-/// Whether this program was built with SentencePiece, which subword and sentencepiece need.
+/// Whether this program was built with SentencePiece, which the kinds subword and sentencepiece need.
 inline bool has_subword_tokenizer() noexcept {
   return detail::find_linked<detail::SentencePieceFunctions>() != nullptr;
 }
 
-/// Whether this program was built with ICU, which byte_bpe, metaspace and wordpiece need.
+/// Whether this program was built with ICU, which the kinds byte_bpe, metaspace and wordpiece need.
 inline bool has_icu_tokenizers() noexcept { return detail::find_linked<detail::IcuFunctions>() != nullptr; }
 
-/// A tokenizer for these sentences. Throws ValueError for an impossible option or a kind that is unknown or
-/// not built in.
+/// Trains a tokenizer on UTF-8 sentences. Throws ValueError for an invalid option and for a kind that is
+/// unknown, cannot be trained or is not built in.
 inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                         std::span<const std::string> sentences) {
   const auto train = [&]<class T>() -> std::shared_ptr<const Tokenizer> {
@@ -154,7 +156,8 @@ inline std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& 
   throw ValueError("tokenizer", "kind is '" + options.kind + "', expected char, word or subword");
 }
 
-/// Tokenizers for the sentences of both languages. Throws as train_tokenizer() does.
+/// Trains tokenizers for both languages of a corpus: one on all sentences with options.joint, else one for
+/// each side, of which the source's alone has the reserved entries. Throws as train_tokenizer() does.
 inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const ParallelCorpus& corpus) {
   if (!options.joint) {
     TokenizerOptions of_target = options;
@@ -167,9 +170,9 @@ inline TokenizerPair train_tokenizers(const TokenizerOptions& options, const Par
   return {tokenizer, tokenizer};
 }
 
-/// Reads the tokenizer that save(directory, name) of the same kind wrote: one of those that are trained here,
-/// or tokens, sentencepiece, metaspace, byte_bpe or wordpiece, which come with other libraries' checkpoints.
-/// Throws IoError, and ValueError for a kind that is unknown or not built in.
+/// Loads the tokenizer that save(directory, name) of the same kind wrote: char, word or subword, or tokens,
+/// sentencepiece, metaspace, byte_bpe or wordpiece for imported checkpoints. Throws IoError for a missing or
+/// damaged file, ValueError for a kind that is unknown or not built in.
 inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                                        const std::filesystem::path& directory,
                                                        const std::string& name = "tokenizer") {
@@ -189,8 +192,8 @@ inline std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& kind,
                                     "metaspace or wordpiece");
 }
 
-/// Writes both tokenizers to a folder: a joint one as `tokenizer`, two as `source` and `target`. Throws
-/// IoError.
+/// Writes both tokenizers, which must not be null, to an existing folder: a joint one as `tokenizer`, two as
+/// `source` and `target`. Throws IoError.
 inline void save_tokenizers(const TokenizerPair& tokenizers, const std::filesystem::path& directory) {
   if (tokenizers.joint()) {
     tokenizers.source->save(directory, "tokenizer");
@@ -200,7 +203,7 @@ inline void save_tokenizers(const TokenizerPair& tokenizers, const std::filesyst
   }
 }
 
-/// Reads what save_tokenizers() wrote. Throws as load_tokenizer() does.
+/// Loads what save_tokenizers() wrote. Throws as load_tokenizer() does.
 inline TokenizerPair load_tokenizers(const std::string& kind, bool joint,
                                      const std::filesystem::path& directory) {
   if (!joint) return {load_tokenizer(kind, directory, "source"), load_tokenizer(kind, directory, "target")};

@@ -16,31 +16,35 @@
 
 namespace eigenformer {
 
-/// The parts of a tokenizer that came from somewhere else, in one file: a line that says what it is, then for
-/// each part its name, its number of bytes, and the bytes.
+/// The named parts of an imported tokenizer in one file: a line with magic and version, then for each part
+/// its name, its number of bytes, and the bytes.
 class TokenizerParts {
  public:
+  /// Adds or replaces a part. name: without spaces and line ends, at most 64 bytes.
   void set(const std::string& name, std::string bytes) { parts_[name] = std::move(bytes); }
+  /// Adds or replaces a part that is a list of texts, which may hold any bytes.
   void set_list(const std::string& name, const std::vector<std::string>& items) {
     std::string bytes;
     for (const std::string& item : items) bytes += std::to_string(item.size()) + ' ' + item + '\n';
     set(name, std::move(bytes));
   }
+  /// Adds or replaces a part that is a list of whole numbers.
   void set_ids(const std::string& name, const std::vector<std::int32_t>& ids) {
     std::vector<std::string> items;
     for (const std::int32_t id : ids) items.push_back(std::to_string(id));
     set_list(name, items);
   }
 
-  /// Whether there is such a part.
+  /// Whether there is a part with this name.
   bool contains(const std::string& name) const { return parts_.count(name) > 0; }
 
-  /// A part's bytes. Throws IoError where there is none, as do the others.
+  /// The bytes of a part. Throws IoError when there is none with this name.
   const std::string& get(const std::string& name) const {
     const auto found = parts_.find(name);
     if (found == parts_.end()) throw refuse("has no part '" + name + "'");
     return found->second;
   }
+  /// The texts of a part written by set_list(). Throws IoError when it is missing or damaged.
   std::vector<std::string> list(const std::string& name) const {
     std::string_view rest = get(name);
     std::vector<std::string> items;
@@ -52,13 +56,14 @@ class TokenizerParts {
     }
     return items;
   }
+  /// The numbers of a part written by set_ids(). Throws IoError when it is missing or damaged.
   std::vector<std::int32_t> ids(const std::string& name) const {
     std::vector<std::int32_t> ids;
     for (const std::string& item : list(name)) ids.push_back(number(name, item));
     return ids;
   }
 
-  /// An item of a list that is a whole number.
+  /// Parses an item of the part `name` as a whole number. Throws IoError when it is not one.
   std::int32_t number(const std::string& name, const std::string& item) const {
     std::int32_t value = 0;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
@@ -68,7 +73,7 @@ class TokenizerParts {
     return value;
   }
 
-  /// Writes `path`. Throws IoError.
+  /// Writes all parts to a file. Throws IoError.
   void save(const std::filesystem::path& path) const {
     std::string bytes = std::string(magic);
     for (const auto& [name, part] : parts_)
@@ -98,7 +103,7 @@ class TokenizerParts {
     return parts;
   }
 
-  /// An error about this file.
+  /// Makes an error about this file; `what` continues a sentence that begins with its name.
   IoError refuse(const std::string& what) const {
     return IoError("tokenizer", "'" + path_.string() + "' " + what);
   }

@@ -16,12 +16,13 @@
 
 namespace eigenformer {
 
-/// BERT's tokenizer (Devlin et al. 2019): text is cleaned, put in lower case without accents where the model
-/// was trained so, cut at spaces, punctuation and CJK characters, and each word into the longest pieces there
-/// are, from the left; pieces inside a word begin with "##".
+/// BERT's tokenizer (Devlin et al. 2019): text is cleaned, optionally lower-cased and stripped of accents,
+/// cut at spaces, punctuation and CJK characters, and each word is cut into pieces from the left, the longest
+/// first; pieces inside a word begin with "##".
 class WordPieceTokenizer final : public ForeignTokenizer {
  public:
-  /// added: none that is looked for in normalised text, which throws ValueError.
+  /// lower_case: lower-case the text and remove accents, as uncased models need. Throws ValueError for an
+  /// added token that is matched in normalised text, and for ids outside the vocabulary.
   explicit WordPieceTokenizer(ForeignVocabulary given, bool lower_case = true, AddedTokens added = {})
       : ForeignTokenizer(std::move(given)), lower_case_(lower_case), added_(std::move(added)) {
     added_.require_ids(vocabulary_size());
@@ -34,7 +35,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
     }
   }
 
-  /// Reads `directory/name.tokenizer`. Throws IoError.
+  /// Loads `directory/name.tokenizer`. Throws IoError.
   static WordPieceTokenizer load(const std::filesystem::path& directory,
                                  const std::string& name = "tokenizer") {
     const TokenizerParts parts = read_parts("wordpiece", directory, name);
@@ -68,7 +69,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
     return text;
   }
 
-  /// The words and marks of a text.
+  /// Splits UTF-8 text into words and punctuation marks, as code points, after cleaning and lower-casing.
   std::vector<std::u32string> split(std::string_view text) const {
     std::vector<std::u32string> words;
     bool inside = false;  // a word that goes on
@@ -109,14 +110,14 @@ class WordPieceTokenizer final : public ForeignTokenizer {
  private:
   static constexpr std::size_t longest_word = 100;
 
-  // The blocks of CJK ideographs that BERT's vocabulary has one by one.
+  // The blocks of CJK ideographs, each of which is a word of its own for BERT.
   static bool is_cjk(char32_t c) {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
            (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) ||
            (c >= 0x2B820 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
   }
 
-  // A word of which some part is in no piece is unknown as a whole.
+  // A word with a part that is in no piece is unknown as a whole.
   void append_word(std::vector<std::int32_t>& ids, const std::u32string& word) const {
     std::vector<std::int32_t> found;
     for (std::size_t begin = 0; begin < word.size() && word.size() <= longest_word;) {

@@ -18,21 +18,22 @@
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
 
-/// An adapter's folder has PEFT's files, and one of its own:
+/// @file
+/// The folder of a LoRA adapter has the files of PEFT and one more:
 ///
-///   adapter_config.json         rank, alpha, targets and what else PEFT says of a LoRA adapter
-///   adapter_model.safetensors   the factors: base_model.model.<module>.lora_A.weight and lora_B.weight
-///   base.json                   written here: the base model's folder, a hash of the weights that are
-///   adapted,
-///                               what training was told
+/// | file | contents |
+/// |---|---|
+/// | adapter_config.json | rank, alpha, target modules and other settings of PEFT |
+/// | adapter_model.safetensors | factors `base_model.model.MODULE.lora_A.weight` and `lora_B.weight` |
+/// | base.json | ours: folder of the base model, a hash of its adapted weights, training options |
 namespace eigenformer {
 
-/// What base.json of an adapter's folder says; an adapter that PEFT wrote has none.
+/// The contents of base.json of an adapter's folder; adapters written by PEFT have none.
 struct AdapterDescription {
-  std::string base{};         ///< the folder of the model that it was trained on
-  std::string fingerprint{};  ///< of the base's adapted weights; empty: not known
-  AdapterNames names = AdapterNames::own;
-  nlohmann::json training = nlohmann::json::object();  ///< what training was told
+  std::string base{};                      ///< path of the base model's folder
+  std::string fingerprint{};               ///< adapted_fingerprint() of the base model; empty: not known
+  AdapterNames names = AdapterNames::own;  ///< naming scheme of the modules in the file
+  nlohmann::json training = nlohmann::json::object();  ///< options of its training, for information
 };
 
 namespace detail {
@@ -47,8 +48,8 @@ inline nlohmann::json number(double x) {
   return x;
 }
 
-// target_modules as people write them: the last names of modules, where they choose these and no others; else
-// the whole names. chosen: whole names; all: those of all matrices.
+// The setting target_modules: the last parts of the modules' names when these select exactly the chosen
+// modules, else the full names. chosen: full names; all: those of all matrices.
 inline std::vector<std::string> target_modules(const std::set<std::string>& chosen,
                                                const std::vector<std::string>& all) {
   const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
@@ -62,14 +63,14 @@ inline std::vector<std::string> target_modules(const std::set<std::string>& chos
 
 }  // namespace detail
 
-/// Whether a folder holds an adapter.
+/// Whether a folder has an adapter_config.json.
 inline bool is_adapter_folder(const std::filesystem::path& folder) {
   return has_folder_file(folder, "adapter_config.json");
 }
 
-/// A hash of the weights that the adapters of a model are for (FNV-1a, 64 bits), each rounded to bfloat16, so
-/// that a base in bf16 has that of the same base in float32. Throws ValueError for weights whose memory was
-/// given back.
+/// A fingerprint of base weights: their number and a hash (FNV-1a, 64 bits) of their values rounded to
+/// bfloat16, so that a base model in bf16 and in float32 have the same. Throws ValueError for weights whose
+/// memory was released.
 template <class T>
 std::string adapted_fingerprint(const std::vector<const Parameter<T>*>& weights) {
   std::uint64_t hash = 0xCBF29CE484222325u;
@@ -82,7 +83,8 @@ std::string adapted_fingerprint(const std::vector<const Parameter<T>*>& weights)
   }
   return std::to_string(weights.size()) + " matrices, " + std::to_string(hash);
 }
-/// Of the weights that a model's attached adapters are for.
+/// The fingerprint of the weights to which a model's attached adapters belong. Throws ValueError for weights
+/// whose memory was released.
 template <class M>
 std::string adapted_fingerprint(const M& model) {
   using T = typename M::value_type;
@@ -93,13 +95,13 @@ std::string adapted_fingerprint(const M& model) {
   return adapted_fingerprint(weights);
 }
 
-/// Writes the files of save_adapter() into a transaction, which the caller commits, with files of its own
-/// perhaps.
+/// Writes the files of save_adapter() into a transaction, to which the caller may add files and which the
+/// caller commits. Throws as save_adapter() does.
 template <class M>
 void stage_adapter(const FolderTransaction& save, const M& model,
                    const AdapterDescription& description = {}) {
   using T = typename M::value_type;
-  // Names are read alone.
+  // Only names are read.
   const auto rows = adaptable_rows(const_cast<M&>(model));
   const auto names = detail::adapter_module_names(rows, description.names);
   SafetensorsWriter writer;
@@ -155,9 +157,10 @@ void stage_adapter(const FolderTransaction& save, const M& model,
   writer.save(save.file("adapter_model.safetensors"));
 }
 
-/// Writes the adapters that are attached to a model, in PEFT's layout and in float32; the base is not
-/// written. description.fingerprint is made here. Its files are replaced together. Throws ValueError for a
-/// model without adapters or whose matrices have no such names, and IoError.
+/// Writes the adapters attached to a model, without the base model, in PEFT's format and in float32. All
+/// files are replaced together. description.fingerprint is ignored: it is computed. Throws ValueError for a
+/// model without adapters, for modules without a name in description.names, and for weights whose memory was
+/// released; IoError when writing fails.
 ///
 ///     ef::save_adapter("legal", model, {.base = "en-de"});
 template <class M>

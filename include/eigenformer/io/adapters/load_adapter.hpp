@@ -15,8 +15,8 @@
 
 namespace eigenformer {
 
-/// Reads base.json of an adapter's folder; of one that PEFT wrote, what its adapter_config.json calls the
-/// base. Throws IoError for a folder without an adapter and for a file that is damaged.
+/// Reads base.json of an adapter's folder; for one written by PEFT, only `base`, from its
+/// adapter_config.json. Throws IoError for a folder without an adapter and for a damaged file.
 inline AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
   if (!is_adapter_folder(folder))
     throw IoError("adapter", "'" + folder.string() + "' holds no adapter: it has no adapter_config.json");
@@ -52,7 +52,7 @@ inline AdapterDescription read_adapter_description(const std::filesystem::path& 
 
 namespace detail {
 
-// The tensors of an adapter's file, by the modules of a model.
+// Reads the tensors of an adapter's file for the modules of a model.
 template <class T>
 class AdapterReader {
  public:
@@ -71,7 +71,7 @@ class AdapterReader {
     }
   }
 
-  // The adapter, and the weights that it is for. Throws IoError that says what does not fit.
+  // Returns the adapter and the weights that it adapts. Throws IoError that lists what does not match.
   std::pair<std::shared_ptr<AdapterSet<T>>, std::vector<const Parameter<T>*>> read() {
     const SafetensorsFile file = SafetensorsFile::open(path_);
     std::vector<Factors> found(rows_.size());
@@ -81,7 +81,7 @@ class AdapterReader {
     std::string problems;
     const auto tell = [&](const char* what, const std::vector<std::string>& list) {
       if (list.empty()) return;
-      // Of another model nothing fits: a few names tell as much as all.
+      // For another model nothing matches, so a few names suffice.
       const std::size_t shown = list.size() <= 7 ? list.size() : 6;
       problems += std::string(problems.empty() ? "" : "; ") + what + ": " +
                   join_list({list.begin(), list.begin() + static_cast<std::ptrdiff_t>(shown)});
@@ -98,7 +98,7 @@ class AdapterReader {
 
  private:
   struct Factors {
-    std::string module, a, b;  // as the file calls them
+    std::string module, a, b;  // names in the file
   };
 
   void take(const std::string& name, std::vector<Factors>& found) {
@@ -114,7 +114,7 @@ class AdapterReader {
     (is_a ? factors.a : factors.b) = name;
   }
 
-  // What the configuration names has factors.
+  // Requires factors for all target modules of the configuration.
   void require_targets(std::vector<Factors>& found) {
     const auto names = adapter_module_names(rows_, names_);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -157,7 +157,7 @@ class AdapterReader {
         set->add(*rows.weight, adapter);
         weights.push_back(rows.weight);
       }
-      // Copies: the factors may be trained, and the file may go.
+      // Copies, because factors may be trained and the file may be replaced.
       adapter->parts.push_back(
           make_part(rows, LowRankPart<T>{.a = Parameter<T>(file.tensor<T>(found[i].a).clone()),
                                          .b = Parameter<T>(file.tensor<T>(found[i].b).clone()),
@@ -178,14 +178,13 @@ class AdapterReader {
 
 }  // namespace detail
 
-/// Reads an adapter that save_adapter() or PEFT wrote, for this model, and attaches nothing: for
-/// Context::with_adapters, where several adapters share one model. PEFT's adapters of transformers' BART,
-/// mBART, Marian, M2M100 (NLLB) and T5 fit models that were imported from them.
+/// Reads an adapter written by save_adapter() or PEFT for this model, without attaching it: for
+/// Context::with_adapters(), with which several adapters share one model. PEFT's adapters for transformers'
+/// BART, mBART, Marian, M2M100 (NLLB) and T5 match models that were imported from them.
 ///
-/// Throws IoError that names tensors that are missing, too many, or of the wrong shape, and all settings
-/// of PEFT that are not supported; and for a base whose adapted weights are not those that it was trained on,
-/// where the adapter's base.json tells. Weights whose memory was given back (packed ones) cannot be compared,
-/// which throws ValueError: read adapters before.
+/// Throws IoError that lists all missing, unexpected and misshaped tensors and all unsupported settings of
+/// PEFT, and when base.json has the fingerprint of other weights than this model's. With such a fingerprint,
+/// throws ValueError for weights whose memory was released (packed ones): read adapters before packing.
 ///
 ///     auto legal = ef::read_adapter("legal", loaded.model);
 ///     auto ctx = ef::Context<float>::inference().with_adapters(legal);
@@ -209,7 +208,7 @@ auto read_adapter(const std::filesystem::path& folder, M& model) {
 }
 
 /// Reads an adapter as read_adapter() does, attaches it to the model and freezes the model's own parameters,
-/// as add_lora() does. Throws as both do.
+/// as add_lora() does. Throws as both of them.
 template <class M>
 void load_adapter(const std::filesystem::path& folder, M& model) {
   const auto adapters = read_adapter(folder, model);

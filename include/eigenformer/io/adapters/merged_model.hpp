@@ -8,9 +8,9 @@
 
 namespace eigenformer {
 
-/// Reads a translation model's folder and merges an adapter into its weights, which can then be saved, packed
-/// or trained like any others. Throws as load_model_folder() and load_adapter() do, and IoError for a model
-/// with int8 weights, which have no room for the small changes of an adapter.
+/// Loads a translation model from its folder and merges an adapter into its weights, which can then be saved,
+/// packed or trained like any others. Throws as load_model_folder() and load_adapter() do, and IoError for a
+/// model with int8 weights, whose rounding would lose the small changes of an adapter.
 ///
 ///     auto loaded = ef::load_merged_model<float>("en-de", "legal");
 ///     ef::save_model_folder("en-de-legal", loaded);
@@ -29,7 +29,8 @@ TranslationModel<T> load_merged_model(const std::filesystem::path& folder,
   return loaded;
 }
 
-/// The same for inference, packed in the format of the folder: see load_packed_folder().
+/// Loads a translation model with a merged adapter for inference, packed in the weight format of its folder,
+/// as load_packed_folder(). Throws as load_merged_model() does.
 inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder,
                                                                  const std::filesystem::path& adapter) {
   auto loaded = load_merged_model<float>(folder, adapter);

@@ -13,13 +13,13 @@
 
 namespace eigenformer::detail {
 
-/// What an adapter_config.json of PEFT says of a LoRA adapter.
+/// The settings of a LoRA adapter in PEFT's adapter_config.json.
 struct PeftConfig {
   double alpha = 8;
   double dropout = 0;
   bool rank_stabilized = false;
-  std::map<std::string, double> alphas{};     // of modules with an alpha of their own
-  std::vector<std::string> target_modules{};  // empty where they are no list of names
+  std::map<std::string, double> alphas{};     // alpha_pattern: modules with an alpha of their own
+  std::vector<std::string> target_modules{};  // empty when they are not a plain list of names
   std::string base{};
 
   double alpha_of(const std::string& module) const {
@@ -32,9 +32,9 @@ struct PeftConfig {
   }
 };
 
-// What PEFT can do beside plain LoRA: settings that have to be as here, because results would differ.
+// Describes a setting that would change results and is not supported; empty for others.
 inline std::string unsupported_peft_setting(const std::string& name, const nlohmann::json& value) {
-  // What says nothing of results, or is read below.
+  // Settings that do not change results, or are read below.
   static const std::set<std::string> known = {"auto_mapping",
                                               "base_model_name_or_path",
                                               "revision",
@@ -59,7 +59,7 @@ inline std::string unsupported_peft_setting(const std::string& name, const nlohm
   if (known.contains(name)) return {};
   if (name == "bias" && value == "none") return {};
   if (name == "init_lora_weights") {
-    // Others change the base model's weights.
+    // Other initialisations change the base model's weights.
     static const std::set<std::string> kept = {"gaussian", "eva", "orthogonal"};
     if (value.is_boolean() || (value.is_string() && kept.contains(value.get<std::string>()))) return {};
   } else if (value.is_null() || value == false ||
@@ -69,7 +69,7 @@ inline std::string unsupported_peft_setting(const std::string& name, const nlohm
   return name + ": " + value.dump();
 }
 
-/// Throws IoError that names the file and lists all that is not supported.
+/// Reads an adapter_config.json. Throws IoError that names the file and lists all unsupported settings.
 inline PeftConfig read_peft_config(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& what) {
     return IoError("adapter", "'" + path.string() + "' " + what);
@@ -102,7 +102,7 @@ inline PeftConfig read_peft_config(const std::filesystem::path& path) {
     }
     if (json.contains("target_modules") && json.at("target_modules").is_array())
       config.target_modules = json.at("target_modules").get<std::vector<std::string>>();
-    // Chosen further: which of the targets have factors is not known here.
+    // With these settings only some of the target modules have factors.
     for (const char* choice : {"exclude_modules", "layers_to_transform"}) {
       if (json.contains(choice) && !json.at(choice).is_null()) config.target_modules.clear();
     }

@@ -12,25 +12,27 @@
 
 namespace eigenformer {
 
-/// How the file of an adapter names a model's matrices.
+/// The naming scheme for a model's matrices in the file of an adapter.
 enum class AdapterNames {
   own,   ///< as the modules here: encoder.layers.0.self_attn.q_proj, decoder.layers.0.linear1
   bart,  ///< as transformers' BART, mBART, Marian and M2M100 (NLLB): model.encoder.layers.0.fc1
   t5,    ///< as transformers' T5: encoder.block.0.layer.0.SelfAttention.q
 };
+/// The names of the schemes in base.json.
 template <>
 struct EnumNames<AdapterNames> {
+  /// One name per value, in the order of the enumeration.
   static constexpr std::array names = {"own", "bart", "t5"};
 };
 
 namespace detail {
 
-// "encoder.layers.3.self_attn.q_proj": the parts of a module's name in a model of source and target.
+// The parts of a module's name in an encoder-decoder model, such as "encoder.layers.3.self_attn.q_proj".
 struct LayerModule {
   std::string stack, layer, block,
       matrix;  // block: self_attn, multihead_attn, or empty for linear1 and so on
 
-  // Empty where the name is not of this form.
+  // Parses a name; empty when it does not have this form.
   static LayerModule of(const std::string& module) {
     std::vector<std::string> parts;
     for (std::string_view rest = module; !rest.empty();) {
@@ -73,7 +75,7 @@ inline std::string t5_module(const LayerModule& m, bool gated) {
   return m.block.empty() ? layer + (m.stack == "decoder" ? "2" : "1") + ".DenseReluDense." + last : "";
 }
 
-/// The name of each of a model's adaptable rows; empty: these names have none for it.
+/// The names of a model's adaptable rows in a naming scheme; empty for those that it does not name.
 template <class T>
 std::vector<std::string> adapter_module_names(const std::vector<AdaptableRows<T>>& rows, AdapterNames names) {
   std::vector<std::string> out;

@@ -24,7 +24,7 @@ void ct2_norm(WeightImport<T, Ct2File>& import, const std::string& ours, const s
   }
 }
 
-// parts: (name, rows), below each other in our weight.
+// parts: (name, rows), concatenated by rows in our weight.
 template <class T>
 void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
                 const std::vector<std::pair<std::string, index_t>>& parts, index_t in) {
@@ -40,7 +40,7 @@ void ct2_linear(WeightImport<T, Ct2File>& import, const std::string& ours,
   import.take_or_zero(ours + "bias", biases);
 }
 
-/// The model with the weights of the file.
+/// Makes the model with the weights of the file.
 template <class T>
 Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
   const Ct2File& file = described.file();
@@ -94,7 +94,7 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
       ct2_norm(import, ours + (decoder ? "norm3" : "norm2"), theirs + "ffn/layer_norm");
     }
   }
-  // Scalars and scales were looked at, or say what only other tasks want to know.
+  // Scalars and scales were read already, or are not needed for translation.
   for (const std::string& name : file.names()) {
     if (name.ends_with("_scale") || file.shape(name).numel() == 1) import.used(name);
   }
@@ -107,16 +107,15 @@ Seq2SeqTransformer<T> ct2_model(const Ct2Transformer& described) {
 
 }  // namespace detail
 
-/// Reads a CTranslate2 folder: model.bin, config.json, and its vocabularies; with a SentencePiece model
-/// beside them (source.spm and target.spm, or one for both) text is cut by that, else by spaces. Weights of
-/// any type become T; search and scores are CTranslate2's.
+/// Imports a CTranslate2 folder: model.bin, config.json, and its vocabularies. With a SentencePiece model in
+/// the folder (source.spm and target.spm, or one for both) text is tokenized by it, else split at spaces.
+/// Weights of any type are converted to T; search and scores are those of CTranslate2.
 ///
 ///     auto model = ef::import_ctranslate2("opus-ct2");
 ///     ef::save_model_folder("opus", model);
 ///
-/// Throws IoError that names the file, the place and what is wrong: missing, truncated, of another
-/// architecture, a vocabulary that does not fit the weights; ValueError for a language that the model does
-/// not have.
+/// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
+/// vocabulary that does not match the weights; ValueError for a language that the model does not have.
 template <class T = float>
 TranslationModel<T> import_ctranslate2(const std::filesystem::path& folder,
                                        const ImportOptions& options = {}) {

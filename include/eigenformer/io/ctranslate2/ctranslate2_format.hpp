@@ -19,15 +19,15 @@
 
 namespace eigenformer {
 
-/// A CTranslate2 model.bin, mapped into memory and checked: every variable lies inside the file and has the
-/// bytes of its shape. Versions 1 to 6 of the format; the names of version 1 become those of later ones.
+/// A CTranslate2 model.bin, mapped into memory and validated: every variable is inside the file and has as
+/// many bytes as its shape needs. Versions 1 to 6 of the format; the names of version 1 are converted to
+/// those of later versions.
 ///
 ///     const auto file = ef::Ct2File::open("opus-ct2/model.bin");
-///     auto weight = file.tensor<float>("encoder/layer_0/ffn/linear_0/weight");  // quantised ones as real
-///     numbers
+///     auto weight = file.tensor<float>("encoder/layer_0/ffn/linear_0/weight");  // dequantised
 class Ct2File {
  public:
-  /// Opens and checks a file. Throws IoError naming the file, the variable and what was expected.
+  /// Opens and validates a file. Throws IoError that names the file, the variable and what was expected.
   static Ct2File open(const std::filesystem::path& path) {
     Ct2File file;
     file.path_ = path;
@@ -36,38 +36,43 @@ class Ct2File {
     return file;
   }
 
+  /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// The format's version, 1 to 6.
+  /// The version of the format, 1 to 6.
   std::uint32_t version() const noexcept { return contents_.version; }
-  /// What the variables are of, such as "TransformerSpec"; empty in version 1.
+  /// The name of the model's specification, such as "TransformerSpec"; empty in version 1.
   const std::string& spec() const noexcept { return contents_.spec; }
+  /// The revision of the specification; 1 in version 1.
   std::uint32_t revision() const noexcept { return contents_.revision; }
 
-  /// All names, aliases too, sorted.
+  /// The names of all variables and aliases, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : contents_.variables) found.push_back(entry.first);
     return found;
   }
 
+  /// Whether there is a variable or alias of this name.
   bool contains(const std::string& name) const { return contents_.variables.count(name) > 0; }
 
-  /// A variable by its name or alias. Throws IoError where there is none.
+  /// A variable by its name or alias. Throws IoError when there is none.
   const Ct2Variable& variable(const std::string& name) const {
     const auto found = contents_.variables.find(name);
     if (found == contents_.variables.end()) throw refuse("has no variable '" + name + "'");
     return found->second;
   }
 
+  /// The shape of a variable. Throws IoError when there is none of this name.
   const Shape& shape(const std::string& name) const { return variable(name).shape; }
 
-  /// Whether two names stand for the same bytes.
+  /// Whether both names exist and refer to the same bytes.
   bool same(const std::string& a, const std::string& b) const {
     return contains(a) && contains(b) && variable(a).bytes.data() == variable(b).bytes.data();
   }
 
-  /// A variable as real numbers: 16-bit floats widened, integers divided by their "<name>_scale", which is a
-  /// scalar or has one number for each row. Throws IoError for a variable that is no weight.
+  /// Copies a variable to a tensor of its shape: 16-bit floats are converted, int8 and int16 are divided by
+  /// their scale, the variable `NAME_scale`, a scalar or (rows). Throws IoError for a missing variable, a
+  /// missing or invalid scale, and int32.
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const Ct2Variable& v = variable(name);
@@ -98,7 +103,8 @@ class Ct2File {
     return out;
   }
 
-  /// A scalar variable, or `missing` where there is none. Throws IoError for a variable that is no scalar.
+  /// The value of a scalar variable of any type; `missing` when there is none. Throws IoError for a variable
+  /// of more than one element.
   double scalar(const std::string& name, double missing) const {
     if (!contains(name)) return missing;
     const Ct2Variable& v = variable(name);
@@ -129,11 +135,11 @@ class Ct2File {
     return value;
   }
 
-  /// An error about this file.
+  /// Makes an error about this file; `what` continues a sentence that begins with its name.
   IoError refuse(const std::string& what) const { return detail::ct2_refusal(path_, what); }
 
  private:
-  // Calls f(i, value) for each element; the file aligns nothing.
+  // Calls f(i, value) for each element; elements are not aligned in the file.
   template <class N, class F>
   static void each(const Ct2Variable& v, F&& f) {
     const std::size_t n = v.bytes.size() / sizeof(N);

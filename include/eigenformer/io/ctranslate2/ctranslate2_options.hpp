@@ -14,7 +14,7 @@ namespace eigenformer::detail {
 /// The names and options of a CTranslate2 Transformer.
 class Ct2Transformer {
  public:
-  /// layer_norm_epsilon: what config.json says, if anything.
+  /// layer_norm_epsilon: that of config.json, if any. Throws IoError for an unsupported model.
   Ct2Transformer(const Ct2File& file, std::optional<double> layer_norm_epsilon) : file_(file) {
     if (file.version() >= 2 && !file.spec().starts_with("Transformer")) {
       throw file.refuse("holds a " + file.spec() + ", expected an encoder-decoder TransformerSpec");
@@ -65,7 +65,7 @@ class Ct2Transformer {
  private:
   static std::string final_norm(const std::string& stack) { return stack + "/layer_norm/gamma"; }
 
-  // What a stack's layers are, but for positions and the scores' scale, which both stacks share.
+  // Options of the layers of a stack, except for positions and attention_scale, which both stacks share.
   LayerOptions layer(const std::string& stack, index_t d_model, std::optional<double> eps) const {
     LayerOptions o;
     const std::string first_layer = stack + "/layer_0/";
@@ -110,7 +110,7 @@ class Ct2Transformer {
     o.logit_scale = file_.scalar("decoder/scale_outputs", 1);
   }
 
-  // What tells which position is which: the encoder's first layer says, and the decoder has to say the same.
+  // Reads the kind of positions from the encoder's first layer; the decoder must have the same.
   void set_positions() {
     Seq2SeqOptions& o = options_;
     const std::string encoder = first("encoder"), decoder = first("decoder");
@@ -187,7 +187,7 @@ class Ct2Transformer {
     }
   }
 
-  // Whether embeddings are multiplied by sqrt(d); older models said so beside the embeddings.
+  // Whether embeddings are multiplied by sqrt(d); older models store that beside the embeddings.
   bool scale_embedding(const std::string& stack) const {
     const double missing = file_.scalar(stack + "/embeddings/multiply_by_sqrt_depth", 1);
     const std::string name = stack + "/scale_embeddings";

@@ -15,14 +15,21 @@
 
 namespace eigenformer {
 
-/// The element types of a CTranslate2 model.bin, with their numbers in the file.
-enum class Ct2Type : std::uint8_t { float32, int8, int16, int32, f16, bf16 };
+/// The element types of a CTranslate2 model.bin, with the numbers that the file has for them.
+enum class Ct2Type : std::uint8_t {
+  float32,  ///< IEEE 754 binary32
+  int8,     ///< quantised, with a scale
+  int16,    ///< quantised, with a scale
+  int32,    ///< whole numbers
+  f16,      ///< IEEE 754 binary16
+  bf16      ///< bfloat16
+};
 
-/// One variable of a model.bin. The bytes are those of the mapped file.
+/// One variable of a model.bin.
 struct Ct2Variable {
-  Shape shape;
-  Ct2Type type = Ct2Type::float32;
-  std::span<const std::byte> bytes{};
+  Shape shape;                         ///< row-major; () for a scalar
+  Ct2Type type = Ct2Type::float32;     ///< element type
+  std::span<const std::byte> bytes{};  ///< the elements in the mapped file, little-endian, not aligned
 };
 
 namespace detail {
@@ -31,16 +38,16 @@ inline IoError ct2_refusal(const std::filesystem::path& path, const std::string&
   return IoError("ctranslate2", "'" + path.string() + "' " + what);
 }
 
-/// What a model.bin says.
+/// The contents of a model.bin.
 struct Ct2Contents {
   std::uint32_t version = 0;
-  std::string spec{};  ///< what the variables are of, such as "TransformerSpec"; empty in version 1
+  std::string spec{};  ///< the specification's name, such as "TransformerSpec"; empty in version 1
   std::uint32_t revision = 1;
   std::map<std::string, Ct2Variable> variables{};  ///< by name, aliases too
 };
 
-/// Reads and checks the bytes of a model.bin. Throws IoError naming the file, the place and what was
-/// expected.
+/// Parses and validates the bytes of a model.bin. Throws IoError that names the file, the byte offset and
+/// what was expected.
 class Ct2Parser {
  public:
   Ct2Parser(std::filesystem::path path, std::span<const std::byte> bytes)
@@ -86,7 +93,7 @@ class Ct2Parser {
   }
 
  private:
-  // Reads from the front of the file; what lies beyond its end is an error that says where.
+  // Reads the file from front to end. Throws IoError with the byte offset beyond its end.
   struct Cursor {
     const Ct2Parser& file;
     std::span<const std::byte> bytes;
@@ -139,7 +146,7 @@ class Ct2Parser {
     return found->second;
   }
 
-  // Version 1 has the names of OpenNMT-tf's checkpoints:
+  // Version 1 uses the names of OpenNMT-tf's checkpoints:
   // "transformer/encoder/layer_0/multi_head/conv1d/kernel:0" is
   // "encoder/layer_0/self_attention/linear_0/weight".
   static std::string name_since_version2(const std::string& name) {
@@ -170,7 +177,7 @@ class Ct2Parser {
     std::uint64_t items = 1;
     for (int i = 0; i < rank; ++i) {
       const auto size = in.number<std::uint32_t>(what);
-      // More elements than the file has bytes are refused before their number can overflow.
+      // Checked before multiplying, so that the number of elements cannot overflow.
       if (size == 0 || size > in.bytes.size() / items) {
         throw refuse("is truncated or damaged: " + what + " has a dimension " + std::to_string(size) +
                      ", which the file's " + std::to_string(in.bytes.size()) + " bytes cannot hold");

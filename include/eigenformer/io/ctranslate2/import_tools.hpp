@@ -19,23 +19,23 @@
 
 namespace eigenformer {
 
-/// What a checkpoint of another library does not say by itself.
+/// Options of importing a checkpoint of another library.
 struct ImportOptions {
   std::string
-      source_language{};  ///< of models with several languages, as their vocabulary spells it: "eng_Latn"
-  std::string target_language{};
+      source_language{};  ///< for multilingual models, as spelled in their vocabulary: "eng_Latn"; else empty
+  std::string target_language{};  ///< for multilingual models, as spelled in their vocabulary; else empty
   std::string source_text{};  ///< put before each source text, such as T5's "translate English to German: "
-  /// Called with each setting of a checkpoint that would change results in its own library and is not done
-  /// here.
+  /// Called with each setting of the checkpoint that affects results in its own library and is not supported
+  /// here; may be empty.
   std::function<void(const std::string&)> warn{};
 };
 
 namespace detail {
 
-/// A JSON file with an object in it; fields are read with errors that name the file.
+/// A JSON file that holds an object; errors about its fields name the file.
 class JsonFile {
  public:
-  /// Throws IoError for a file that is missing or holds no object.
+  /// Reads a file. Throws IoError when it is missing or does not hold a JSON object.
   static JsonFile open(const std::filesystem::path& path) {
     JsonFile file;
     file.path_ = path;
@@ -44,7 +44,7 @@ class JsonFile {
     if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
     return file;
   }
-  /// The same, or an empty object where there is no such file.
+  /// Reads a file as open() does; an empty object when there is no such file.
   static JsonFile open_if_exists(const std::filesystem::path& path) {
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) return open(path);
@@ -54,7 +54,7 @@ class JsonFile {
     return file;
   }
 
-  /// The name of a file that something else has read, for errors.
+  /// An empty object with the name of a file that was read by other means, for its refuse().
   static JsonFile at(const std::filesystem::path& path) {
     JsonFile file;
     file.path_ = path;
@@ -63,16 +63,16 @@ class JsonFile {
 
   const nlohmann::json& json() const noexcept { return json_; }
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Whether a field is there and not null.
+  /// Whether there is a field of this name that is not null.
   bool has(const std::string& name) const { return json_.contains(name) && !json_.at(name).is_null(); }
 
-  /// A field, or `missing` where it is absent or null. Throws IoError for one of another kind.
+  /// The value of a field; `missing` when it is absent or null. Throws IoError for a value of another type.
   template <class X>
   X get(const std::string& name, X missing) const {
     if (has(name)) read(name, missing);
     return missing;
   }
-  /// A field that must be there.
+  /// The value of a field. Throws IoError when it is absent, null or of another type.
   template <class X>
   X require(const std::string& name) const {
     if (!has(name)) throw refuse("has no '" + name + "'");
@@ -99,7 +99,7 @@ class JsonFile {
   nlohmann::json json_;
 };
 
-/// Throws IoError for a size that no file's tensor has, before anything is multiplied by it.
+/// Throws IoError unless a size is from 1 to `most`, so that products of sizes cannot overflow.
 inline void require_size(const JsonFile& config, const char* name, index_t size,
                          index_t most = index_t{1} << 31) {
   if (size > 0 && size <= most) return;
@@ -107,7 +107,7 @@ inline void require_size(const JsonFile& config, const char* name, index_t size,
                       std::to_string(most));
 }
 
-/// Throws IoError of the file that the options were read from where they are of no valid model.
+/// Throws IoError about the file that the options were read from when they do not describe a valid model.
 template <class File, class Options>
 void require_valid(const File& file, const Options& options) {
   try {
@@ -117,8 +117,9 @@ void require_valid(const File& file, const Options& options) {
   }
 }
 
-/// Gathers a model's state dict from the weights of another library. Source: contains(name), shape(name),
-/// tensor<T>(name), names(), refuse(what). A tensor takes memory only when the file holds as much.
+/// Collects the state dict of a model from the weights of another library. Source: contains(name),
+/// shape(name), `tensor<T>(name)`, names(), refuse(what). Memory is allocated only for tensors that the file
+/// holds.
 template <class T, class Source>
 class WeightImport {
  public:
@@ -126,8 +127,8 @@ class WeightImport {
 
   const Source& source() const noexcept { return source_; }
 
-  /// Our tensor `ours` of this shape is theirs, one or several below each other; `skipped` rows before it are
-  /// no part of it.
+  /// Sets our tensor `ours` of this shape to theirs, of which several are concatenated by rows, without the
+  /// first `skipped` rows. A missing or misshaped tensor is reported by check().
   void take(const std::string& ours, const std::vector<std::string>& theirs, const Shape& shape,
             index_t skipped = 0) {
     if (!fits(theirs, skipped == 0 ? shape : shape.with(0, shape[0] + skipped))) return;
@@ -144,7 +145,7 @@ class WeightImport {
     }
     entries_.push_back({ours, std::move(whole), {}});
   }
-  /// A bias of parts (name, size), with zeros for those that are absent.
+  /// Sets a bias to parts (name, size), concatenated, with zeros for missing ones.
   void take_or_zero(const std::string& ours, const std::vector<std::pair<std::string, index_t>>& theirs) {
     index_t size = 0;
     for (const auto& [name, n] : theirs) {
@@ -159,12 +160,12 @@ class WeightImport {
     }
     entries_.push_back({ours, std::move(whole), {}});
   }
-  /// A tensor that was made by other means.
+  /// Sets our tensor `ours` to a value made by the caller.
   void add(const std::string& ours, Tensor<T> value) { entries_.push_back({ours, std::move(value), {}}); }
-  /// Says that a tensor of theirs was looked at, or is not needed.
+  /// Marks a tensor of theirs as read or not needed.
   void used(const std::string& name) { used_.insert(name); }
 
-  /// Throws IoError that lists all that was missing, misshaped, and not used.
+  /// Throws IoError that lists all missing, misshaped and unused tensors.
   void check() {
     std::string unexpected;
     int more = 0;
@@ -181,7 +182,7 @@ class WeightImport {
     }
   }
 
-  /// Gives them to a model. Throws IoError where names or shapes do not fit.
+  /// Loads the collected tensors into a model. Throws IoError when names or shapes do not match.
   template <class M>
   void load_into(M& model) const {
     try {
@@ -213,7 +214,7 @@ class WeightImport {
       } else if (there) {
         const Shape& found = source_.shape(name);
         const Shape expected = theirs.size() == 1 ? shape : shape.with(0, found.rank() == 0 ? 0 : found[0]);
-        // A row vector (1, n) is as good as a vector.
+        // A row vector (1, n) is accepted as a vector.
         if (found != expected && !(theirs.size() == 1 && shape.rank() == 1 && found == Shape{1, shape[0]})) {
           if (misshaped_.size() < 1000) {
             misshaped_ += (misshaped_.empty() ? "" : ", ") + name + " is " + found.str() + ", must be " +

@@ -18,7 +18,7 @@
 
 namespace eigenformer::detail {
 
-/// A token's id, or nothing where the vocabulary has no such token.
+/// The id of a token; nothing when the vocabulary does not have it or it is empty.
 inline std::optional<std::int32_t> find_token(const std::vector<std::string>& tokens,
                                               std::string_view token) {
   const auto found = std::find(tokens.begin(), tokens.end(), token);
@@ -26,16 +26,16 @@ inline std::optional<std::int32_t> find_token(const std::vector<std::string>& to
   return static_cast<std::int32_t>(found - tokens.begin());
 }
 
-/// A language's token, whose id is needed. Throws ValueError that names it.
+/// The id of a language's token. Throws ValueError when the vocabulary does not have it.
 inline std::int32_t find_language(const std::vector<std::string>& tokens, const std::string& language) {
-  // "en" alone may be a piece of words.
+  // The plain code is tried last: "en" may also be a piece of words.
   for (const std::string& spelling : {"__" + language + "__", ">>" + language + "<<", language}) {
     if (const auto id = find_token(tokens, spelling)) return *id;
   }
   throw ValueError("import", "the vocabulary has no language '" + language + "'");
 }
 
-/// The file of a SentencePiece model for one side ("source" or "target") of a folder; empty where there is
+/// The path of the SentencePiece model for one side ("source" or "target") in a folder; empty when there is
 /// none.
 inline std::filesystem::path find_sentencepiece(const std::filesystem::path& folder,
                                                 const std::string& side) {
@@ -48,7 +48,8 @@ inline std::filesystem::path find_sentencepiece(const std::filesystem::path& fol
   return {};
 }
 
-/// A SentencePiece tokenizer of a file. Throws IoError, ValueError in a program without SentencePiece.
+/// Makes a SentencePiece tokenizer from a file. Throws IoError, ValueError in a program built without
+/// SentencePiece.
 inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::filesystem::path& path,
                                                                 ForeignVocabulary vocabulary,
                                                                 bool language_codes) {
@@ -60,7 +61,7 @@ inline std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const std::files
   }
 }
 
-/// A SentencePiece file's pieces in the order of its own ids. Throws as sentencepiece_tokenizer does.
+/// The pieces of a SentencePiece file in the order of its own ids. Throws as sentencepiece_tokenizer().
 inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path& path) {
   const SentencePieceFunctions& functions = require_sentencepiece("import", "'" + path.string() + "'");
   try {
@@ -70,8 +71,8 @@ inline std::vector<std::string> sentencepiece_pieces(const std::filesystem::path
   }
 }
 
-/// Throws IoError where a vocabulary has more tokens than an embedding has rows; gives the rows beyond it no
-/// text.
+/// Extends a vocabulary with empty tokens to the rows of an embedding. Throws IoError when it has more tokens
+/// than rows.
 inline void fit_vocabulary(const std::filesystem::path& path, std::vector<std::string>& tokens, index_t rows,
                            const char* side) {
   if (static_cast<index_t>(tokens.size()) > rows) {
@@ -82,8 +83,9 @@ inline void fit_vocabulary(const std::filesystem::path& path, std::vector<std::s
   tokens.resize(static_cast<std::size_t>(rows));
 }
 
-/// CTranslate2's vocabulary `name`.json (a list) or `name`.txt (a token a line), and the file it was in; an
-/// empty path where there is neither. Throws IoError for a file that is no such list.
+/// Reads CTranslate2's vocabulary `name`.json (a list) or `name`.txt (one token per line), and returns it
+/// with its path, which is empty when there is neither file. Throws IoError for a file that is not such a
+/// list.
 inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslate2_vocabulary(
     const std::filesystem::path& folder, const std::string& name) {
   std::error_code ignored;
@@ -119,8 +121,8 @@ inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslat
   return {path, std::move(tokens)};
 }
 
-/// The tokenizers of a CTranslate2 folder, for embeddings as description.model says; writes how text is
-/// treated into the description.
+/// Makes the tokenizers of a CTranslate2 folder for embeddings of the sizes in description.model, and sets
+/// the conventions and tokenizer of the description.
 inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder, const JsonFile& config,
                                             const ImportOptions& options, ModelDescription& description) {
   std::filesystem::path source_path, target_path;
@@ -163,8 +165,8 @@ inline TokenizerPair ctranslate2_tokenizers(const std::filesystem::path& folder,
     text.source_prefix.push_back(require(source_path, source, begin, "bos_token"));
   if (!options.source_language.empty())
     text.source_prefix.push_back(find_language(source, options.source_language));
-  // Models that were converted from transformers want the end symbol, but leave it to the caller's tokenizer;
-  // they start otherwise than with the begin symbol.
+  // Models converted from transformers need the end symbol, but expect it from the caller's tokenizer; they
+  // do not start with the begin symbol.
   if (config.get("add_source_eos", false) || start != begin || !start_is_named ||
       !options.source_language.empty()) {
     text.source_suffix.push_back(require(source_path, source, end, "eos_token"));

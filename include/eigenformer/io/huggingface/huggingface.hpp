@@ -18,7 +18,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// The vocabulary of a folder's own files: a map, or the pieces of its SentencePiece models.
+// Reads the vocabulary from vocab.json, or from the pieces of the SentencePiece models.
 inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::string& type,
                                   const std::filesystem::path& source_model,
                                   const std::filesystem::path& target_model) {
@@ -41,7 +41,7 @@ inline void read_vocabulary_files(HuggingFaceVocabulary& vocabulary, const std::
   }
 }
 
-/// What stands around a sentence of these families, and their tokenizers.
+/// Makes the tokenizers of these families, and sets the conventions and tokenizer of the description.
 inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
                                             const HuggingFaceConfig& config, const ImportOptions& options,
                                             ModelDescription& description) {
@@ -69,7 +69,7 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   const bool with_languages = type == "mbart" || type == "m2m_100";
   const bool complete = type == "bart" ? has_map && std::filesystem::exists(folder / "merges.txt", ignored)
                                        : !source_model.empty() && !target_model.empty();
-  std::optional<TokenizerJson> json;  // where it is all that there is
+  std::optional<TokenizerJson> json;  // only when the folder has no other complete tokenizer
   if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
     if (!TokenizerJson::is_in(folder)) {
       throw IoError("import", "'" + (folder / "tokenizer.json").string() +
@@ -159,16 +159,16 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
 
 }  // namespace detail
 
-/// Reads a folder as Hugging Face's transformers saves it (config.json, model.safetensors, the tokenizer's
-/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any float type become T;
-/// search and scores are those of transformers' generate().
+/// Imports a folder saved by Hugging Face's transformers (config.json, model.safetensors, the tokenizer's
+/// files): MarianMT (OPUS-MT), BART, mBART, M2M100, NLLB, T5 and mT5. Weights of any floating-point type are
+/// converted to T; search and scores are those of transformers' generate().
 ///
 ///     auto model = ef::import_huggingface("opus-mt-en-de");
 ///     auto lines = ef::translate(model, {"I am reading a book."});     // generation/text/translate.hpp
 ///
-/// Throws IoError that names the file and what is wrong: missing, truncated, of another architecture, a
-/// tokenizer that does not fit the weights; ValueError for a missing or unknown language, and for a tokenizer
-/// that needs a library this program was built without.
+/// Throws IoError that names the file and what is wrong: missing, truncated, another architecture, a
+/// tokenizer that does not match the weights; ValueError for a missing or unknown language, and for a
+/// tokenizer that needs a library that this program was built without.
 template <class T = float>
 TranslationModel<T> import_huggingface(const std::filesystem::path& folder,
                                        const ImportOptions& options = {}) {

@@ -10,11 +10,11 @@
 
 namespace eigenformer::detail {
 
-/// The family of BART in Hugging Face's transformers: bart, mbart, marian and m2m_100 (M2M100, NLLB), which
-/// share their names and differ in norms and positions.
+/// The BART family of Hugging Face's transformers: bart, mbart, marian and m2m_100 (M2M100, NLLB), which have
+/// the same names of weights and differ in norms and positions.
 class HuggingFaceBart {
  public:
-  /// Throws IoError for sizes that are impossible or not supported.
+  /// Throws IoError for sizes that are invalid or not supported.
   HuggingFaceBart(const JsonFile& config, const HuggingFaceWeights& weights) : weights_(weights) {
     const auto type = config.require<std::string>("model_type");
     Seq2SeqOptions& o = options_;
@@ -56,7 +56,7 @@ class HuggingFaceBart {
     decoder.dim_feedforward = config.require<index_t>("decoder_ffn_dim");
     require_size(config, "decoder_ffn_dim", decoder.dim_feedforward);
     if (!(decoder == o.layer)) o.decoder.layer = decoder;
-    // A decoder that starts with the padding symbol reads it.
+    // A decoder that starts with the padding symbol needs its embedding.
     const auto start = config.get<index_t>("decoder_start_token_id", -1);
     o.padding_index = start == pad ? -1 : pad;
     if (start == pad) o.constant_id = pad;
@@ -104,7 +104,7 @@ class HuggingFaceBart {
     const std::string theirs = "model." + stack + ".", side = decoder ? "target" : "source";
     const std::string positions = theirs + "embed_positions.weight";
     if (std::holds_alternative<LearnedPositions>(o.added_positions())) {
-      // The first two rows are those of no position.
+      // The first two rows are not used as positions.
       import.take(side + "_positions.weight", {positions}, {o.max_length, d}, 2);
     } else {
       import.used(positions);

@@ -18,15 +18,15 @@
 
 namespace eigenformer {
 
-/// An encoder of texts with its tokenizer: text in, vectors out.
+/// A text encoder with its tokenizer, which computes vectors of texts.
 template <class T = float>
 struct TextEncoderModel {
-  TextEncoder<T> model;
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::int32_t begin_id = 0;  ///< before a text: [CLS]
-  std::int32_t end_id = 0;    ///< after it: [SEP]
+  TextEncoder<T> model;                        ///< the encoder with its weights
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< never null after import_bert()
+  std::int32_t begin_id = 0;                   ///< put before each text: [CLS]
+  std::int32_t end_id = 0;                     ///< put after each text: [SEP]
 
-  /// The ids that the encoder reads for a text; what is longer than it can read is cut.
+  /// Encodes a UTF-8 text, with begin_id and end_id; longer texts are truncated to the encoder's max_length.
   std::vector<std::int32_t> ids(const std::string& text) const {
     std::vector<std::int32_t> found = tokenizer->encode(text);
     const auto most = static_cast<std::size_t>(std::max<index_t>(2, model.options.max_length)) - 2;
@@ -36,7 +36,8 @@ struct TextEncoderModel {
     return found;
   }
 
-  /// A vector for each text, the mean of its tokens' unless the model's options say otherwise: (N, D).
+  /// Computes a vector of D = d_model numbers for each of N UTF-8 texts: (N, D). It is the mean of the
+  /// vectors of a text's tokens unless the model's options select another pooling.
   Tensor<T> vectors(const std::vector<std::string>& texts,
                     const Context<T>& ctx = Context<T>::inference()) const {
     std::vector<std::int32_t> all;
@@ -93,7 +94,7 @@ template <class T>
 TextEncoder<T> bert_model(const TextEncoderOptions& o, const HuggingFaceWeights& weights) {
   const index_t d = o.layer.d_model, ff = o.layer.dim_feedforward;
   WeightImport<T, HuggingFaceWeights> import(weights);
-  // A model with a task's head on it keeps the encoder under a name.
+  // In a model with a head for some task, names of the encoder have a prefix.
   const std::string root = weights.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
   const auto pair = [&](const std::string& to, const std::string& from, const Shape& shape) {
     import.take(to + "weight", {from + ".weight"}, shape);
@@ -139,14 +140,13 @@ inline std::shared_ptr<const Tokenizer> bert_tokenizer(const std::filesystem::pa
 
 }  // namespace detail
 
-/// Reads a BERT (Devlin et al. 2019) as Hugging Face's transformers saves it: config.json, model.safetensors,
-/// vocab.txt or tokenizer.json. What a task put on top of the encoder is left out.
+/// Imports a BERT model (Devlin et al. 2019) saved by Hugging Face's transformers: config.json,
+/// model.safetensors, and vocab.txt or tokenizer.json. The head for a task is left out.
 ///
 ///     auto bert = ef::import_bert("all-MiniLM-L6-v2");
-///     auto vectors = bert.vectors({"A small dog.", "A little dog."});   // (2, D), means of the tokens'
-///     vectors
+///     auto vectors = bert.vectors({"A small dog.", "A little dog."});  // (2, D)
 ///
-/// Throws IoError that names the file and what is wrong, ValueError in a program without ICU.
+/// Throws IoError that names the file and what is wrong, ValueError in a program built without ICU.
 template <class T = float>
 TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
   const detail::JsonFile config = detail::JsonFile::open(folder / "config.json");
@@ -159,7 +159,7 @@ TextEncoderModel<T> import_bert(const std::filesystem::path& folder) {
     TextEncoder<T> model = detail::bert_model<T>(options, weights);
     detail::HuggingFaceVocabulary vocabulary(folder, options.vocab_size);
     std::error_code ignored;
-    std::optional<detail::TokenizerJson> json;  // where it is all that there is
+    std::optional<detail::TokenizerJson> json;  // only when there is no vocab.txt
     if (!std::filesystem::exists(folder / "vocab.txt", ignored) &&
         std::filesystem::exists(folder / "tokenizer.json", ignored)) {
       json = detail::TokenizerJson::open(folder / "tokenizer.json");

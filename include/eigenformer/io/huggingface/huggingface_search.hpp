@@ -12,18 +12,18 @@
 
 namespace eigenformer::detail {
 
-/// config.json and generation_config.json, where the latter has the last word on what concerns the search.
+/// config.json, generation_config.json and tokenizer_config.json; for search settings the second has
+/// priority.
 struct HuggingFaceConfig {
   explicit HuggingFaceConfig(const std::filesystem::path& folder)
       : model(JsonFile::open(folder / "config.json")),
         generation(JsonFile::open_if_exists(folder / "generation_config.json")),
         tokenizer(JsonFile::open_if_exists(folder / "tokenizer_config.json")) {}
 
-  /// The file that says how to search: generation_config.json, or config.json, as in models of old.
+  /// The file with the search settings: generation_config.json, or config.json in older models.
   const JsonFile& search_file() const { return generation.json().empty() ? model : generation; }
 
-  /// A token id below `size`; the first of a list; -1 where there is none. Throws IoError for an id that is
-  /// outside.
+  /// A token id, or the first of a list; -1 when there is none. Throws IoError unless it is below `size`.
   std::int32_t id(const std::string& name, index_t size) const {
     const JsonFile& file = generation.has(name) ? generation : model;
     if (!file.has(name)) return -1;
@@ -32,13 +32,13 @@ struct HuggingFaceConfig {
     return token_id(file, name, size,
                     list ? value.front().get<std::int64_t>() : file.get<std::int64_t>(name, -1));
   }
-  /// What a file calls an id, where it is one.
+  /// Returns an id of a file's setting `name`. Throws IoError unless it is from 0 to size - 1.
   static std::int32_t token_id(const JsonFile& file, const std::string& name, index_t size, std::int64_t id) {
     if (id >= 0 && id < size) return static_cast<std::int32_t>(id);
     throw file.refuse("sets " + name + " to " + file.json().at(name).dump() +
                       ", expected ids of the vocabulary, 0 to " + std::to_string(size - 1));
   }
-  /// The same as id(), which must be there.
+  /// As id(), but throws IoError when there is none.
   std::int32_t require_id(const std::string& name, index_t size) const {
     const std::int32_t found = id(name, size);
     if (found < 0) throw model.refuse("has no '" + name + "'");
@@ -48,9 +48,9 @@ struct HuggingFaceConfig {
   JsonFile model, generation, tokenizer;
 };
 
-/// Takes the settings of transformers' generate() into a model's conventions, whose ids are there already,
-/// and tells options.warn of each that would change what generate() finds and is not done here. Throws
-/// IoError that names a setting which no search can have, and ids that are not below target_size.
+/// Adds the settings of transformers' generate() to a model's conventions, whose ids are already set, and
+/// passes each unsupported setting that affects the results of generate() to options.warn. Throws IoError for
+/// an invalid setting and for ids that are not below target_size.
 inline void read_search(const HuggingFaceConfig& config, const ImportOptions& options, index_t target_size,
                         TextConventions& text) {
   const JsonFile& file = config.search_file();
@@ -63,7 +63,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   const auto prefix = static_cast<index_t>(text.target_prefix.size());
   text.search_rule = SearchRule::huggingface;
   text.length_penalty = file.get("length_penalty", 1.0);
-  // A number of the file, which must be in a range; 0 where it is absent.
+  // A number of the file, which must be in a range; 0 when it is absent.
   const auto number = [&](const char* name, index_t least, index_t most) {
     if (!file.has(name)) return index_t{0};
     const auto value = file.get<index_t>(name, 0);
@@ -74,7 +74,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
   constexpr index_t longest = std::numeric_limits<std::int32_t>::max(), most_beams = 4096;
   text.no_repeat_ngram_size = number("no_repeat_ngram_size", 0, longest);
   text.beam_size = number("num_beams", 1, most_beams);
-  // Theirs counts what the decoder starts with, the newer name does not.
+  // max_length counts the token that the decoder starts with, max_new_tokens does not.
   if (const index_t most = number("max_length", 1, longest); most > 0)
     text.max_length = std::max<index_t>(1, most - 1 - prefix);
   if (const index_t most = number("max_new_tokens", 1, longest); most > 0)
@@ -102,7 +102,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     }
   }
 
-  // What changes the result unless it has this value.
+  // Settings that change the result unless they have this value.
   struct Neutral {
     const char* name;
     nlohmann::json value;

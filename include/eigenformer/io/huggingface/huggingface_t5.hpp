@@ -14,11 +14,11 @@
 
 namespace eigenformer::detail {
 
-/// T5 and mT5 in Hugging Face's transformers (Raffel et al. 2020): biases by distance, RMSNorm, no other
-/// biases, scores and embeddings that are not scaled.
+/// T5 and mT5 of Hugging Face's transformers (Raffel et al. 2020): relative position biases, RMSNorm, no
+/// other biases, and unscaled scores and embeddings.
 class HuggingFaceT5 {
  public:
-  /// Throws IoError for sizes that are impossible or not supported.
+  /// Throws IoError for sizes that are invalid or not supported.
   HuggingFaceT5(const JsonFile& config, const HuggingFaceWeights& weights) : weights_(weights) {
     Seq2SeqOptions& o = options_;
     o.source_vocab_size = config.require<index_t>("vocab_size");
@@ -65,7 +65,7 @@ class HuggingFaceT5 {
     require_size(config, "relative_attention_num_buckets", bias.buckets);
     require_size(config, "relative_attention_max_distance", bias.max_distance, index_t{1} << 20);
     o.layer.positions = bias;
-    o.padding_index = -1;  // its decoder starts with the padding symbol, and reads it
+    o.padding_index = -1;  // the decoder starts with the padding symbol and needs its embedding
     require_valid(config, o);
     require_layers(config, weights, {o.encoder.num_layers, o.decoder.num_layers});
   }
@@ -95,9 +95,9 @@ class HuggingFaceT5 {
   }
 
  private:
-  // Which table makes logits, and their scale. Up to transformers 4 `tie_word_embeddings` says both, and is
-  // false for mT5 alone where it is left out. Version 5 always writes true: there the file says whether there
-  // are two tables, and T5's scale has a field of its own.
+  // Sets the table of the projection and the scale of the logits. Up to transformers 4, tie_word_embeddings
+  // determines both; its default is false for mT5 and true for T5. Version 5 always writes true: there are
+  // two tables if the weights have lm_head, and the scale has a field of its own.
   void set_projection(const JsonFile& config) {
     const bool t5 = config.require<std::string>("model_type") == "t5";
     const bool version5 = config.has("scale_decoder_outputs") || major_version(config) >= 5;
@@ -107,7 +107,7 @@ class HuggingFaceT5 {
     if (config.get("scale_decoder_outputs", tied && (t5 || !version5)))
       options_.logit_scale = 1 / std::sqrt(static_cast<double>(options_.layer.d_model));
   }
-  // Of the transformers that wrote the file; 0 where it does not say.
+  // The major version of the transformers that wrote the file; 0 when it is not stored.
   static int major_version(const JsonFile& config) {
     return std::atoi(config.get<std::string>("transformers_version", "").c_str());
   }
@@ -126,7 +126,7 @@ class HuggingFaceT5 {
       const std::string from = stack + ".block." + std::to_string(i) + ".layer.";
       attention(import, to + "self_attn", from + "0.SelfAttention");
       import.take(to + "norm1.weight", {from + "0.layer_norm.weight"}, {d});
-      // Of no use, but in some files: a table of the cross-attention, which sees no distances.
+      // Some files have this table, which is not used: cross-attention has no relative positions.
       import.used(from + "1.EncDecAttention.relative_attention_bias.weight");
       if (decoder) {
         attention(import, to + "multihead_attn", from + "1.EncDecAttention");

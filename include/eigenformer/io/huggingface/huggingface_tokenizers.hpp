@@ -15,8 +15,8 @@
 
 namespace eigenformer::detail {
 
-/// A Hugging Face folder's vocabulary while it is put together from its files: tokens by id, at most as many
-/// as the embedding has rows.
+/// Assembles the vocabulary of a Hugging Face folder from its files: tokens by id, at most as many as the
+/// embedding has rows.
 class HuggingFaceVocabulary {
  public:
   HuggingFaceVocabulary(std::filesystem::path folder, index_t rows)
@@ -32,20 +32,20 @@ class HuggingFaceVocabulary {
     }
   }
 
-  /// Takes the tokens of a tokenizer.json's model.
+  /// Adds the tokens of a tokenizer.json's model.
   void read(const TokenizerJson& json) {
     const JsonFile file = JsonFile::at(folder_ / "tokenizer.json");
     for (const auto& [token, id] : json.vocabulary()) place(file, token, id);
   }
 
-  /// Reads one token a line.
+  /// Reads a file with one token per line, by id.
   void read_lines_of(const std::string& name) {
     const std::filesystem::path path = folder_ / name;
     const std::vector<std::string> lines = read_lines(path);
     put(path, lines, 0);
   }
 
-  /// Consecutive tokens from an id on.
+  /// Adds consecutive tokens, the first with id `first`.
   void put(const std::filesystem::path& path, const std::vector<std::string>& tokens, index_t first) {
     const auto size = static_cast<index_t>(tokens.size());
     if (first + size > static_cast<index_t>(tokens_.size())) {
@@ -57,8 +57,8 @@ class HuggingFaceVocabulary {
     end_ = std::max(end_, first + size);
   }
 
-  /// Reads what was added to the vocabulary: languages, sentinels, masks. The files that may say so, the one
-  /// that gives ids first; the last gives only an order.
+  /// Reads the tokens added to the vocabulary (languages, sentinels, masks) from all files that may list
+  /// them, first those with ids; the last one has only an order.
   void read_added() {
     std::error_code ignored;
     const JsonFile config = JsonFile::open_if_exists(folder_ / "tokenizer_config.json");
@@ -104,14 +104,14 @@ class HuggingFaceVocabulary {
   const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  /// The id of a token that there must be. Throws IoError.
+  /// The id of a token. Throws IoError when the vocabulary does not have it.
   std::int32_t require(const std::string& token) const {
     if (const auto id = find_token(tokens_, token)) return *id;
     throw IoError("import", "the vocabulary of '" + folder_.string() + "' has no token '" + token + "'");
   }
 
-  /// The vocabulary, with these ids as special ones too. Throws IoError for one that has no token: then the
-  /// vocabulary is another model's.
+  /// Returns the vocabulary, with `ids` as further special ids. Throws IoError for one without a token, which
+  /// means that the vocabulary belongs to another model.
   ForeignVocabulary finish(const std::string& unknown, const std::vector<std::int32_t>& ids) const {
     ForeignVocabulary v{tokens_, find_token(tokens_, unknown).value_or(-1), special_};
     for (const std::int32_t id : ids) {
@@ -159,8 +159,8 @@ class HuggingFaceVocabulary {
   index_t end_ = 0;  // of the ids in use
 };
 
-/// The pieces of a SentencePiece file by the ids that fairseq gave them: <s>, <pad>, </s>, <unk>, then those
-/// of the model but its first three (XLM-R, mBART, NLLB).
+/// The pieces of a SentencePiece file in the order of fairseq's ids: `<s>`, `<pad>`, `</s>`, `<unk>`, then
+/// the model's own without its first three (XLM-R, mBART, NLLB).
 inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path) {
   std::vector<std::string> pieces = {"<s>", "<pad>", "</s>", "<unk>"};
   const std::vector<std::string> own = sentencepiece_pieces(path);
@@ -168,7 +168,8 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
   return pieces;
 }
 
-/// Byte-level BPE of vocab.json and merges.txt. Throws IoError, ValueError in a program without ICU.
+/// Makes a byte-level BPE tokenizer with the merges of merges.txt. Throws IoError, ValueError in a program
+/// built without ICU.
 inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder,
                                                            ForeignVocabulary v) {
   const IcuFunctions& icu = require_icu("import", "'" + (folder / "merges.txt").string() + "'");

@@ -18,8 +18,8 @@ namespace eigenformer::detail {
 /// lists.
 class HuggingFaceWeights {
  public:
-  /// Throws IoError where no weights can be read; the message names the files that are there instead and the
-  /// line of Python that converts them.
+  /// Throws IoError when there are no readable weights; for weights in other formats, the message has the
+  /// Python command that converts them.
   static HuggingFaceWeights open(const std::filesystem::path& folder,
                                  const char* python_class = "AutoModelForSeq2SeqLM") {
     HuggingFaceWeights weights;
@@ -62,7 +62,7 @@ class HuggingFaceWeights {
     for (const auto& place : places_) found.push_back(place.first);
     return found;
   }
-  /// The first of some names that there is; the first of all where there is none.
+  /// The first of these names that exists; the first one when none does.
   std::string first_of(const std::vector<std::string>& names) const {
     const auto found =
         std::find_if(names.begin(), names.end(), [&](const std::string& n) { return contains(n); });
@@ -73,8 +73,8 @@ class HuggingFaceWeights {
     return IoError("import", "'" + path_.string() + "' " + what);
   }
 
-  /// What there is instead of safetensors, and how it is converted, as the end of a message; "" where there
-  /// is nothing.
+  /// The end of a message that names weights in another format and the command that converts them; empty when
+  /// there are none.
   static std::string other_weights(const std::filesystem::path& folder, const std::string& python_class) {
     struct Format {
       const char *file, *what, *argument;
@@ -117,7 +117,7 @@ class HuggingFaceWeights {
   std::map<std::string, std::size_t> places_;
 };
 
-/// Throws IoError for more layers than the weights have tensors, before anything is counted up to them.
+/// Throws IoError for more layers than the weights have tensors, before any loop over layers.
 inline void require_layers(const JsonFile& config, const HuggingFaceWeights& weights,
                            std::initializer_list<index_t> numbers) {
   const auto most = static_cast<index_t>(weights.names().size());
@@ -129,7 +129,7 @@ inline void require_layers(const JsonFile& config, const HuggingFaceWeights& wei
   }
 }
 
-/// The activation that a config.json names. Throws IoError for one that is not known.
+/// The activation named in a config.json. Throws IoError for an unknown one.
 inline Activation huggingface_activation(const JsonFile& config, const std::string& field,
                                          const std::string& missing) {
   const auto name = config.get<std::string>(field, missing);

@@ -22,22 +22,22 @@ namespace eigenformer::detail {
 
 class TokenizerJson;
 
-/// What needs ICU.
+/// The functions that need ICU.
 struct TokenizerJsonFunctions {
   std::shared_ptr<const Tokenizer> (*make)(const TokenizerJson& json, ForeignVocabulary vocabulary);
 };
 
-/// A tokenizer.json, as Hugging Face's tokenizers package writes it, of the families that are read:
-/// byte-level BPE (BART), WordPiece (BERT), unigram models and BPE over U+2581 (T5, mBART, NLLB, and what
-/// others make of SentencePiece models). What it holds beyond that is refused by name.
+/// A tokenizer.json of Hugging Face's tokenizers package, of the supported kinds: byte-level BPE (BART),
+/// WordPiece (BERT), unigram models and BPE with U+2581 for spaces (T5, mBART, NLLB, and conversions of
+/// SentencePiece models). Other features are errors that name them.
 class TokenizerJson {
  public:
-  /// What stands around a text: ids before it and behind it.
+  /// The ids that are put before and after a text.
   struct Template {
     std::vector<std::int32_t> before{}, after{};
   };
 
-  /// Throws IoError for a file that is missing or holds no tokenizer.
+  /// Throws IoError for a file that is missing or does not hold a supported tokenizer.
   static TokenizerJson open(const std::filesystem::path& path) {
     TokenizerJson json{JsonFile::open(path)};
     const nlohmann::json& model = json.section("model");
@@ -48,7 +48,7 @@ class TokenizerJson {
     json.read_vocabulary(model);
     return json;
   }
-  /// Whether a folder has a tokenizer.json with a model in it, and not just added tokens.
+  /// Whether a folder has a tokenizer.json with a model, not only with added tokens.
   static bool is_in(const std::filesystem::path& folder) {
     std::error_code ignored;
     if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return false;
@@ -57,19 +57,19 @@ class TokenizerJson {
 
   const std::string& type() const noexcept { return type_; }
 
-  /// The model's own tokens and their ids; those that were added are not among them.
+  /// The model's own tokens and their ids, without added tokens.
   const std::vector<std::pair<std::string, std::int64_t>>& vocabulary() const noexcept { return vocabulary_; }
 
-  /// The text of unknown pieces; "" where there is none.
+  /// The token for unknown pieces; empty when there is none.
   const std::string& unknown() const noexcept { return unknown_; }
 
-  /// What is put around a text, where the file says so. Throws IoError.
+  /// The ids put around a text, if the file defines them. Throws IoError for an unsupported post-processor.
   std::optional<Template> text_template() const {
     if (!file_.has("post_processor")) return std::nullopt;
     const nlohmann::json& post = section("post_processor");
     const std::string type = text(post, "type", "");
     Template found;
-    if (type == "ByteLevel") return std::nullopt;  // moves offsets alone
+    if (type == "ByteLevel") return std::nullopt;  // changes only offsets
     if (type == "RobertaProcessing" || type == "BertProcessing") {
       found.before = {pair_id(post, "cls")};
       found.after = {pair_id(post, "sep")};
@@ -94,8 +94,8 @@ class TokenizerJson {
     return found;
   }
 
-  /// The tokenizer, whose vocabulary is vocabulary() and what was added. Throws IoError, ValueError in a
-  /// program without ICU.
+  /// Makes the tokenizer. v: vocabulary() with added tokens. Throws IoError for unsupported features,
+  /// ValueError in a program built without ICU.
   std::shared_ptr<const Tokenizer> tokenizer(ForeignVocabulary v) const {
     for (const char* field : {"truncation", "padding"}) {
       if (file_.has(field))
@@ -142,7 +142,7 @@ class TokenizerJson {
   std::string text(const nlohmann::json& object, const char* name, const std::string& missing) const {
     return value<std::string>(object, name, missing);
   }
-  /// Refuses an option that is not what its family has.
+  /// Throws IoError unless an option has the supported value.
   template <class X>
   void require(const std::string& what, const nlohmann::json& object, const char* name, X wanted,
                X missing) const {
@@ -151,7 +151,7 @@ class TokenizerJson {
     refuse(what + "'s " + name, nlohmann::json(found).dump(), nlohmann::json(wanted).dump());
   }
 
-  // Files of old say no type.
+  // Older files do not have the type.
   static std::string guessed_type(const nlohmann::json& model) {
     if (model.contains("merges")) return "BPE";
     if (model.contains("continuing_subword_prefix")) return "WordPiece";

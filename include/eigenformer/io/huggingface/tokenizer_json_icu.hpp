@@ -21,7 +21,7 @@ class TokenizerJsonBuilder {
  public:
   explicit TokenizerJsonBuilder(const TokenizerJson& json) : json_(json) {}
 
-  /// Throws IoError for what is not supported, ValueError for a vocabulary that does not fit.
+  /// Throws IoError for unsupported features, ValueError for a vocabulary that does not match.
   std::shared_ptr<const Tokenizer> make(ForeignVocabulary v) const {
     const std::string pre =
         json_.file_.has("pre_tokenizer") ? json_.text(json_.section("pre_tokenizer"), "type", "") : "";
@@ -35,7 +35,7 @@ class TokenizerJsonBuilder {
     std::vector<AddedToken> tokens;
     if (!json_.file_.has("added_tokens")) return {};
     for (const nlohmann::json& token :
-         json_.file_.json().at("added_tokens")) {  // read_added() looked at ids and texts
+         json_.file_.json().at("added_tokens")) {  // read_added() has checked ids and texts
       tokens.push_back({json_.text(token, "content", ""), json_.value<std::int32_t>(token, "id", -1),
                         json_.value(token, "lstrip", false), json_.value(token, "rstrip", false),
                         json_.value(token, "single_word", false),

@@ -18,10 +18,10 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Where our weights are in a Marian file: for each of our names, theirs, one or several below each other.
+/// The tensors of a Marian file by our names; several are concatenated by rows.
 using MarianNames = std::map<std::string, std::vector<std::string>>;
 
-/// Gathers the weights of a Marian model.
+/// Collects the weights of a Marian model. Throws IoError for weights that do not match the model's settings.
 template <class T>
 class MarianImport {
  public:
@@ -57,7 +57,7 @@ class MarianImport {
     import_.check();
   }
 
-  /// The model with these weights.
+  /// Makes the model with these weights.
   Seq2SeqTransformer<T> model() const {
     RandomGenerator rng = RandomGenerator::idle();
     Seq2SeqTransformer<T> model(described_.options(), rng);
@@ -82,12 +82,12 @@ class MarianImport {
     const Tensor<T> given = vector(bias, described_.target_words());
     Tensor<T> whole(Shape{o.target_vocab_size});
     std::copy_n(given.data(), given.numel(), whole.data());
-    // The begin symbol is no word: its probability underflows to zero.
+    // The begin symbol must never be generated: its probability underflows to zero.
     whole.data()[given.numel()] = T(-1e4);
     import_.add("projection.bias", whole);
   }
 
-  // An embedding with a row of zeros more, where the vocabulary has the begin symbol.
+  // An embedding table, with a row of zeros added when the vocabulary has the begin symbol.
   Tensor<T> table(const std::string& theirs, index_t rows, index_t d) {
     import_.used(theirs);
     const Tensor<T> given = file_.tensor<T>(theirs);
@@ -105,7 +105,7 @@ class MarianImport {
     return file_.tensor<T>(theirs).reshape(Shape{size});
   }
 
-  // weights and biases: of parts with these numbers of outputs, below each other in ours.
+  // weights and biases: those of parts with these numbers of outputs, concatenated by rows in ours.
   void linear(const std::string& ours, const std::string& theirs, const std::vector<std::string>& weights,
               const std::vector<std::string>& biases, const std::vector<index_t>& outputs, index_t in,
               const char* joint = "") {
@@ -138,8 +138,8 @@ class MarianImport {
   MarianNames names_;
 };
 
-/// The int8 matrices of a Marian file as ours: their bytes and scales are kept, and inputs are quantised as
-/// the file says. A matrix that is float32 in the file is quantised here.
+/// Packs the int8 matrices of a Marian file: bytes and scales are kept, and inputs are quantised with the
+/// steps of the file. A matrix that is float32 in the file is quantised.
 class MarianInt8 {
  public:
   MarianInt8(const MarianTransformer& described, const MarianNames& names, const ImportOptions& options)
@@ -172,7 +172,7 @@ class MarianInt8 {
   }
 
  private:
-  // What a file says of a matrix of ours, row by row.
+  // The int8 data of one of our matrices.
   struct Rows {
     std::vector<std::int8_t> values;
     std::vector<float> scale;
@@ -190,18 +190,18 @@ class MarianInt8 {
       const auto count = static_cast<std::size_t>(part[0]);
       rows.scale.insert(rows.scale.end(), count, scale);
       std::optional<float> multiplier = file_.input_multiplier(name);
-      // Where the name of the embedding was lost, the output layer's number is under "none".
+      // The output layer's multiplier may be stored as "none" instead of the name of the embedding.
       if (!multiplier && name == described_.target_embedding()) multiplier = file_.input_multiplier("none");
       rows.multiplier.insert(rows.multiplier.end(), count, multiplier.value_or(0.0f));
     }
-    // The begin symbol's row.
+    // The row of the begin symbol, which Marian does not have.
     rows.values.resize(static_cast<std::size_t>(shape.numel()));
     rows.scale.resize(static_cast<std::size_t>(shape[0]), rows.scale.back());
     rows.multiplier.resize(static_cast<std::size_t>(shape[0]), rows.multiplier.back());
     return rows;
   }
 
-  // One number for all rows of a product: the least, which cuts nothing off.
+  // One multiplier for all rows of a product: the smallest, which does not clip any input.
   float input_multiplier(const std::string& ours, const Rows& rows, const Int8Rows& product) const {
     const auto begin = rows.multiplier.begin() + product.first;
     const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
@@ -221,23 +221,23 @@ class MarianInt8 {
 
 }  // namespace detail
 
-/// Whether a Marian model, or that of a folder, has int8 weights. Throws as import_marian does for a file
-/// that is missing or damaged.
+/// Whether a Marian model, given as its file or folder, has int8 weights. Throws as import_marian() does for
+/// a missing or damaged file.
 inline bool is_marian_int8(const std::filesystem::path& from) {
   return MarianFile::open(detail::find_marian_files(from).model).has_int8();
 }
 
-/// Reads a Marian model as browsers ship them: a .bin file (float32 or intgemm8; intgemm8 weights as the real
-/// numbers that they stand for), with its SentencePiece vocabularies and, where there is one, its decoder.yml
-/// or config.yml beside it. `from` is the file, or a folder that holds one. Models are post-norm Transformers
-/// with an SSRU in the decoder and tied embeddings. The vocabulary gets one id more, the begin symbol, whose
-/// embedding is zero.
+/// Imports a Marian model as browsers ship them: a .bin file with float32 or intgemm8 weights, which are
+/// dequantised, and in the same folder its SentencePiece vocabularies and optionally decoder.yml or
+/// config.yml. from: the file, or a folder with one model. Supported are post-norm Transformers with an SSRU
+/// in the decoder and tied embeddings. One id is added to the vocabulary, the begin symbol, whose embedding
+/// is zero.
 ///
 ///     auto model = ef::import_marian("en-de");
 ///     ef::save_model_folder("en-de-model", model);
 ///
-/// Throws IoError that names the file, the item and what is wrong: missing, truncated, of another
-/// architecture, a vocabulary that does not fit the weights.
+/// Throws IoError that names the file, the item and what is wrong: missing, truncated, another architecture,
+/// a vocabulary that does not match the weights; ValueError in a program built without SentencePiece.
 template <class T = float>
 TranslationModel<T> import_marian(const std::filesystem::path& from, const ImportOptions& options = {}) {
   const detail::MarianFiles files = detail::find_marian_files(from);
@@ -250,9 +250,9 @@ TranslationModel<T> import_marian(const std::filesystem::path& from, const Impor
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 
-/// The same for inference in int8: the bytes and scales of an intgemm8 file are kept, and where it says how
-/// inputs are quantised ("alphas"), they are quantised so. Matrices of a float32 file are quantised as
-/// pack_weights() does.
+/// Imports a Marian model for inference in int8: bytes and scales of an intgemm8 file are kept, and inputs
+/// are quantised with the steps of the file if it has any ("alphas"). Matrices of a float32 file are
+/// quantised as pack_weights() does. Throws as import_marian() does.
 ///
 ///     ef::save_packed_folder("en-de-model", ef::import_marian_int8("en-de"));
 inline PackedModel<Seq2SeqTransformer<float>> import_marian_int8(const std::filesystem::path& from,

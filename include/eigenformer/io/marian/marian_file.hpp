@@ -18,17 +18,17 @@
 
 namespace eigenformer {
 
-/// A Marian model in .bin form (browsermt's marian-dev, as browsers ship it), mapped into memory and checked:
-/// every item lies inside the file and has the bytes of its shape.
+/// A Marian model in .bin format (of browsermt's marian-dev, as browsers ship it), mapped into memory and
+/// validated: every item is inside the file and has at least the bytes of its shape.
 ///
-/// Matrices that Marian multiplies by, whose names end in `_W` and at most one character more, are given as
-/// ours are, (outputs, inputs); Marian's own are (inputs, outputs).
+/// Weights of linear layers, whose names end in `_W` and at most one more character, have the shape
+/// (outputs, inputs) here, as in PyTorch; in Marian it is (inputs, outputs).
 ///
 ///     const auto file = ef::MarianFile::open("model.intgemm.alphas.bin");
-///     auto weight = file.tensor<float>("encoder_l1_ffn_W1");  // int8 ones as real numbers
+///     auto weight = file.tensor<float>("encoder_l1_ffn_W1");  // dequantised
 class MarianFile {
  public:
-  /// Opens and checks a file. Throws IoError naming the file, the item and what was expected.
+  /// Opens and validates a file. Throws IoError that names the file, the item and what was expected.
   static MarianFile open(const std::filesystem::path& path) {
     MarianFile file;
     file.path_ = path;
@@ -39,39 +39,44 @@ class MarianFile {
     return file;
   }
 
+  /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// All names, sorted.
+  /// The names of all items, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : items_) found.push_back(entry.first);
     return found;
   }
+  /// Whether there is an item of this name.
   bool contains(const std::string& name) const { return items_.count(name) > 0; }
 
-  /// An item as it lies in the file. Throws IoError where there is none.
+  /// An item with its shape in the file. Throws IoError when there is none of this name.
   const MarianItem& item(const std::string& name) const {
     const auto found = items_.find(name);
     if (found == items_.end()) throw refuse("has no item '" + name + "'");
     return found->second;
   }
 
+  /// The shape of an item, transposed for the weights of linear layers. Throws IoError when there is none of
+  /// this name.
   const Shape& shape(const std::string& name) const {
     (void)item(name);
     return shapes_.at(name);
   }
 
-  /// Whether an item is int8 with a scale.
+  /// Whether an item is int8 with a scale. Throws IoError when there is none of this name.
   bool is_int8(const std::string& name) const { return item(name).type == MarianType::intgemm8; }
 
-  /// Whether any item is.
+  /// Whether any item is int8 with a scale.
   bool has_int8() const {
     return std::any_of(items_.begin(), items_.end(),
                        [](const auto& entry) { return entry.second.type == MarianType::intgemm8; });
   }
 
-  /// The whole numbers of an int8 item, in the order of shape(), and what they are multiplied by. Throws
-  /// IoError for an item of another type, a scale that is not a positive finite number, and a -128.
+  /// The elements of an int8 item in the order of shape(), without a copy, and the scale by which they are
+  /// multiplied, stored to *scale. Throws IoError for an item of another type, a scale that is not a positive
+  /// finite number, and an element -128.
   const std::int8_t* int8_values(const std::string& name, float* scale) const {
     const MarianItem& i = item(name);
     if (i.type != MarianType::intgemm8) throw refuse("has '" + name + "' of another type, expected int8");
@@ -91,7 +96,8 @@ class MarianFile {
     return values;
   }
 
-  /// An item as real numbers, in the shape that shape() says. Throws IoError for one that is no weight.
+  /// Copies an item, dequantised, to a tensor of shape(). Throws IoError for a missing item, as int8_values()
+  /// does, and for one of bytes without a scale.
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const MarianItem& i = item(name);
@@ -116,9 +122,9 @@ class MarianFile {
     return out;
   }
 
-  /// What inputs of a product with `weight` are multiplied by before they are rounded to int8
-  /// ("<weight>_QuantMultA"); nothing where the file does not say. Throws IoError for one that is not a
-  /// positive finite number.
+  /// The number by which the inputs of a product with `weight` are multiplied before they are rounded to
+  /// int8, the item `WEIGHT_QuantMultA`; nothing when there is none. Throws IoError unless it is from 1e-20
+  /// to 1e20.
   std::optional<float> input_multiplier(const std::string& weight) const {
     const std::string name = weight + "_QuantMultA";
     if (!contains(name)) return std::nullopt;
@@ -132,7 +138,8 @@ class MarianFile {
     return value;
   }
 
-  /// The bytes of an int8 item without a scale, such as "special:model.yml", up to the first NUL.
+  /// The text of an int8 item without a scale, such as "special:model.yml", up to the first NUL. Throws
+  /// IoError for a missing item and for one of another type.
   std::string text(const std::string& name) const {
     const MarianItem& i = item(name);
     if (i.type != MarianType::int8) throw refuse("has numbers in '" + name + "', expected text");
@@ -141,7 +148,7 @@ class MarianFile {
     return all.substr(0, all.find('\0'));
   }
 
-  /// An error about this file.
+  /// Makes an error about this file; `what` continues a sentence that begins with its name.
   IoError refuse(const std::string& what) const { return detail::marian_refusal(path_, what); }
 
  private:

@@ -16,7 +16,8 @@
 
 namespace eigenformer {
 
-/// Whether a file begins as a Marian model in .bin form does. CTranslate2's model.bin begins otherwise.
+/// Whether a file begins as a Marian model in .bin format; CTranslate2's model.bin does not. False for a
+/// missing file.
 inline bool is_marian_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return false;
@@ -28,7 +29,7 @@ inline bool is_marian_file(const std::filesystem::path& path) {
   return head[0] == 1 && head[1] > 0;
 }
 
-/// The Marian models in a folder, sorted by name.
+/// The paths of the Marian models (.bin) in a folder, sorted by name; none when it cannot be read.
 inline std::vector<std::filesystem::path> marian_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   std::error_code ignored;
@@ -41,13 +42,13 @@ inline std::vector<std::filesystem::path> marian_files(const std::filesystem::pa
 
 namespace detail {
 
-/// The files of a Marian model: the model itself, a configuration of its decoder, and its vocabularies.
+/// The files of a Marian model: the model, the configuration of its decoder, and its vocabularies.
 struct MarianFiles {
   std::filesystem::path model, source_vocabulary, target_vocabulary;
-  MarianSettings decoder;  ///< empty where there is no decoder.yml or config.yml
+  MarianSettings decoder;  ///< empty when there is no decoder.yml or config.yml
 };
 
-/// Finds them. from: the model, or a folder that holds one. Throws IoError that says what is missing.
+/// Finds these files. from: the model, or a folder with one. Throws IoError that says what is missing.
 inline MarianFiles find_marian_files(const std::filesystem::path& from) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -78,7 +79,7 @@ inline MarianFiles find_marian_files(const std::filesystem::path& from) {
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().extension() == ".spm") vocabularies.push_back(entry.path());
     }
-    // Browsers' models of two vocabularies call them srcvocab and trgvocab: in this order when sorted.
+    // Browsers' models with two vocabularies call them srcvocab and trgvocab, which sort in this order.
     std::sort(vocabularies.begin(), vocabularies.end());
     const auto begins = [&](std::size_t i, const char* word) {
       return vocabularies[i].filename().string().starts_with(word);
@@ -100,8 +101,8 @@ inline MarianFiles find_marian_files(const std::filesystem::path& from) {
   return files;
 }
 
-/// The tokens of a vocabulary for an embedding of `words` rows. Throws IoError for one that is not
-/// SentencePiece's with the ids that Marian takes for granted.
+/// Reads the tokens of a vocabulary for an embedding of `words` rows. Throws IoError unless it is a
+/// SentencePiece model with the special ids that Marian assumes.
 inline std::vector<std::string> marian_vocabulary(const std::filesystem::path& path, index_t words,
                                                   const char* side) {
   std::vector<std::string> tokens = sentencepiece_pieces(path);
@@ -114,7 +115,7 @@ inline std::vector<std::string> marian_vocabulary(const std::filesystem::path& p
   return tokens;
 }
 
-/// The tokenizers; writes how text is treated into the description.
+/// Makes the tokenizers, and sets the conventions and tokenizer of the description.
 inline TokenizerPair marian_tokenizers(const MarianFiles& files, const MarianTransformer& model,
                                        const ImportOptions& options, ModelDescription& description) {
   const auto make = [&](const std::filesystem::path& path, index_t words, index_t ids, const char* side) {

@@ -15,7 +15,7 @@ namespace eigenformer::detail {
 /// The names and options of a Marian Transformer.
 class MarianTransformer {
  public:
-  /// Throws IoError for a file whose settings describe anything else than what the import can do.
+  /// Throws IoError for a file whose settings describe a model that is not supported.
   explicit MarianTransformer(const MarianFile& file)
       : file_(file), settings_(file.path().string() + ", special:model.yml", yaml(file)) {
     expect_all();
@@ -29,7 +29,7 @@ class MarianTransformer {
     expect_size("dim-vocabs", source[0], settings_.whole("dim-vocabs", 0));
     expect_size("dim-vocabs", decoder[0], settings_.whole("dim-vocabs", 1));
     expect_size("dim-emb", source[1], settings_.whole("dim-emb"));
-    // Tying says what is one matrix with the projection.
+    // Tying: which embeddings share their matrix with the projection.
     if (!all && !target) {
       throw settings_.refuse_value(
           "tied-embeddings", "false",
@@ -41,7 +41,7 @@ class MarianTransformer {
                                    "false or tied-embeddings-all, as models in use have it");
     }
     o.tying = all ? Tying::all : Tying::target;
-    // The last row is that of the begin symbol, which Marian has not: its embedding is zero.
+    // The last row is for the begin symbol, which Marian does not have: its embedding is zero.
     o.source_vocab_size = source[0] + (all ? 1 : 0);
     o.target_vocab_size = decoder[0] + 1;
     o.padding_index = all ? source[0] : -1;
@@ -71,7 +71,7 @@ class MarianTransformer {
   const Seq2SeqOptions& options() const noexcept { return options_; }
   const std::string& source_embedding() const noexcept { return source_embedding_; }
   const std::string& target_embedding() const noexcept { return target_embedding_; }
-  /// Ids of the target vocabulary in the file; ours has one more, the begin symbol.
+  /// Size of the target vocabulary in the file; ours has one more id, the begin symbol.
   index_t target_words() const noexcept { return options_.target_vocab_size - 1; }
   bool joint() const noexcept { return options_.tying == Tying::all; }
 
@@ -82,7 +82,7 @@ class MarianTransformer {
     return file.text("special:model.yml");
   }
 
-  // The settings that change what is computed, with the values of the models that the import is for.
+  // Settings that change the model, with the values that are supported.
   void expect_all() const {
     for (const auto& [key, value] :
          std::vector<std::pair<const char*, const char*>>{{"type", "transformer"},
@@ -93,7 +93,7 @@ class MarianTransformer {
                                                           {"transformer-ffn-depth", "2"}}) {
       expect(key, value);
     }
-    // Where these are there: other values change the model.
+    // The same for optional settings.
     for (const auto& [key, value] :
          std::vector<std::pair<const char*, const char*>>{{"dec-cell-base-depth", "2"},
                                                           {"dec-cell-high-depth", "1"},

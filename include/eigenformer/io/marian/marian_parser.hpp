@@ -15,15 +15,18 @@
 
 namespace eigenformer {
 
-/// The element types of a Marian .bin file that are read, with their numbers in it.
-enum class MarianType : std::uint64_t { int8 = 0x101, float32 = 0x404, intgemm8 = 0x4101 };
+/// The supported element types of a Marian .bin file, with the numbers that the file has for them.
+enum class MarianType : std::uint64_t {
+  int8 = 0x101,      ///< bytes without a scale, such as text
+  float32 = 0x404,   ///< IEEE 754 binary32
+  intgemm8 = 0x4101  ///< int8, followed by a float32 scale
+};
 
-/// One item of a Marian .bin file. The bytes are those of the mapped file; there may be padding behind what
-/// the shape needs.
+/// One item of a Marian .bin file.
 struct MarianItem {
-  Shape shape;
-  MarianType type = MarianType::float32;
-  std::span<const std::byte> bytes{};
+  Shape shape;                            ///< in the file: (inputs, outputs) for weights of linear layers
+  MarianType type = MarianType::float32;  ///< element type
+  std::span<const std::byte> bytes{};     ///< elements and padding in the mapped file, not aligned
 };
 
 namespace detail {
@@ -32,8 +35,8 @@ inline IoError marian_refusal(const std::filesystem::path& path, const std::stri
   return IoError("marian", "'" + path.string() + "' " + what);
 }
 
-/// Reads and checks the bytes of a Marian .bin file: a version, a table of items, their names and shapes,
-/// padding, and their data. Throws IoError naming the file, the place and what was expected.
+/// Parses and validates the bytes of a Marian .bin file: a version, a table of items, their names and shapes,
+/// padding, and their data. Throws IoError that names the file, the byte offset and what was expected.
 class MarianParser {
  public:
   MarianParser(std::filesystem::path path, std::span<const std::byte> bytes)
@@ -105,7 +108,7 @@ class MarianParser {
     if (header.rank > 4) {
       throw refuse("has item '" + name + "' of rank " + std::to_string(header.rank) + ", expected at most 4");
     }
-    // More elements than the file has bytes are refused before their number can overflow.
+    // Checked before multiplying, so that the number of elements cannot overflow.
     std::uint64_t elements = 1;
     for (int i = 0; i < static_cast<int>(header.rank); ++i) {
       const auto size = number<std::int32_t>("the shape of item '" + name + "'");

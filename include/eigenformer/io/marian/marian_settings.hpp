@@ -14,12 +14,12 @@
 
 namespace eigenformer::detail {
 
-/// The settings that Marian writes as YAML: keys with a word, a number, or a list of these. Keys with
-/// anything deeper are left out.
+/// Settings in the subset of YAML that Marian writes: keys with a word, a number, or a list of these. Nested
+/// keys are skipped.
 class MarianSettings {
  public:
   MarianSettings() = default;
-  /// where: what messages call the text. Throws IoError for a line that is no setting.
+  /// where: the name of the text in messages. Throws IoError for a line that is not a setting.
   MarianSettings(std::string where, std::string_view text) : where_(std::move(where)) {
     std::string key;
     for (int number = 1; !text.empty(); ++number) {
@@ -56,24 +56,24 @@ class MarianSettings {
   const std::string& where() const noexcept { return where_; }
   bool has(const std::string& key) const { return values_.count(key) > 0; }
 
-  /// The values of a key: none, one, or a list.
+  /// The values of a key: none, one, or those of a list.
   std::vector<std::string> list(const std::string& key) const {
     const auto found = values_.find(key);
     return found == values_.end() ? std::vector<std::string>() : found->second;
   }
-  /// The one value of a key, or `missing`. Throws IoError for a list.
+  /// The single value of a key, or `missing`. Throws IoError for a list of several.
   std::string word(const std::string& key, const std::string& missing = {}) const {
     const auto found = values_.find(key);
     if (found == values_.end() || found->second.empty()) return missing;
     if (found->second.size() > 1) throw refuse_value(key, "a list", "one value");
     return found->second[0];
   }
-  /// A number, or `missing`. Throws IoError for anything else.
+  /// The value of a key as a number, or `missing`. Throws IoError for another value.
   double number(const std::string& key, double missing) const {
     const std::string text = word(key);
     return text.empty() ? missing : parse(key, text);
   }
-  /// The i-th number of a list. Throws IoError where there is none.
+  /// The i-th value of a key as a whole number. Throws IoError when there is none or it is not one.
   long whole(const std::string& key, std::size_t i = 0) const {
     const auto values = list(key);
     if (i >= values.size())

@@ -37,14 +37,15 @@ void visit_conventions(auto& c, auto&& visit) {
   visit("target_languages", c.target_languages);
 }
 
-// Target languages are an object of names and ids.
+// Target languages are stored as an object of names and ids.
 template <class Field>
 inline constexpr bool is_target_languages =
     std::is_same_v<std::remove_cvref_t<Field>, std::vector<TargetLanguage>>;
 
 }  // namespace detail
 
-/// Conventions as a JSON object, every field under its name; target_languages only where there are some.
+/// Converts conventions to a JSON object with every field under its name; target_languages, an object of
+/// names and ids, is left out when empty.
 inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   nlohmann::json json = nlohmann::json::object();
   detail::visit_conventions(conventions, [&](const char* name, const auto& field) {
@@ -57,9 +58,9 @@ inline nlohmann::json conventions_to_json(const TextConventions& conventions) {
   return json;
 }
 
-/// Conventions from what conventions_to_json() gave; a field that is left out keeps its default. Throws
-/// ValueError for an unknown name, a value of the wrong kind, and an id that is not below its language's
-/// vocabulary size.
+/// Reads conventions from the result of conventions_to_json(); missing fields keep their defaults. Throws
+/// ValueError for an unknown name, a value of the wrong type, a negative limit, and an id that is outside its
+/// vocabulary, of source_size or target_size ids (forbidden_ids are not checked).
 inline TextConventions conventions_from_json(const nlohmann::json& json, index_t source_size,
                                              index_t target_size) {
   if (!json.is_object()) throw ValueError("options", "text is " + json.dump() + ", expected an object");

@@ -12,8 +12,8 @@
 
 namespace eigenformer::detail {
 
-/// Finds sizes in a folder's options that are not the file's before a model of such sizes takes memory. Each
-/// check throws IoError that names the file, the tensor and the option.
+/// Compares the sizes in a folder's options with the tensors of its file, before memory for a model of these
+/// sizes is allocated. Each check throws IoError that names the file, the tensor and the option.
 class FolderSizes {
  public:
   explicit FolderSizes(const std::filesystem::path& path)
@@ -21,30 +21,30 @@ class FolderSizes {
     for (const std::string& name : names_) numbers_ += static_cast<double>(file_.info(name).shape.numel());
   }
 
-  /// The file must have the tensor, with this size.
+  /// Requires a tensor with this size along an axis.
   void require(const std::string& name, int axis, index_t size, const char* option) const {
     if (!file_.contains(name)) throw lacks(name);
     const Shape& shape = file_.info(name).shape;
     if (shape.rank() == 2 && shape[axis] == size) return;
-    // Int8 panels: both sizes are rounded up to what a panel holds.
+    // Int8 panels: both sizes are rounded up to whole panels.
     const index_t whole = axis == 0 ? kernels::PackedMatrix::int8_columns : 4;
     if (shape.rank() == 4 && shape[axis] == (size + whole - 1) / whole) return;
     throw IoError("load_model_folder", "'" + path_.string() + "' does not fit options.json: tensor '" + name +
                                            "' has shape " + shape.str() + ", but " + option + " is " +
                                            std::to_string(size));
   }
-  /// The same, for a tensor that layers of the caller's own need not have.
+  /// As require(), but for an optional tensor, which layers of the caller's own may lack.
   void require_if_there(const std::string& name, int axis, index_t size, const char* option) const {
     if (file_.contains(name)) require(name, axis, size, option);
   }
-  /// The file must have a tensor whose name begins so.
+  /// Requires a tensor whose name begins with `prefix`.
   void require_some(const std::string& prefix) const {
     for (const std::string& name : names_) {
       if (name.starts_with(prefix)) return;
     }
     throw lacks(prefix + "...");
   }
-  /// A matrix that the model has cannot have more numbers than the file.
+  /// Requires that a matrix of the model does not have more elements than the whole file.
   void require_room(const char* rows_option, index_t rows, const char* columns_option,
                     index_t columns) const {
     if (static_cast<double>(rows) * static_cast<double>(columns) <= numbers_) return;
@@ -54,7 +54,7 @@ class FolderSizes {
                                            std::to_string(static_cast<index_t>(numbers_)) + " numbers");
   }
 
-  /// The layers under `name`, such as "encoder".
+  /// Checks the layers of the stack `name`, such as "encoder".
   void require_stack(const std::string& name, const StackOptions<LayerOptions>& stack) const {
     const LayerOptions& o = stack.layer;
     const std::string last = name + ".layers." + std::to_string(stack.num_layers - 1) + ".";

@@ -10,14 +10,15 @@
 
 namespace eigenformer {
 
-/// Whether a path is that of a Marian model in .bin form, or of a folder that holds one.
+/// Whether a path is a Marian model in .bin format or a folder with at least one.
 inline bool is_marian_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) ? !marian_files(path).empty() : is_marian_file(path);
 }
 
-/// Reads a checkpoint of another library: a Marian model, a CTranslate2 folder, which has a model.bin, or a
-/// Hugging Face folder. Throws as import_marian, import_ctranslate2 and import_huggingface do.
+/// Imports a translation model of another library, whose format is detected: a Marian model (.bin), a
+/// CTranslate2 folder (model.bin), or a Hugging Face folder (config.json). Throws IoError for other paths,
+/// and as import_marian(), import_ctranslate2() and import_huggingface() do.
 template <class T = float>
 TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
                                       const ImportOptions& options = {}) {

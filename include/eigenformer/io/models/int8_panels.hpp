@@ -14,15 +14,15 @@
 #include "eigenformer/kernels/packed/packed_weights.hpp"
 #include "eigenformer/nn/decoding/packed_model.hpp"
 
-// Int8 matrices in a file as the kernels read them, so that a process maps them and translates: see
+// Int8 matrices stored in the layout of the kernels, so that they can be used in the mapped file: see
 // quantized_model.hpp.
 
 namespace eigenformer::detail {
 
-/// What the metadata of a file of panels say, under "int8_layout".
+/// The value of the metadata "int8_layout" in a file of panels.
 inline constexpr const char* int8_panels_layout = "panels_32x4";
 
-/// Rows of a matrix that are one product, and so one set of panels.
+/// Rows of a matrix that are used in one product and stored as one set of panels.
 struct Int8Rows {
   std::string name;         ///< of the panels in a file
   std::uint64_t parameter;  ///< the matrix's id
@@ -30,7 +30,7 @@ struct Int8Rows {
   index_t count;
 };
 
-/// The products of a model by the (first) name of their matrix.
+/// The products of a model, by the (first) name of their matrix.
 template <class M>
 std::map<std::string, std::vector<Int8Rows>> int8_products(const M& model) {
   std::map<std::string, std::vector<Int8Rows>> result;
@@ -52,19 +52,19 @@ std::map<std::string, std::vector<Int8Rows>> int8_products(const M& model) {
   return result;
 }
 
-/// (panels, steps, outputs of a panel, inputs of a step) of the panels of `rows` rows of k numbers.
+/// The shape of the panels of a matrix (rows, k): (panels, steps, outputs per panel, inputs per step).
 inline Shape int8_panels_shape(index_t rows, index_t k) {
   constexpr index_t columns = kernels::PackedMatrix::int8_columns;
   return {(rows + columns - 1) / columns, (k + 3) / 4, columns, 4};
 }
 
-/// What the metadata say, under "int8_scales", of int8 weights that were quantised elsewhere.
+/// The value of the metadata "int8_scales" for weights that were quantised by another library.
 inline constexpr const char* int8_given_scales = "given";
 
-/// The parts that stand beside panels in a file, by what is put behind their name.
+/// The suffixes of the tensors that make up a set of panels.
 inline constexpr const char* int8_parts[] = {"", "_scale", "_sum", "_input_step"};
 
-/// Adds panels, their scales and their sums, and the step of their inputs, where there is one.
+/// Adds panels, their scales and sums, and the step of their inputs if there is one.
 inline void add_packed_panels(SafetensorsWriter& writer, const std::string& name,
                               const kernels::PackedMatrix& packed) {
   const Shape shape = int8_panels_shape(packed.n(), packed.k());
@@ -81,8 +81,8 @@ inline void add_packed_panels(SafetensorsWriter& writer, const std::string& name
     writer.add(name + "_input_step", Tensor<float>::full(Shape{1}, packed.input_step()));
 }
 
-/// Adds the panels of a matrix (n, k), their scales and their sums. Throws ValueError for weights that are
-/// not finite.
+/// Quantises a matrix (n, k) and adds its panels, scales and sums. Throws ValueError for weights that are not
+/// finite.
 inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& value,
                             const std::vector<Int8Rows>& products) {
   const index_t k = value.dim(1);
@@ -98,8 +98,8 @@ inline void add_int8_panels(SafetensorsWriter& writer, const Tensor<float>& valu
   }
 }
 
-/// Panels of a file as they lie there. Throws IoError where they, their scales or their sums are missing,
-/// have another shape than `rows` of k numbers, or scales are not finite.
+/// The panels of a file, without a copy. Throws IoError when they, their scales or their sums are missing or
+/// have another shape than that for `rows` of k numbers, or when a scale is negative or not finite.
 inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const Int8Rows& rows, index_t k) {
   struct Parts {
     Tensor<std::int8_t> panels;
@@ -125,7 +125,7 @@ inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const
   check(rows.name + "_sum", Dtype::i32, outputs);
   auto parts = std::make_shared<Parts>();
   parts->panels = file.tensor<std::int8_t>(rows.name);
-  // Kernels read fours of bytes; a foreign writer may have put them anywhere.
+  // Kernels read four bytes at a time; a file of another writer may not be aligned.
   if (reinterpret_cast<std::uintptr_t>(parts->panels.data()) % 4 != 0) parts->panels = parts->panels.clone();
   parts->scale = file.tensor<float>(rows.name + "_scale");
   parts->sum = file.tensor<std::int32_t>(rows.name + "_sum");

@@ -22,28 +22,35 @@
 #include "eigenformer/io/models/quantized_model.hpp"
 #include "eigenformer/version.hpp"
 
-/// A model folder holds all that a model needs:
+/// @file
+/// A model folder holds everything that a model needs:
 ///
-///   options.json         format (the kind of model), format_version, the weights' format, the model's
-///   options,
-///                        the tokenizer's kind, what training was told; of models from elsewhere also `text`,
-///                        their conventions
-///   model.safetensors    the weights, under PyTorch's names (io/models/quantized_model.hpp: bf16 and int8)
-///   tokenizer.model      (subword), tokenizer.vocab (char, word) or tokenizer.tokenizer (from elsewhere);
-///                        source.* and target.* where the languages have tokenizers of their own; none of
-///                        them for a model without a tokenizer
+/// | file | contents |
+/// |---|---|
+/// | options.json | format (kind of model), version, weight format, model options, kind of tokenizer |
+/// | model.safetensors | the weights, with PyTorch's names; for bf16 and int8 see quantized_model.hpp |
+/// | tokenizer.model, .vocab or .tokenizer | the tokenizer: subword; char and word; of another library |
+///
+/// options.json also has the options of the training and, for imported models, their conventions (`text`).
+/// Instead of tokenizer.* there are source.* and target.* when each language has its own tokenizer, and none
+/// of them for a model without a tokenizer.
 namespace eigenformer {
 
-/// The newest version of the model folder's format that this library reads and writes. Float32 weights are
-/// version 1, so that older readers take them, bfloat16 ones version 2, models with conventions from
-/// elsewhere version 3, models with stacks that differ, or with positions both added and in attention,
-/// version 4, int8 weights as the kernels read them version 5 (in older folders of int8 weights they were
-/// rows of a matrix), models with an SSRU or a constant_id, and int8 weights that came with scales of their
-/// own (see quantized_model.hpp), version 6.
+/// The newest version of the model folder's format that this library reads and writes. A folder has the
+/// lowest version that supports its contents, so that older releases can read it:
+///
+/// | version | adds |
+/// |---|---|
+/// | 1 | float32 weights |
+/// | 2 | bfloat16 weights |
+/// | 3 | conventions of imported models |
+/// | 4 | stacks with different options; positions both added and in attention |
+/// | 5 | int8 weights in the layout of the kernels (before: as rows of a matrix) |
+/// | 6 | SSRU; constant_id; int8 weights quantised by another library (see quantized_model.hpp) |
 inline constexpr int model_format_version = 6;
 
-/// A model that a folder can hold: a module made of options that list their fields, and of a generator;
-/// M::format says in options.json what it is.
+/// A model that can be stored in a folder: a module that is made from options, an OptionsStruct, and a random
+/// generator. M::format identifies its kind in options.json.
 ///
 ///     struct MyModel {
 ///       static constexpr const char* format = "my-model";
@@ -58,26 +65,25 @@ concept FolderModel = Module<M> && requires(const M& model) {
   { M::format } -> std::convertible_to<std::string>;
 } && std::constructible_from<M, const decltype(M::options)&, RandomGenerator&>;
 
-/// What a model folder's options.json says.
+/// The contents of a model folder's options.json.
 template <OptionsStruct Options>
 struct FolderDescription {
-  int format_version = 1;
-  std::string library_version = version_string();  ///< of the library that wrote it
-  WeightFormat weights = WeightFormat::float32;    ///< in the file; what is loaded are float parameters
-  Options model{};
-  std::string tokenizer = "subword";  ///< its kind, such as char, word or subword; empty: there is none
-  bool joint = true;                  ///< one vocabulary for both languages
-  TextConventions text{};             ///< what stands around a sentence, and which ids the search is to know
-  nlohmann::json training =
-      nlohmann::json::object();  ///< what training was told; running the model does not look at it
+  int format_version = 1;                              ///< 1 to model_format_version
+  std::string library_version = version_string();      ///< version of the library that wrote it
+  WeightFormat weights = WeightFormat::float32;        ///< format in the file; loaded parameters are float
+  Options model{};                                     ///< options that the model is made from
+  std::string tokenizer = "subword";                   ///< kind, for load_tokenizer(); empty: none
+  bool joint = true;                                   ///< one tokenizer for both languages
+  TextConventions text{};                              ///< special ids, prefixes and search options
+  nlohmann::json training = nlohmann::json::object();  ///< options of the training; not used for inference
 };
 
-/// A model of a folder, with its tokenizers (null for a model without) and what the folder says of it.
+/// A model loaded from a folder, with its description and tokenizers.
 template <class M>
 struct LoadedModel {
-  FolderDescription<std::remove_cvref_t<decltype(M::options)>> description;
-  TokenizerPair tokenizers;
-  M model;
+  FolderDescription<std::remove_cvref_t<decltype(M::options)>> description;  ///< contents of options.json
+  TokenizerPair tokenizers;                                                  ///< null for a model without
+  M model;                                                                   ///< the module with its weights
 };
 
 namespace detail {
@@ -87,7 +93,7 @@ inline std::string tokenizer_file(const std::string& kind, const std::string& na
   return name + (kind == "subword" ? ".model" : ".tokenizer");
 }
 
-// What may wait for ever when it is opened, such as a named pipe, is no file of a model.
+// Refuses files that may block when they are opened, such as named pipes.
 inline void require_no_stream(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored) ||
@@ -97,7 +103,7 @@ inline void require_no_stream(const std::filesystem::path& path) {
   throw IoError("load_model_folder", "cannot open '" + path.string() + "': it is not a regular file");
 }
 
-// Each file is looked up by itself: an interrupted commit may have moved one of them and not the other.
+// Looks up each file separately: an interrupted commit may have moved only one of them.
 inline std::shared_ptr<const Tokenizer> load_folder_tokenizer(const std::string& kind,
                                                               const std::filesystem::path& folder,
                                                               const std::string& name) {
@@ -115,7 +121,7 @@ inline TokenizerPair load_folder_tokenizers(const std::string& kind, bool joint,
   return pair;
 }
 
-// The number of ids that a model's options ask of its tokenizers; 0: any.
+// The vocabulary sizes that a model's options require of its tokenizers; 0: any.
 template <class Options>
 std::pair<index_t, index_t> vocabulary_sizes(const Options& o) {
   if constexpr (requires { o.source_vocab_size + o.target_size(); }) {
@@ -133,8 +139,8 @@ void validate_file_options(const Options& o) {
                   input_positions(o.positions, o.layer);
                   o.max_length;
                 }) {
-    // Positions are counted in 32 bits, as tokens are; max_length also cuts what models without a table of
-    // positions read.
+    // Positions are counted in 32 bits, as tokens are; max_length also truncates the input of models without
+    // a table of positions.
     constexpr index_t most = std::numeric_limits<std::int32_t>::max();
     const InputPositions positions = input_positions(o.positions, o.layer);
     const auto* learned = std::get_if<LearnedPositions>(&positions);
@@ -154,7 +160,7 @@ void validate_file_options(const Options& o) {
 
 }  // namespace detail
 
-/// Whether a folder holds a model, of whatever kind, version and state.
+/// Whether a folder has files of a model, of any kind and version, complete or not.
 inline bool is_model_folder(const std::filesystem::path& folder) {
   return has_folder_file(folder, "options.json") || has_folder_file(folder, "model.safetensors");
 }
@@ -167,7 +173,7 @@ inline const std::vector<std::string>& files_of_each_save() {
   return names;
 }
 
-/// stage_model() with the weights written by write_weights(path).
+/// stage_model() with weights that write_weights(path) writes.
 template <FolderModel M, class F>
 void stage_folder(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers,
                   const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
@@ -204,7 +210,7 @@ void stage_folder(const FolderTransaction& save, const M& model, const Tokenizer
   }
 }
 
-/// save_model_folder() with the weights written by write_weights(path).
+/// save_model_folder() with weights that write_weights(path) writes.
 template <FolderModel M, class F>
 void save_folder(const std::filesystem::path& folder, const M& model, const TokenizerPair& tokenizers,
                  const nlohmann::json& training, WeightFormat weights, const TextConventions& text,
@@ -217,8 +223,8 @@ void save_folder(const std::filesystem::path& folder, const M& model, const Toke
 
 }  // namespace detail
 
-/// Writes the files of a model folder into a transaction, which the caller commits, with files of its own
-/// perhaps. Otherwise as save_model_folder().
+/// Writes the files of a model folder into a transaction, to which the caller may add files and which the
+/// caller commits. Otherwise as save_model_folder().
 template <FolderModel M>
 void stage_model(const FolderTransaction& save, const M& model, const TokenizerPair& tokenizers = {},
                  const nlohmann::json& training = nlohmann::json::object(),
@@ -227,10 +233,11 @@ void stage_model(const FolderTransaction& save, const M& model, const TokenizerP
                        [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
-/// Writes a model folder. Its files are replaced together: an error or an interruption leaves the old model
-/// as it was. The tokenizer's kind is taken from the tokenizers; none are saved where they are null.
-/// `weights` is the format they are written in, `text` what a model from elsewhere expects around a sentence.
-/// Throws IoError, and ValueError for weights that are not finite or were released.
+/// Writes a model folder. All files are replaced together: an error or an interruption leaves an old model
+/// unchanged. tokenizers: null ones are not saved. training: options of the training, stored for information.
+/// weights: the format in which matrices are written. text: the conventions of an imported model. Throws
+/// IoError when writing fails, ValueError for int8 weights that are not finite and for weights whose memory
+/// was released.
 template <FolderModel M>
 void save_model_folder(const std::filesystem::path& folder, const M& model,
                        const TokenizerPair& tokenizers = {},
@@ -240,7 +247,8 @@ void save_model_folder(const std::filesystem::path& folder, const M& model,
                       [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
-/// Writes what load_model_folder() or an import gave, with its tokenizers and conventions.
+/// Writes a loaded or imported model with its tokenizers and conventions. Throws as the other
+/// save_model_folder().
 template <FolderModel M>
 void save_model_folder(const std::filesystem::path& folder, const LoadedModel<M>& loaded,
                        WeightFormat weights = WeightFormat::float32) {
@@ -250,7 +258,7 @@ void save_model_folder(const std::filesystem::path& folder, const LoadedModel<M>
 
 namespace detail {
 
-// read_model_description(), at a moment when nobody writes.
+// read_model_description() without protection from concurrent writers.
 template <FolderModel M>
 FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     const std::filesystem::path& folder) {
@@ -327,7 +335,8 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
 
 }  // namespace detail
 
-/// Reads the options.json of a folder of M's. Throws IoError that names the file and what is wrong with it.
+/// Reads the options.json of a folder with a model of type M, without its weights. Throws IoError that names
+/// the file and what is wrong with it, also for another kind of model.
 template <FolderModel M>
 FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_description(
     const std::filesystem::path& folder) {
@@ -337,7 +346,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_model_descript
 
 namespace detail {
 
-// load_folder(), at a moment when nobody writes.
+// load_folder() without protection from concurrent writers.
 template <FolderModel M, class F>
 LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights) {
   auto description = read_description<M>(folder);
@@ -360,7 +369,7 @@ LoadedModel<M> load_files(const std::filesystem::path& folder, F&& load_weights)
   return {std::move(description), std::move(tokenizers), std::move(model)};
 }
 
-/// A model of a folder, its weights by load_weights(path of the file, model, description).
+/// Loads a model, with weights that load_weights(path of the file, model, description) loads.
 template <FolderModel M, class F>
 LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights) {
   return read_folder(folder, files_of_each_save(), [&] { return load_files<M>(folder, load_weights); });
@@ -368,8 +377,9 @@ LoadedModel<M> load_folder(const std::filesystem::path& folder, F&& load_weights
 
 }  // namespace detail
 
-/// Reads a model folder. Throws IoError that names the file and what is wrong with it: missing, truncated,
-/// foreign, of a newer format; ValueError for a kind of tokenizer that is not built in.
+/// Loads a model folder; bf16 and int8 weights are converted to parameters of M's type. Throws IoError that
+/// names the file and what is wrong: missing, truncated, damaged, another kind of model, a newer format;
+/// ValueError for a kind of tokenizer that is not built in.
 ///
 ///     auto loaded = ef::load_model_folder<ef::LanguageModel<float>>("tales");
 template <FolderModel M>

@@ -17,7 +17,7 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/nn/options/field.hpp"
 
-/// One option after the other as JSON; options_json.hpp makes whole options of them.
+// JSON of single option values; options_json.hpp converts whole options structs.
 namespace eigenformer::detail {
 
 /// Parses JSON. Throws nlohmann::json::exception for text that is not JSON, and ValueError for an object that
@@ -58,7 +58,7 @@ inline ValueError refused_option(const std::string& name, const nlohmann::json& 
   return ValueError("options", name + " is " + json.dump() + ", expected " + expected);
 }
 
-/// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another kind.
+/// Reads one option from JSON; `name` is for the message. Throws ValueError for a value of another type.
 template <class X>
 void option_from_json(const std::string& name, const nlohmann::json& json, X& x) {
   if constexpr (OptionWord<X>) {
@@ -131,7 +131,7 @@ struct OptionsWriter {
   void operator()(const OptionGroup&, const Group&) const {}  // options_to_json() writes them
 };
 
-/// Reads what is there of options field by field, and gathers the names of all fields.
+/// Reads the fields of options that a JSON object has, and collects the names of all fields in `known`.
 struct OptionsReader {
   const nlohmann::json& json;
   std::set<std::string>& known;
@@ -140,7 +140,7 @@ struct OptionsReader {
     known.insert(name);
     return json.contains(name);
   }
-  /// Whether a field of A is there.
+  /// Whether the object has any field of A.
   template <class A>
   bool has_field_of() const {
     bool found = false;
@@ -189,7 +189,7 @@ struct OptionsReader {
   void operator()(const OptionField& field, std::optional<std::variant<A...>>& x) const {
     const bool named = has(field.name), chosen = named && !json.at(field.name).is_null();
     if (named && !chosen) x.reset();
-    // Fields without the word are of the kind that is there, or of the first, which is the default.
+    // Fields without the word belong to the current alternative, or to the first, which is the default.
     const bool read =
         chosen ||
         (!named && (x.has_value() || has_field_of<std::variant_alternative_t<0, std::variant<A...>>>()));

@@ -9,14 +9,15 @@
 #include "eigenformer/io/models/option_values_json.hpp"
 #include "eigenformer/nn/options/layer.hpp"
 
-/// Options as JSON, made of their own lists of fields. The names are flat: those of a nested struct stand
-/// beside its owner's, those of a variant's alternatives beside its word. What differs in one stack of a
-/// model is an object of its own under "encoder" or "decoder".
+/// @file
+/// Conversion of options structs to and from JSON by their lists of fields. The object is flat: fields of
+/// nested structs and of the chosen alternative of a variant are on the same level as the other fields.
+/// Options that differ for one stack of a model are in an object "encoder" or "decoder".
 ///
-/// Files of version 0.1.0 have one `positions` for those added to inputs and those that act in attention, and
-/// say of an optional norm whether there is one (query_key_norm) and which (query_key_norm_kind). Both are
-/// read and written so; `attention_positions` stands in a file only beside added positions, which 0.1.0 does
-/// not know, and `self_mixing` where it is not attention.
+/// The format is compatible with version 0.1.0, which has a single field `positions` for positions that are
+/// added to inputs or act in attention, and two fields for an optional norm: query_key_norm, whether there is
+/// one, and query_key_norm_kind. `attention_positions` is written only together with added positions, and
+/// `self_mixing` only when it is not attention; 0.1.0 cannot read either.
 namespace eigenformer {
 
 namespace detail {
@@ -33,7 +34,7 @@ inline bool is_attention_position(const nlohmann::json& word) {
   return found;
 }
 
-// Puts both kinds of positions under one name where only one of them is there.
+// Stores both kinds of positions under one name when only one of them is present.
 inline void join_positions(nlohmann::json& json) {
   if (!json.contains(added_positions_name) || !json.contains(attention_positions_name)) return;
   nlohmann::json& added = json.at(added_positions_name);
@@ -49,7 +50,7 @@ inline void join_positions(nlohmann::json& json) {
   json.erase(attention_positions_name);
 }
 
-// The opposite. Throws ValueError where one name says what the other does.
+// The inverse of join_positions(). Throws ValueError when both names give positions that act in attention.
 template <class Options>
 nlohmann::json split_positions(nlohmann::json json) {
   if (!fields_to_json(Options{}).contains(attention_positions_name)) return json;
@@ -76,8 +77,8 @@ nlohmann::json split_positions(nlohmann::json json) {
   return json;
 }
 
-/// Whether a model has what came with version 6 of the folder's format: something else than self-attention
-/// in a stack's layers, or an embedding that stays as it is.
+/// Whether options need version 6 of the folder's format: layers without self-attention, or an embedding row
+/// that is not trained (constant_id).
 inline bool is_of_version_6(const nlohmann::json& json) {
   if (json.contains(self_mixing_name) || json.contains(constant_id_name)) return true;
   for (const auto& item : json.items()) {
@@ -95,7 +96,7 @@ inline bool is_readable_by_0_1_0(const nlohmann::json& json) {
   return true;
 }
 
-// A group as an object: what the stack's own layer has otherwise than the model's, and the stack's own
+// A group as an object: the fields of the stack's own layer that differ from the model's, and the stack's own
 // fields.
 template <class Options, class Group>
 nlohmann::json group_to_json(const Options& options, const Group& group) {
@@ -145,7 +146,7 @@ void group_from_json(const char* name, const nlohmann::json& json, const Options
 
 }  // namespace detail
 
-/// Options as a JSON object, every field under its name, enums and the kinds of positions as words.
+/// Converts options to a JSON object with every field under its name; enums and kinds of positions are words.
 template <OptionsStruct Options>
 nlohmann::json options_to_json(const Options& options) {
   nlohmann::json json = detail::fields_to_json(options);
@@ -163,8 +164,9 @@ nlohmann::json options_to_json(const Options& options) {
   return json;
 }
 
-/// Options from what options_to_json() gave; a field that is left out keeps its value in `options`, in a
-/// stack's own object the model's. Throws ValueError for an unknown name and a value of the wrong kind.
+/// Reads options from the result of options_to_json(). Missing fields keep their values in `options`, those
+/// of a stack's own object the values of the model. Throws ValueError for an unknown name and for a value of
+/// the wrong type; validate() is not called.
 template <OptionsStruct Options>
 Options options_from_json(const nlohmann::json& given, Options options = {}) {
   if (!given.is_object()) throw ValueError("options", "expected an object of options");
@@ -182,7 +184,7 @@ Options options_from_json(const nlohmann::json& given, Options options = {}) {
                   before.positions.has_value();
                   std::get_if<NoPositions>(&before.layer.positions);
                 }) {
-    // Positions that attention has make those of inputs absent, unless they are asked for by their word.
+    // With positions in attention, none are added to inputs unless "positions" requests them.
     if (!before.positions.has_value() && options.positions.has_value() &&
         !json.contains(detail::added_positions_name) &&
         !std::holds_alternative<NoPositions>(options.layer.positions)) {

@@ -12,12 +12,12 @@
 
 namespace eigenformer {
 
-/// A model of a folder that is here to translate, not to train: its matrices are packed in the format of the
-/// folder, and nothing is held twice.
+/// A model for inference only: its matrices are packed in the weight format of its folder, and its parameters
+/// do not hold them a second time.
 template <class M>
 struct PackedModel {
-  LoadedModel<M> loaded;  ///< the parameters that are packed have no memory (release_packed_weights)
-  std::shared_ptr<const kernels::PackedWeights> weights;
+  LoadedModel<M> loaded;  ///< packed parameters have no memory (release_packed_weights())
+  std::shared_ptr<const kernels::PackedWeights> weights;  ///< the packed matrices
 
   /// A context for inference with the packed weights.
   Context<float> context() const { return Context<float>::inference().with_packed_weights(weights); }
@@ -25,8 +25,8 @@ struct PackedModel {
 
 namespace detail {
 
-/// Weights of a file, packed in its format; int8 panels stay where they are, in the mapped file, which
-/// processes share. Vectors are loaded into the model, whose packed matrices have no memory then.
+/// Loads the weights of a file, packed in its format. Int8 panels are used in the mapped file, which
+/// processes share. Vectors are loaded into the model, and the memory of its packed matrices is released.
 template <class M>
 std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::filesystem::path& path, M& model,
                                                                   WeightFormat format) {
@@ -61,9 +61,9 @@ std::shared_ptr<const kernels::PackedWeights> load_packed_weights(const std::fil
 
 }  // namespace detail
 
-/// Writes the folder of a model that was packed in int8 and is held packed alone, as import_marian_int8() and
-/// load_packed_folder() give it: bytes, scales and input steps are kept. Throws as save_model_folder does,
-/// and ValueError for weights of another format.
+/// Writes the folder of a model that is packed in int8, from import_marian_int8() or load_packed_folder():
+/// bytes, scales and input steps are kept. Throws as save_model_folder() does, and ValueError for weights of
+/// another format.
 template <FolderModel M>
 void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M>& model,
                         const nlohmann::json& training = nlohmann::json::object()) {
@@ -73,11 +73,11 @@ void save_packed_folder(const std::filesystem::path& folder, const PackedModel<M
                       [&](const auto& path) { save_packed_model(path, loaded.model, *model.weights); });
 }
 
-/// Reads a model folder for inference. Int8 weights are the mapped file: nothing is converted or copied, and
-/// processes that load one folder share its memory. Their bytes and sums are not checked (load_model_folder
-/// does, and so does `translator inspect`). The file must not be written to while it is mapped: a process
-/// that reads what another cut off gets SIGBUS. save_model_folder puts a new file in its place, which is
-/// safe. Throws as load_model_folder does.
+/// Loads a model folder for inference. Int8 weights are used in the mapped file: nothing is converted or
+/// copied, and processes that load the same folder share the memory. Their bytes and sums are not verified,
+/// as load_model_folder() and `translator inspect` do. The file must not be modified in place while it is
+/// mapped: truncating it ends the process (SIGBUS). Replacing it, as save_model_folder() does, is safe.
+/// Throws as load_model_folder() does.
 ///
 ///     const auto model = ef::load_packed_folder<ef::Seq2SeqTransformer<float>>("en-de");
 ///     auto sentences = ef::generate(model.loaded.model, model.context(), sources);

@@ -18,42 +18,41 @@
 
 namespace eigenformer {
 
-/// What the prepared.json of a prepared corpus says.
+/// The contents of the prepared.json of a prepared corpus.
 struct PreparedDescription {
-  std::string tokenizer;  ///< the kind
-  bool joint = true;
-  index_t vocab_size = 0;     ///< asked for, of each vocabulary
-  index_t max_length = 0;     ///< tokens of a side at most
-  bool of_a_model = false;    ///< the tokenizers are those of a model, whose conventions go with them
+  std::string tokenizer;      ///< kind, for load_tokenizer()
+  bool joint = true;          ///< one tokenizer for both languages
+  index_t vocab_size = 0;     ///< requested size of each vocabulary
+  index_t max_length = 0;     ///< most tokens of a side
+  bool of_a_model = false;    ///< the tokenizers are those of a model, whose conventions apply
   std::string source_text{};  ///< put before each source sentence
-  PrepareReport report{};
+  PrepareReport report{};     ///< how many pairs were read, dropped and kept
 };
 
-/// A corpus that was prepared: its tokens, its tokenizers, and the text of its validation pairs, if any.
+/// A prepared corpus: its tokens, its tokenizers, and the text of its validation pairs.
 struct PreparedCorpus {
-  PreparedDescription description;
-  std::unique_ptr<TokenFile> pairs;
-  TokenizerPair tokenizers;
-  ParallelCorpus validation;
+  PreparedDescription description;   ///< contents of prepared.json
+  std::unique_ptr<TokenFile> pairs;  ///< the pairs to train on, as ids; never null
+  TokenizerPair tokenizers;          ///< the tokenizers that made the ids
+  ParallelCorpus validation;         ///< text to validate on; empty when there is none
 };
 
-/// The tokenizers that a corpus is prepared with, and what they want before source sentences: those of a
-/// model.
+/// The tokenizers of an existing model, to prepare a corpus for it.
 struct PrepareModel {
-  TokenizerPair tokenizers{};
-  std::string source_text{};
+  TokenizerPair tokenizers{};  ///< null: new tokenizers are trained
+  std::string source_text{};   ///< put before each source sentence, as TextConventions::source_text
 };
 
-/// Whether a folder holds a prepared corpus.
+/// Whether a folder has a prepared.json.
 inline bool is_prepared_corpus(const std::filesystem::path& folder) {
   std::error_code ignored;
   return std::filesystem::exists(folder_file(folder, "prepared.json"), ignored);
 }
 
-/// Prepares a corpus as prepare_pairs() does and writes a folder that load_prepared_corpus() reads: complete,
-/// or not at all; a corpus that is there is replaced. model: whose tokenizers are to be used; its own are
-/// trained where it has none. validation: two files to validate on; else pairs are held out. Throws as
-/// prepare_pairs() does, and IoError for a folder that holds a model.
+/// Prepares a corpus as prepare_pairs() does and writes a folder for load_prepared_corpus(), completely or
+/// not at all; an existing corpus is replaced. model: the tokenizers to use; without any, they are trained.
+/// validation: two files to validate on; without any, pairs are held out. progress: called on this thread.
+/// Throws as prepare_pairs() and read_parallel_files() do, and IoError for a folder that holds a model.
 inline PrepareReport prepare_corpus(
     const PrepareFiles& files, const std::filesystem::path& folder, const PrepareOptions& options,
     PrepareModel model = {}, const PrepareFiles& validation = {},
@@ -94,7 +93,7 @@ inline PrepareReport prepare_corpus(
   write_file(save.file("prepared.json"), json.dump(2) + "\n");
   write_file(save.file("report.txt"), report.str());
   save.commit();
-  // What the corpus that was there had and this one has not.
+  // Remove files of a replaced corpus that this one does not have.
   std::error_code ignored;
   if (report.validation == 0) {
     std::filesystem::remove(folder / PreparedNames::validation_source, ignored);
@@ -103,7 +102,7 @@ inline PrepareReport prepare_corpus(
   return report;
 }
 
-/// Reads the prepared.json of a folder. Throws IoError that names it and what is wrong.
+/// Reads the prepared.json of a folder. Throws IoError that names the file and what is wrong.
 inline PreparedDescription read_prepared_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder_file(folder, "prepared.json");
   if (!is_prepared_corpus(folder)) {
@@ -130,8 +129,9 @@ inline PreparedDescription read_prepared_description(const std::filesystem::path
   }
 }
 
-/// Opens a corpus that prepare_corpus() wrote. Throws IoError that names the file and what is wrong with it:
-/// missing, damaged, tokens that are not of these tokenizers.
+/// Opens a corpus that prepare_corpus() wrote; the tokens stay in the mapped file. Throws IoError that names
+/// the file and what is wrong: missing, damaged, made by other tokenizers; ValueError for a kind of tokenizer
+/// that is not built in.
 inline PreparedCorpus load_prepared_corpus(const std::filesystem::path& folder) {
   PreparedCorpus corpus;
   corpus.description = read_prepared_description(folder);

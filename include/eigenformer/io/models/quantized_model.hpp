@@ -17,30 +17,33 @@
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/kernels/packed/packed_weights.hpp"
 
-/// Weights in a smaller format than float32. In a safetensors file, every matrix (linear weights and
-/// embeddings) is
+/// @file
+/// Weights in smaller formats than float32. In a safetensors file, every matrix (weights of linear layers and
+/// embeddings) is stored as follows; vectors (norms, biases) stay F32. A tied matrix is stored once.
 ///
-///   bf16   BF16
-///   int8   I8, -127 to 127, and "<name>_scale", F32, one for each row: the weight is int8 * scale. The
-///          largest entry of each row is 127 or -127, so what is read quantises to the same bytes and scales
-///          again.
+/// | format | tensors of a matrix |
+/// |---|---|
+/// | bf16 | `NAME`, BF16 |
+/// | int8 | `NAME`, I8, -127 to 127, and `NAME_scale`, F32, one per row: the weight is int8 * scale |
 ///
-/// and vectors (norms, biases) stay F32. A tied matrix is stored once.
+/// The largest absolute entry of a row of int8 is 127, so quantising loaded weights again gives the same
+/// bytes and scales.
 ///
-/// Int8 matrices that inference multiplies by or looks rows up in are stored as the kernels read them, and
-/// the metadata say "int8_layout": "panels_32x4". A matrix, or "<name>[first:last]" for rows that are a
-/// product of their own, then has the shape (rows / 32, columns / 4, 32, 4), both rounded up, with zeros
-/// where there is no row or column; beside it are "<name>_scale" and "<name>_sum", I32, 128 times the sum of
-/// each row, both for whole panels. Files without these metadata, as versions up to 0.1 wrote them, have all
-/// matrices as (rows, columns).
+/// Int8 matrices of products and lookups are stored in the layout of the kernels, and the metadata have
+/// "int8_layout": "panels_32x4". `NAME`, or `NAME[first:last]` for rows that form a product of their own,
+/// then has the shape (rows / 32, columns / 4, 32, 4), both rounded up and padded with zeros; `NAME_scale`
+/// and `NAME_sum`, I32, 128 times the sum of each row, are padded to whole panels, too. Files without these
+/// metadata, written by versions up to 0.1, have all matrices as (rows, columns).
 ///
-/// Where the metadata say "int8_scales": "given", weights were quantised elsewhere, and the largest entry of
-/// a row may be anything up to 127; "<name>_input_step", F32, one number, is then the step that the product's
-/// inputs are rounded to (PackedMatrix::with_input_step), where they have one for all rows.
+/// With the metadata "int8_scales": "given", weights were quantised by another library, and the largest
+/// absolute entry of a row may be less than 127. `NAME_input_step`, a single F32, is then the step to which
+/// the inputs of the product are rounded, if it is the same for all rows (PackedMatrix::with_input_step).
 namespace eigenformer {
 
+/// The names of the weight formats in options and files.
 template <>
 struct EnumNames<WeightFormat> {
+  /// One name per value, in the order of the enumeration.
   static constexpr std::array names = {"float32", "bf16", "int8"};
 };
 
@@ -84,7 +87,7 @@ inline bool has_given_scales(const SafetensorsFile& file) {
                                   "', this version of the library reads '" + int8_given_scales + "'");
 }
 
-// What a row of int8 weights must be: see above. given: whether they were quantised elsewhere.
+// Whether a row of int8 weights is valid, as described above. given: it was quantised by another library.
 inline bool is_quantized_row(const std::int8_t* q, index_t n, float scale, bool given) {
   std::int32_t largest = 0;
   for (index_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<std::int32_t>(q[i])));
@@ -135,7 +138,7 @@ Tensor<T> dequantize(const SafetensorsFile& file, const std::string& name) {
   return out;
 }
 
-// The rows of panels, to out (count, k); every byte and sum is checked.
+// Dequantises the rows of panels to out (count, k); every byte and sum is verified.
 template <class T>
 void dequantize_panels(const SafetensorsFile& file, const Int8Rows& rows, index_t k, T* out) {
   const kernels::PackedMatrix packed = view_int8_panels(file, rows, k);
@@ -180,8 +183,8 @@ inline bool has_int8_panels(const SafetensorsFile& file) {
                                   "', this version of the library reads '" + int8_panels_layout + "'");
 }
 
-// The tensors of a file of int8 weights. Panels are handed to take_panels(name of the matrix, its products,
-// shape), which returns the value of the entry, of that shape; all others are converted.
+// Reads the tensors of a file of int8 weights. Panels are passed to take_panels(name of the matrix, its
+// products, shape), which returns the value of the entry, of that shape; all others are converted.
 template <class M, class F>
 std::vector<StateEntry<typename M::value_type>> read_int8_entries(const SafetensorsFile& file, const M& model,
                                                                   F&& take_panels) {
@@ -193,8 +196,8 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
     for_each_parameter(model,
                        [&](const std::string& name, const auto& p) { shapes.emplace(name, p.shape()); });
     for (const auto& [name, products] : int8_products(model)) {
-      // A matrix that is there in part is an error of what is missing, one that is not there is reported with
-      // the others.
+      // For a matrix that is partly present, its missing parts are an error; an absent one is reported with
+      // other missing tensors.
       bool there = false;
       for (const Int8Rows& rows : products)
         for (const char* suffix : int8_parts) there = there || file.contains(rows.name + suffix);
@@ -220,9 +223,9 @@ std::vector<StateEntry<typename M::value_type>> read_int8_entries(const Safetens
 
 }  // namespace detail
 
-/// Writes a module's state dict as save_model does, its matrices in `format`. Throws ValueError for int8
-/// weights that are not finite and for weights that were released, IoError; an existing file is then
-/// unchanged.
+/// Writes a module's state dict as save_model() does, with matrices in `format`. Throws ValueError for int8
+/// weights that are not finite and for weights whose memory was released, IoError when writing fails; an
+/// existing file is then unchanged.
 template <class M>
 void save_quantized_model(const std::filesystem::path& path, const M& model, WeightFormat format) {
   if (format == WeightFormat::float32) return save_model(path, model);
@@ -245,9 +248,9 @@ void save_quantized_model(const std::filesystem::path& path, const M& model, Wei
   writer.save(path);
 }
 
-/// Writes a model whose matrices were packed in int8, and released, as save_quantized_model does with
-/// WeightFormat::int8: the bytes, scales and input steps of `packed` are kept. Throws ValueError for a matrix
-/// that is not packed in int8, IoError.
+/// Writes a model whose matrices are packed in int8 and released, in the format of save_quantized_model()
+/// with WeightFormat::int8; the bytes, scales and input steps of `packed` are kept. Throws ValueError for a
+/// matrix that is not packed in int8, IoError when writing fails.
 template <class M>
 void save_packed_model(const std::filesystem::path& path, const M& model,
                        const kernels::PackedWeights& packed) {
@@ -273,10 +276,9 @@ void save_packed_model(const std::filesystem::path& path, const M& model,
   writer.save(path);
 }
 
-/// Reads what save_quantized_model wrote into a module of the same structure: its parameters become what the
-/// file's weights stand for, and packing them in the same format gives the file's bits back. Throws IoError
-/// that names the file and what is wrong with it: also when a matrix is not in `format`; the module is then
-/// unchanged.
+/// Loads a file of save_quantized_model() into a module of the same structure. Weights are dequantised;
+/// packing them in the same format restores the bits of the file. Throws IoError that names the file and what
+/// is wrong, also when a matrix is not in `format`; the module is then unchanged.
 template <class M>
 void load_quantized_model(const std::filesystem::path& path, M& model, WeightFormat format) {
   using T = typename M::value_type;

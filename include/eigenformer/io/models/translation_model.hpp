@@ -9,15 +9,15 @@
 
 namespace eigenformer {
 
-/// A Seq2SeqTransformer with its tokenizers: text in, text out.
+/// A Seq2SeqTransformer with its description and tokenizers, which translates text.
 template <class T = float>
 using TranslationModel = LoadedModel<Seq2SeqTransformer<T>>;
 
-/// What its folder's options.json says.
+/// The contents of its folder's options.json.
 using ModelDescription = FolderDescription<Seq2SeqOptions>;
 
-/// Reads the options.json of a translation model's folder. Throws IoError that names the file and what is
-/// wrong with it.
+/// Reads the options.json of a translation model's folder, without its weights. Throws IoError that names the
+/// file and what is wrong with it.
 inline ModelDescription read_model_description(const std::filesystem::path& folder) {
   return read_model_description<Seq2SeqTransformer<float>>(folder);
 }
@@ -33,7 +33,7 @@ void require_tokenizers(const std::filesystem::path& folder, const TranslationMo
 
 }  // namespace detail
 
-/// Reads a translation model's folder. Throws as load_model_folder<M>() does, and IoError for a folder
+/// Loads a translation model's folder. Throws as `load_model_folder<M>()` does, and IoError for a folder
 /// without tokenizers.
 template <std::floating_point T = float>
 TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
@@ -42,7 +42,7 @@ TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
   return loaded;
 }
 
-/// Reads a translation model's folder for inference: see load_packed_folder<M>(). Throws as
+/// Loads a translation model's folder for inference: see `load_packed_folder<M>()`. Throws as
 /// load_model_folder() does.
 inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder) {
   auto model = load_packed_folder<Seq2SeqTransformer<float>>(folder);

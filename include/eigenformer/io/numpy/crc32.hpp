@@ -22,7 +22,7 @@ inline constexpr std::array<std::array<std::uint32_t, 256>, 8> crc32_tables = []
   return tables;
 }();
 
-/// The checksum of zip archives, eight bytes at a time.
+/// The CRC-32 of zip archives, computed eight bytes at a time; `before` is that of the preceding bytes.
 inline std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept {
   std::uint32_t c = ~before;
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());

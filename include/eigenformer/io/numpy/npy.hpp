@@ -18,12 +18,12 @@
 
 namespace eigenformer {
 
-/// What the header of a NumPy array says. The format: numpy.lib.format, versions 1.0, 2.0 and 3.0.
+/// The header of a NumPy array, in the format of numpy.lib.format, versions 1.0, 2.0 and 3.0.
 struct NpyHeader {
-  Dtype dtype = Dtype::f32;
-  Shape shape;
-  bool fortran_order = false;  ///< the first dimension is the fastest
-  std::size_t begin = 0;       ///< of the data, in bytes from the beginning of the header
+  Dtype dtype = Dtype::f32;    ///< element type
+  Shape shape;                 ///< of rank 0 to Shape::max_rank
+  bool fortran_order = false;  ///< true: column-major, the first dimension varies fastest
+  std::size_t begin = 0;       ///< offset of the data in bytes, from the start of the header
 };
 
 namespace detail {
@@ -48,7 +48,7 @@ inline constexpr std::array<NpyType, 12> npy_types{{{"|b1", Dtype::boolean},
                                                     {"<f4", Dtype::f32},
                                                     {"<f8", Dtype::f64}}};
 
-/// Reads a header: 6 bytes of magic, 2 of version, the length of what follows (2 bytes, 4 from version 2 on),
+/// Parses a header: 6 bytes of magic, 2 of version, the length of the rest (2 bytes, 4 from version 2 on),
 /// and a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class NpyParser {
  public:
@@ -162,7 +162,7 @@ class NpyParser {
     list += (list.empty() ? "" : ", ") + std::string(item);
   }
 
-  // A product of dimensions that does not fit is refused; zeros among them do not excuse it.
+  // The product of the dimensions other than zero must be in range, too.
   Shape read_shape() {
     std::vector<index_t> dims;
     index_t product = 1;
@@ -195,7 +195,7 @@ class NpyParser {
   std::string_view text_;
 };
 
-/// The header of an array in row-major order whose data begin at a multiple of 64 bytes.
+/// Makes the header of a row-major array, padded so that the data begin at a multiple of 64 bytes.
 inline std::string npy_header(Dtype dtype, const Shape& shape) {
   const char* descr = nullptr;
   for (const NpyType& type : npy_types) {
@@ -223,7 +223,7 @@ void require_memory_to_save(const char* op, const std::string& name, const Tenso
   }
 }
 
-// The elements of an array whose first dimension is the fastest, in row-major order.
+// Converts a column-major array to row-major order.
 template <class T>
 Tensor<T> from_fortran_order(const Tensor<T>& columns) {
   const Shape& shape = columns.shape();
@@ -248,7 +248,7 @@ Tensor<T> from_fortran_order(const Tensor<T>& columns) {
   return out;
 }
 
-/// The array in `bytes`, header and data, as SafetensorsFile::tensor() gives it. `what` is for messages.
+/// The array in `bytes`, header and data, as SafetensorsFile::tensor() returns it; messages call it `what`.
 template <class T>
 Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::shared_ptr<void> keep_alive,
                      const std::string& what) {
@@ -260,16 +260,16 @@ Tensor<T> npy_tensor(std::span<std::byte> bytes, const NpyHeader& header, std::s
 
 }  // namespace detail
 
-/// Reads and checks the header of a NumPy array held in memory, header and data; `what` names it in messages.
-/// Throws IoError that says what is wrong.
+/// Parses and validates the header of a NumPy array in memory; bytes: header and data; messages call it
+/// `what`. Throws IoError for a damaged header, an unsupported type, and data of another size.
 inline NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& what) {
   return detail::NpyParser(bytes, what).parse();
 }
 
-/// Reads a .npy file. Without a copy where the element type is T and the order is row-major: the tensor then
-/// is the mapped file, copy-on-write. Otherwise the values are converted: floating-point types into each
-/// other (rounding), integers into wider or narrower integers. Throws IoError that names the file and what is
-/// wrong with it.
+/// Loads a .npy file. When the element type is T and the order row-major, the tensor shares the mapped file,
+/// copy-on-write. Otherwise the values are converted: floating-point types to each other (rounding), integers
+/// to wider or narrower integers. Throws IoError that names the file, also for a type that does not convert
+/// and for a value that is out of range.
 ///
 ///     auto x = ef::load_npy<float>("x.npy");
 template <class T>
@@ -280,8 +280,8 @@ template <class T>
   return detail::npy_tensor<T>(file->bytes(), header, file, what);
 }
 
-/// Writes a tensor as a .npy file, atomically. NumPy has no bfloat16. Throws ValueError for it and for a
-/// tensor whose memory was given back, and IoError; an existing file is then unchanged.
+/// Writes a tensor to a .npy file, atomically. Throws ValueError for bfloat16, which NumPy does not have, and
+/// for a tensor whose memory was released; IoError when writing fails. An existing file is then unchanged.
 template <class T>
 void save_npy(const std::filesystem::path& path, const Tensor<T>& tensor) {
   detail::require_memory_to_save("npy", path.string(), tensor);

@@ -20,22 +20,22 @@
 
 namespace eigenformer {
 
-/// Named NumPy arrays in one file, as numpy.savez and numpy.savez_compressed write them, mapped into memory
-/// and checked. Compressed arrays need zlib, which CMake finds (EIGENFORMER_WITH_ZLIB). Tensors may outlive
-/// the object.
+/// A file of named NumPy arrays, as numpy.savez and numpy.savez_compressed write them, mapped into memory
+/// and validated. Compressed arrays need zlib (EIGENFORMER_WITH_ZLIB, which CMake sets). Tensors may outlive
+/// the object: they keep the mapping alive.
 ///
 ///     const auto file = ef::NpzFile::open("arrays.npz");
 ///     for (const std::string& name : file.names()) use(name, file.tensor<float>(name));
 class NpzFile {
  public:
-  /// What is known of an array without its values.
+  /// Element type and shape of an array.
   struct Info {
-    Dtype dtype = Dtype::f32;
-    Shape shape;
+    Dtype dtype = Dtype::f32;  ///< element type in the file
+    Shape shape;               ///< its dimensions
   };
 
-  /// Opens and checks a file; compressed arrays are inflated here. Throws IoError that names the file, the
-  /// array and what was expected.
+  /// Opens and validates a file and all checksums; compressed arrays are decompressed to memory here. Throws
+  /// IoError that names the file, the array and what was expected.
   static NpzFile open(const std::filesystem::path& path) {
     NpzFile file;
     file.path_ = path;
@@ -50,6 +50,7 @@ class NpzFile {
     return file;
   }
 
+  /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
 
   /// The names of all arrays, without ".npy", sorted.
@@ -59,22 +60,24 @@ class NpzFile {
     return out;
   }
 
+  /// Whether there is an array of this name, without ".npy".
   bool contains(const std::string& name) const { return arrays_.count(name) > 0; }
 
   /// Element type and shape of an array. Throws IoError when there is none of this name.
   Info info(const std::string& name) const { return {array(name).header.dtype, array(name).header.shape}; }
 
-  /// An array, without a copy where the type is T, the order row-major and the data aligned and not
-  /// compressed (such a tensor shares the mapping, copy-on-write), converted otherwise, as
-  /// SafetensorsFile::tensor() does. Throws IoError when there is no such array, it is of another kind, or a
-  /// value does not fit T.
+  /// Returns an array as a tensor. When is_mapped(), it shares the memory of the file, or that of the
+  /// decompressed data: writing to it changes memory only. Otherwise its values are converted as
+  /// SafetensorsFile::tensor() does. Throws IoError when there is no such array, its type does not convert to
+  /// T, or a value is out of range.
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const Array& found = array(name);
     return detail::npy_tensor<T>(found.bytes, found.header, found.keep_alive, what(name));
   }
 
-  /// Whether tensor<T>() shares the file's memory, for it needs no conversion.
+  /// Whether `tensor<T>()` needs no copy: the type is T, the order row-major and the data aligned. Throws
+  /// IoError when there is no such array.
   template <class T>
   bool is_mapped(const std::string& name) const {
     const Array& found = array(name);
@@ -82,8 +85,8 @@ class NpzFile {
            (!found.header.fortran_order || found.header.shape.rank() < 2);
   }
 
-  /// Copies an array, converted as tensor() does, into a tensor that exists. Throws IoError also when the
-  /// shapes differ.
+  /// Copies an array, converted as by tensor(), into an existing tensor. Throws IoError as tensor() does, and
+  /// when the shapes differ.
   template <class T>
   void read_into(const std::string& name, Tensor<T>& destination) const {
     if (array(name).header.shape != destination.shape()) {
@@ -141,14 +144,15 @@ class NpzFile {
   std::map<std::string, Array> arrays_;
 };
 
-/// Collects named tensors of any element types but bfloat16, and writes them to one .npz file that numpy.load
-/// reads. They are held, not copied, and not compressed; equal contents give equal files, byte by byte.
+/// Collects named tensors of any element types except bfloat16 and writes them to one .npz file for
+/// numpy.load. Tensors are held, not copied, and stored without compression; equal contents give identical
+/// files.
 ///
 ///     ef::NpzWriter().add("x", x).add("mask", mask).save("arrays.npz");
 class NpzWriter {
  public:
-  /// Adds a tensor. Throws ValueError for a name that is empty, too long or used twice, for bfloat16, and for
-  /// a tensor whose memory was given back.
+  /// Adds a tensor. Throws ValueError for a name that is empty, longer than 1000 bytes or used twice, for
+  /// bfloat16, and for a tensor whose memory was released.
   template <class T>
   NpzWriter& add(const std::string& name, const Tensor<T>& tensor) {
     detail::require_memory_to_save("npz", name, tensor);
@@ -161,7 +165,7 @@ class NpzWriter {
     return *this;
   }
 
-  /// Writes everything to `path`, atomically. Throws IoError; an existing file is then unchanged.
+  /// Writes all tensors to `path`, atomically. Throws IoError; an existing file is then unchanged.
   void save(const std::filesystem::path& path) const {
     detail::ZipWriter zip(path);
     for (const Entry& entry : entries_) zip.add(entry.name, entry.header, entry.bytes);
@@ -180,8 +184,8 @@ class NpzWriter {
   std::set<std::string> names_;
 };
 
-/// Loads a module from numpy.savez(file, **{name: tensor.numpy() for name, tensor in
-/// module.state_dict().items()}), as it does from a safetensors file; values are copied.
+/// Loads a module from an .npz file of its state dict, written by numpy.savez(file, **{name: tensor.numpy()
+/// for name, tensor in module.state_dict().items()}), as from a safetensors file; values are always copied.
 template <class M>
 LoadReport load_state_dict(M& module, const NpzFile& file, LoadOptions options = {}) {
   std::vector<detail::GivenTensor> given;

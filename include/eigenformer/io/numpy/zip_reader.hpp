@@ -18,8 +18,8 @@
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/base/linked.hpp"
 
-/// Zip archives as NumPy and PyTorch use them: files one after the other, each stored or deflated, with a
-/// directory at the end. The format: PKWARE, APPNOTE.TXT 6.3.9; sizes above 4 GiB by its zip64 records.
+/// Zip archives as NumPy and PyTorch write them: stored or deflated files, and a directory at the end. The
+/// format is PKWARE's APPNOTE.TXT 6.3.9, with zip64 records for sizes of 4 GiB and more.
 namespace eigenformer::detail {
 
 /// One file of an archive.
@@ -32,7 +32,7 @@ struct ZipEntry {
   std::uint32_t crc = 0;
 };
 
-/// Reads and checks the directory of an archive. Throws IoError that names the archive and what is wrong.
+/// Parses and validates the directory of an archive. Throws IoError that names the archive and what is wrong.
 class ZipParser {
  public:
   ZipParser(std::span<const std::byte> bytes, std::string path) : bytes_(bytes), path_(std::move(path)) {}
@@ -60,7 +60,7 @@ class ZipParser {
     throw IoError("zip", "cannot read '" + path_ + "': " + message);
   }
 
-  // The number of type T at a place, which must be inside.
+  // Reads a T at a byte offset. Throws IoError outside the archive.
   template <class T>
   T number(std::uint64_t at) const {
     T value;
@@ -75,7 +75,7 @@ class ZipParser {
     }
   }
 
-  // The record at the end, behind which only a comment may be.
+  // Finds the end record, which only a comment may follow.
   void find_directory() {
     const std::uint64_t size = bytes_.size();
     std::uint64_t end = size;
@@ -137,14 +137,14 @@ class ZipParser {
     require(entry.begin, entry.stored);
     if (!entry.deflated && entry.stored != entry.size)
       fail("'" + entry.name + "' is stored, but has two sizes");
-    // Deflate makes at most 1032 bytes of one: what claims more would only take memory.
+    // Deflate expands a byte to at most 1032; a larger size is an attempt to exhaust memory.
     if (entry.deflated && entry.size / 1040 > entry.stored)
       fail("'" + entry.name + "' cannot have the size that it claims");
     at += central_size + name + extra + comment;
     return entry;
   }
 
-  // The fields that did not fit 32 bits, in their order.
+  // Reads the 64-bit values of the fields that do not fit 32 bits, in the order of the format.
   void read_zip64(std::uint64_t at, std::uint64_t length, ZipEntry& entry, std::uint64_t& local) const {
     for (const std::uint64_t end = at + length; end - at >= 4;) {
       const auto id = number<std::uint16_t>(at);
@@ -168,7 +168,7 @@ class ZipParser {
   std::uint64_t directory_ = 0, directory_bytes_ = 0, count_ = 0;
 };
 
-/// What needs zlib.
+/// The functions that need zlib.
 struct ZlibFunctions {
   /// Inflates raw deflate data into a buffer that it must fill exactly. Returns whether it did.
   bool (*inflate)(std::span<const std::byte> from, std::span<std::byte> to);
@@ -179,7 +179,7 @@ inline bool inflate_with_zlib(std::span<const std::byte> from, std::span<std::by
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
   constexpr std::size_t at_most = std::size_t{1} << 30;
-  // zlib takes a pointer that is not const, and does not write to it.
+  // zlib's pointer is not const, but zlib does not write through it.
   auto* in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
   auto* out = reinterpret_cast<Bytef*>(to.data());
   std::size_t in_left = from.size(), out_left = to.size();

@@ -14,15 +14,15 @@
 
 namespace eigenformer::detail {
 
-/// Writes an archive of stored files, each beginning at a multiple of 64 bytes, so that it can be used where
-/// it is. Throws IoError; an existing file is then unchanged.
+/// Writes an archive of uncompressed files that are aligned to 64 bytes, so that they can be used in a mapped
+/// archive. Throws IoError; an existing file is then unchanged.
 class ZipWriter {
  public:
   /// Sizes and offsets from `limit` on are written as zip64.
   explicit ZipWriter(const std::filesystem::path& path, std::uint64_t limit = 0xffffffffU)
       : file_(path), limit_(limit) {}
 
-  /// Adds a file of `head` followed by `body`.
+  /// Adds a file that consists of `head` and `body`.
   void add(const std::string& name, std::string_view head, std::span<const std::byte> body) {
     const std::uint64_t size = head.size() + body.size(), local = file_.bytes_written();
     const std::uint32_t crc =
@@ -35,7 +35,7 @@ class ZipWriter {
       put(sizes, size);
       put(sizes, size);
     }
-    // An extra field of zeros (its id is that of zipalign) fills up to the alignment.
+    // An extra field of zeros, with the id that zipalign uses, pads the header to the alignment.
     const std::uint64_t begin = local + 30 + name.size() + sizes.size();
     const std::uint64_t padding = begin % 64 == 0 ? 0 : 4 + (64 - (begin + 4) % 64) % 64;
     if (padding > 0) {
@@ -63,7 +63,7 @@ class ZipWriter {
     ++count_;
   }
 
-  /// Writes the directory and gives the file its name.
+  /// Writes the directory and renames the file to its final name.
   void commit() {
     const std::uint64_t begin = file_.bytes_written(), length = directory_.size();
     const bool large =

@@ -13,33 +13,37 @@
 #include "eigenformer/io/parity/parity_report.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
-/// Does a module give the numbers of another implementation? A fixture holds what the other one was given and
-/// what it gave, in one safetensors file; check_parity() runs the module and says which tensor differs, by
-/// how much and where.
+/// @file
+/// Comparison of modules with other implementations. A fixture holds the inputs, outputs and gradients of the
+/// other implementation in one safetensors file; check_parity() runs the module and reports which tensors
+/// differ, by how much and where.
 namespace eigenformer {
 
-/// How check_parity compares.
+/// Options of check_parity().
 struct ParityOptions {
-  double output_tolerance = 1e-5;    ///< relative to max(1, |expected|)
-  double gradient_tolerance = 1e-4;  ///< relative to max(1, |expected|)
-  /// For an output (B, L, ...), by its name: how many rows of each sequence count. Without an entry all do.
+  double output_tolerance = 1e-5;    ///< largest error of outputs, relative to max(1, |expected|)
+  double gradient_tolerance = 1e-4;  ///< largest error of gradients, relative to max(1, |expected|)
+  /// By the name of an output (B, L, ...): how many rows of each sequence are compared; without an entry,
+  /// all.
   std::map<std::string, std::vector<index_t>> lengths{};
   bool gradients = true;  ///< false: outputs only
 };
 
-/// The Vars of a fixture's inputs, by name; those that are asked for get a gradient that is compared.
+/// The inputs of a fixture as Vars, made on first use; the gradients of those used are compared.
 template <class T>
 class ParityInputs {
  public:
+  /// Holds both by reference.
   ParityInputs(const ParityFixture& fixture, Tape<T>& tape) : fixture_(fixture), tape_(tape) {}
 
-  /// The input in.<name>, of numbers.
+  /// The input `in.NAME`, a tensor of numbers, on the tape. Throws IoError when the fixture does not have it.
   Var<T> operator[](const std::string& name) {
     const auto at = vars_.find(name);
     if (at != vars_.end()) return at->second;
     return vars_.emplace(name, tape_.variable(fixture_.get<T>("in." + name))).first->second;
   }
 
+  /// The inputs used so far, by name.
   const std::map<std::string, Var<T>>& vars() const noexcept { return vars_; }
 
  private:
@@ -48,20 +52,23 @@ class ParityInputs {
   std::map<std::string, Var<T>> vars_;
 };
 
-/// What a module gave: outputs by name, and the loss where it has one of its own. A Var alone is the output
-/// y.
+/// The outputs of a module by name, and optionally its own loss.
 template <class T>
 struct ParityOutputs {
-  std::vector<std::pair<std::string, Var<T>>> outputs;
-  Var<T> loss{};  ///< undefined: the sum of outputs times the fixture's cotangents
+  std::vector<std::pair<std::string, Var<T>>> outputs;  ///< names, as in `out.NAME`, and values
+  Var<T> loss{};  ///< scalar; undefined: the sum of outputs times the fixture's cotangents
 
+  /// A single output, called y.
   ParityOutputs(Var<T> y) : outputs{{"y", std::move(y)}} {}
+  /// Several outputs, by name.
   ParityOutputs(std::vector<std::pair<std::string, Var<T>>> named) : outputs(std::move(named)) {}
+  /// Several outputs, by name, and the loss whose gradients the fixture holds.
   ParityOutputs(std::vector<std::pair<std::string, Var<T>>> named, Var<T> own_loss)
       : outputs(std::move(named)), loss(std::move(own_loss)) {}
 };
 
-/// Compares the gradients of a module's parameters with a fixture's grad.<name>: one for each, and no other.
+/// Compares the gradients of a module's parameters with those of a fixture, `grad.NAME`, and adds the results
+/// to `report`; missing and superfluous gradients are reported as problems.
 template <class M, class T>
 void compare_gradients(ParityReport& report, const ParityFixture& fixture, const M& module,
                        const Gradients<T>& gradients, double tolerance) {
@@ -86,8 +93,8 @@ void compare_gradients(ParityReport& report, const ParityFixture& fixture, const
   }
 }
 
-/// Gives a module the fixture's parameters (param.<name>). Throws ValueError that lists *all* names and
-/// shapes that do not fit.
+/// Loads the parameters of a fixture, those whose names begin with `prefix`, into a module. Throws ValueError
+/// that lists *all* missing, unexpected and misshaped parameters.
 template <class M>
 void load_parameters(const ParityFixture& fixture, M& module, const std::string& prefix = "param.") {
   using T = typename M::value_type;
@@ -97,16 +104,15 @@ void load_parameters(const ParityFixture& fixture, M& module, const std::string&
 }
 
 /// Runs a module on a fixture's inputs and compares its outputs, and the gradients of its parameters and of
-/// the inputs it asked for, with the fixture's. Parameters are loaded from the fixture where it has any.
+/// the inputs that it used, with the fixture's. Parameters are loaded from the fixture if it has any.
 /// run(ctx, inputs) calls the module and returns a Var, or ParityOutputs for several outputs or a loss.
-/// Throws IoError for a tensor that the fixture lacks, ValueError for parameters that do not fit.
+/// Throws IoError for a tensor that the fixture lacks, ValueError for parameters that do not match.
 ///
 ///     auto fixture = ef::ParityFixture::open("encoder.safetensors");
-///     auto report = ef::check_parity(fixture, encoder, [&](const ef::Context<float>& ctx,
-///     ef::ParityInputs<float>& in) {
+///     auto run = [&](const ef::Context<float>& ctx, ef::ParityInputs<float>& in) {
 ///       return encoder(ctx, in["src"], ef::AttentionMask::key_padding(fixture.get<bool>("in.padding")));
-///     });
-///     std::cout << report.str();
+///     };
+///     std::cout << ef::check_parity(fixture, encoder, run).str();
 template <class M, class F>
 [[nodiscard]] ParityReport check_parity(const ParityFixture& fixture, M& module, F&& run,
                                         const ParityOptions& options = {}) {
@@ -127,7 +133,7 @@ template <class M, class F>
         "out." + name, y.value(), fixture.get<double>("out." + name), options.output_tolerance,
         lengths == options.lengths.end() ? std::vector<index_t>() : lengths->second));
   }
-  // Where shapes differ, a cotangent of the expected shape does not fit either.
+  // When shapes differ, a cotangent of the expected shape does not match either.
   const bool comparable = std::all_of(report.tensors.begin(), report.tensors.end(),
                                       [](const TensorParity& t) { return t.problem.empty(); });
   if (!options.gradients || !comparable || !(any("grad.") || any("grad_in."))) return report;

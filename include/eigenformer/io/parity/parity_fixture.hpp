@@ -12,38 +12,45 @@
 
 namespace eigenformer {
 
-/// One file of another implementation's inputs, outputs and gradients, by these names:
+/// A safetensors file of another implementation's inputs, outputs and gradients, with these tensors:
 ///
-///     param.<name>        a parameter, under the module's name for it; may be absent when the module has its
-///     weights in.<name>           an input: numbers, tokens or a mask out.<name>          an output; that of
-///     a module with a single one is out.y in.cotangent        the gradient that arrives at out.y,
-///     in.cotangent_<name> that at out.<name>: the loss is the
-///                         sum of outputs times cotangents
-///     grad.<name>         the gradient of a parameter        grad_in.<name>      that of an input
+/// | tensor | contents |
+/// |---|---|
+/// | `param.NAME` | a parameter, by the module's name for it; all or none |
+/// | `in.NAME` | an input: numbers, tokens or a mask |
+/// | `out.NAME` | an output; `out.y` for a module with a single one |
+/// | `in.cotangent`, `in.cotangent_NAME` | the gradient of the loss with respect to `out.y`, `out.NAME` |
+/// | `grad.NAME` | the gradient of a parameter |
+/// | `grad_in.NAME` | the gradient of an input |
 ///
-/// examples/parity/make_fixture.py writes such a file of a PyTorch module.
+/// Unless the module returns its own loss, the loss is the sum of outputs times cotangents.
+/// examples/parity/make_fixture.py writes such a file for a PyTorch module.
 class ParityFixture {
  public:
-  /// Throws IoError for a file that is no safetensors file.
+  /// Opens a file. Throws IoError when it is not a safetensors file.
   static ParityFixture open(const std::filesystem::path& path) {
     return ParityFixture(SafetensorsFile::open(path));
   }
 
+  /// file: an open file with the tensors above.
   explicit ParityFixture(SafetensorsFile file) : file_(std::move(file)) {}
 
+  /// The file that the fixture reads.
   const SafetensorsFile& file() const noexcept { return file_; }
 
+  /// Whether there is a tensor of this full name, such as "in.x".
   bool contains(const std::string& name) const { return file_.contains(name); }
 
-  /// A tensor by its full name, such as "in.x": float or double for numbers, bool for masks, int32_t for
-  /// tokens.
+  /// A tensor by its full name, such as "in.x": T is float or double for numbers, bool for masks, int32_t for
+  /// tokens. Throws IoError as SafetensorsFile::tensor() does.
   template <class T>
   Tensor<T> get(const std::string& name) const {
     return file_.tensor<T>(name);
   }
 
-  /// A number, word or truth value of the JSON object that the file's metadata has as "options": what the
-  /// module was made of. Throws IoError where there is no such object, or nothing of that kind in it.
+  /// A value of the JSON object in the file's metadata "options", which holds the options of the module: X is
+  /// a number, std::string or bool. Throws IoError when there is no such object, no such value, or one of
+  /// another type.
   template <class X>
   X option(const std::string& name) const {
     const auto refuse = [&](const std::string& what) {
@@ -63,13 +70,13 @@ class ParityFixture {
                  ", of another kind than expected");
   }
 
-  /// Whole numbers, such as "in.src_lengths".
+  /// A tensor of whole numbers as a vector, such as "in.src_lengths". Throws IoError as get() does.
   std::vector<index_t> lengths(const std::string& name) const {
     const auto t = file_.tensor<std::int64_t>(name);
     return {t.span().begin(), t.span().end()};
   }
 
-  /// All tensors whose names begin with `prefix`, keyed by the rest of the name.
+  /// All tensors whose names begin with `prefix`, by the rest of the name. Throws IoError as get() does.
   template <class T>
   std::map<std::string, Tensor<T>> all(const std::string& prefix) const {
     std::map<std::string, Tensor<T>> found;

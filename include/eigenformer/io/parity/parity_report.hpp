@@ -11,27 +11,27 @@
 
 namespace eigenformer {
 
-/// How one tensor compares with its expected values.
+/// The comparison of one tensor with its expected values.
 struct TensorParity {
-  std::string name;
+  std::string name;        ///< name in the fixture, such as "out.y"
   Shape shape{};           ///< of the actual tensor; (0,) when there is none
-  Shape expected_shape{};  ///< (0,) when nothing was expected
+  Shape expected_shape{};  ///< of the expected tensor; (0,) when there is none
   std::string problem{};   ///< why values cannot be compared: absent, other shape; empty otherwise
   double error = 0;  ///< largest |actual - expected| / max(1, |expected|); infinity for NaN against a number
-  double tolerance = 0;
-  std::vector<index_t> index{};  ///< where it is largest
-  double actual = 0;             ///< the value there
-  double expected = 0;
-  index_t differing = 0;  ///< elements outside the tolerance
-  index_t compared = 0;   ///< elements that were compared
+  double tolerance = 0;          ///< largest error that counts as equal
+  std::vector<index_t> index{};  ///< indices of the element with the largest error
+  double actual = 0;             ///< its value
+  double expected = 0;           ///< its expected value
+  index_t differing = 0;         ///< number of elements with an error above the tolerance
+  index_t compared = 0;          ///< number of elements that were compared
 
+  /// Whether values could be compared and agree within the tolerance.
   bool ok() const noexcept { return problem.empty() && error <= tolerance; }
 };
 
 namespace detail {
 
-// Equal values, infinities and NaN at the same place differ by nothing; NaN on one side is an infinite
-// difference.
+// The error is 0 for equal values, equal infinities and two NaNs, and infinite for NaN on one side only.
 inline double parity_error(double actual, double expected) noexcept {
   if (actual == expected || (std::isnan(actual) && std::isnan(expected))) return 0;
   const double error = std::abs(actual - expected) / std::max(1.0, std::abs(expected));
@@ -55,9 +55,9 @@ inline std::string format_number(const char* format, double x) {
 
 }  // namespace detail
 
-/// Compares a tensor with its expected values. `lengths`, where given, says how many rows of each sequence of
-/// a (B, L,
-/// ...) tensor count; empty: all. What padded rows hold does not matter.
+/// Compares a tensor with its expected values. lengths: for tensors of shape (B, L, ...), the number of rows
+/// of each of the B sequences that are compared, so that padding is ignored; empty: all elements are
+/// compared.
 template <class T, class U>
 [[nodiscard]] TensorParity compare_tensors(const std::string& name, const Tensor<T>& actual,
                                            const Tensor<U>& expected, double tolerance,
@@ -98,15 +98,16 @@ template <class T, class U>
   return result;
 }
 
-/// What a comparison with another implementation found: a line for each tensor.
+/// The result of a comparison with another implementation.
 struct ParityReport {
-  std::vector<TensorParity> tensors;
+  std::vector<TensorParity> tensors;  ///< one entry per tensor
 
+  /// Whether all tensors agree; true for none.
   bool ok() const noexcept {
     return std::all_of(tensors.begin(), tensors.end(), [](const TensorParity& t) { return t.ok(); });
   }
 
-  /// The largest error of all; infinity where a tensor could not be compared.
+  /// The largest error of all tensors; infinity when one could not be compared.
   double worst() const noexcept {
     double worst = 0;
     for (const TensorParity& t : tensors) {
@@ -115,9 +116,9 @@ struct ParityReport {
     return worst;
   }
 
-  /// A table: name, shape, error, tolerance, and for what differs the index of the largest error, both values
-  /// there and the number of elements that differ. all: also the tensors that agree; otherwise what differs
-  /// only.
+  /// A readable table: name, shape, error, tolerance, and for a tensor that differs the index of the largest
+  /// error, both values there and the number of elements that differ. all: false to list only tensors that
+  /// differ.
   std::string str(bool all = true) const {
     std::vector<std::vector<std::string>> rows = {{"tensor", "shape", "error", "tolerance", ""}};
     index_t agree = 0;

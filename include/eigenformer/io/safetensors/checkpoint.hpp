@@ -19,8 +19,9 @@
 
 namespace eigenformer {
 
-/// The tensors of a file as a state dict, sorted by name, further names of shared tensors last, converted to
-/// T; unconverted ones share the mapped file. Throws IoError for a tensor that is not floating-point.
+/// Reads the tensors of a file as a state dict, sorted by name, with aliases of shared tensors last,
+/// converted to T; tensors of type T share the mapped file. Throws IoError for a tensor that does not convert
+/// to T.
 template <class T>
 std::vector<StateEntry<T>> read_state_dict(const SafetensorsFile& file) {
   std::vector<StateEntry<T>> entries;
@@ -31,8 +32,8 @@ std::vector<StateEntry<T>> read_state_dict(const SafetensorsFile& file) {
 
 namespace detail {
 
-/// Loads a module from `source`, which offers `given` and is asked for tensors by name: is_mapped<T>(),
-/// tensor<T>() and read_into(). `path` is for messages.
+/// Loads a module from the tensors `given` of `source`, by its is_mapped(), tensor() and read_into(). `path`
+/// is for messages.
 template <class M, class Source>
 LoadReport load_given(M& module, const Source& source, const std::vector<GivenTensor>& given,
                       const std::filesystem::path& path, const LoadOptions& options) {
@@ -69,16 +70,16 @@ inline std::string unfit_for_parameters(Dtype dtype) {
 
 }  // namespace detail
 
-/// Loads a module from a file with PyTorch's names and shapes: what
-/// safetensors.torch.save_file(module.state_dict()) wrote, or save_model. Float types are converted; where
-/// the file's is the module's own, parameters become the mapped memory (see LoadOptions). A tied parameter
-/// may be stored under any of its names. Returns what had no counterpart, which can only be something when
-/// options.strict is false. Throws IoError that names the file and *all* missing, unexpected and misshaped
+/// Loads a module from a file with PyTorch's names and shapes, written by
+/// safetensors.torch.save_file(module.state_dict()) or save_model(). Floating-point types are converted;
+/// parameters of the file's own type share the mapped memory (see LoadOptions). A tied parameter may be
+/// stored under any of its names. Returns the names without a counterpart, of which there are none when
+/// options.strict is true. Throws IoError that names the file and *all* missing, unexpected and misshaped
 /// tensors; the module is then unchanged.
 ///
 ///     auto file = ef::SafetensorsFile::open("encoder.safetensors");
-///     ef::load_state_dict(encoder, file, {.strict = false, .rename = [](const std::string& n) { return
-///     n.substr(8); }});
+///     auto rename = [](const std::string& name) { return name.substr(8); };
+///     ef::load_state_dict(encoder, file, {.strict = false, .rename = rename});
 template <class M>
 LoadReport load_state_dict(M& module, const SafetensorsFile& file, const LoadOptions& options = {}) {
   std::vector<detail::GivenTensor> given;
@@ -90,17 +91,19 @@ LoadReport load_state_dict(M& module, const SafetensorsFile& file, const LoadOpt
     const TensorInfo& info = file.info(stored);
     given.push_back({name, info.shape, detail::unfit_for_parameters(info.dtype), true});
   }
-  // A mapping of its own: two modules loaded from one file must not share what they learn.
+  // Each load makes a mapping of its own, so that two modules loaded from one file do not share weights.
   return detail::load_given(module, options.map ? file.again() : file, given, file.path(), options);
 }
 
 /// Writes a module's state dict, with PyTorch's names and shapes, to a safetensors file, atomically. A tied
-/// parameter is stored once, under its first name. Throws IoError; an existing file is then unchanged.
+/// parameter is stored once, under its first name. metadata: further texts in UTF-8. Throws ValueError for
+/// texts that are not UTF-8 and for weights whose memory was released, IoError when writing fails; an
+/// existing file is then unchanged.
 template <class M>
 void save_model(const std::filesystem::path& path, const M& model,
                 const std::map<std::string, std::string>& metadata = {}) {
   SafetensorsWriter writer;
-  // What other readers of the format ask for before they accept PyTorch's names.
+  // Other readers of the format require this for PyTorch's names.
   writer.set_metadata("format", "pt");
   for (const auto& [key, value] : metadata) writer.set_metadata(key, value);
   for (const auto& entry : state_dict(model)) {
@@ -120,18 +123,17 @@ std::map<std::string, std::string> load_model(const std::filesystem::path& path,
   return file.metadata();
 }
 
-/// What training needs besides the weights to go on as if it had not stopped: an optimizer's moments as named
-/// tensors; step counters, generator states and the like as JSON.
+/// The state that training needs besides the weights to resume bit-identically.
 template <class T>
 struct TrainingState {
-  std::vector<std::pair<std::string, Tensor<T>>> tensors;
-  nlohmann::json values = nlohmann::json::object();
+  std::vector<std::pair<std::string, Tensor<T>>> tensors;  ///< by name, such as an optimizer's moments
+  nlohmann::json values = nlohmann::json::object();  ///< step counters, states of random generators and so on
 };
 
 namespace detail {
 
-// Finds damage, not intent: words of 8 bytes, each mixed into one of four sums so that the sums do not wait
-// for each other.
+// Detects damage, not manipulation. Words of 8 bytes are mixed into four sums in turn, which are independent,
+// so that the CPU computes them in parallel.
 inline std::uint64_t bytes_checksum(std::uint64_t seed, const void* data, std::size_t size) {
   constexpr std::uint64_t prime = 0x9E3779B97F4A7C15u;
   std::array<std::uint64_t, 4> lanes = {seed, seed + 1, seed + 2, seed + 3};
@@ -148,7 +150,7 @@ inline std::uint64_t bytes_checksum(std::uint64_t seed, const void* data, std::s
   return all;
 }
 
-// Of names, tensors and values, whatever the order of the tensors.
+// Over names, tensors and values; independent of the order of the tensors.
 template <class T>
 std::string state_checksum(const TrainingState<T>& state, const std::string& values) {
   std::uint64_t sum = bytes_checksum(1, values.data(), values.size());
@@ -161,8 +163,9 @@ std::string state_checksum(const TrainingState<T>& state, const std::string& val
 
 }  // namespace detail
 
-/// Writes a training state to one safetensors file, with a checksum, atomically; numbers come back with the
-/// same bits. Throws ValueError for a name used twice, and IoError; an existing file is then unchanged.
+/// Writes a training state to one safetensors file, with a checksum, atomically; loading restores it
+/// bit-identically. Throws ValueError for a name used twice, IoError when writing fails; an existing file is
+/// then unchanged.
 template <class T>
 void save_training_state(const std::filesystem::path& path, const TrainingState<T>& state) {
   const std::string values = state.values.dump();
@@ -170,8 +173,8 @@ void save_training_state(const std::filesystem::path& path, const TrainingState<
                    {{"training_state", values}, {"checksum", detail::state_checksum(state, values)}});
 }
 
-/// Reads what save_training_state wrote; the tensors, sorted by name, share the mapped file, copy-on-write.
-/// Throws IoError that names the file for any other, and for one whose bytes have changed.
+/// Loads what save_training_state() wrote; the tensors, sorted by name, share the mapped file, copy-on-write.
+/// Throws IoError that names the file when it is not a training state or its checksum does not match.
 template <class T>
 TrainingState<T> load_training_state(const std::filesystem::path& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -187,7 +190,7 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
                   "'" + path.string() + "' holds a damaged training state: " + error.what());
   }
   for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
-  // Version 0.1.0 wrote none, and what was converted has other bytes.
+  // Version 0.1.0 wrote no checksum, and converted tensors have other bytes.
   const auto checksum = file.metadata().find("checksum");
   const bool converted = std::any_of(file.infos().begin(), file.infos().end(),
                                      [](const TensorInfo& info) { return info.dtype != dtype_of<T>(); });
@@ -205,7 +208,7 @@ inline void to_json(nlohmann::json& json, const RandomGenerator::State& state) {
   json = {{"seed", state.seed}, {"position", state.position}};
 }
 
-/// Reads a random generator's state. Throws IoError when the JSON holds none.
+/// Reads a random generator's state from JSON. Throws IoError when it is missing or invalid.
 inline void from_json(const nlohmann::json& json, RandomGenerator::State& state) {
   const auto number = [&](const char* key) {
     if (!json.is_object() || !json.contains(key) || !json.at(key).is_number_unsigned()) {

@@ -21,8 +21,22 @@ namespace eigenformer {
 static_assert(std::endian::native == std::endian::little,
               "tensor files are little-endian, and so must the machine be");
 
-/// The element types of files that this library reads.
-enum class Dtype { boolean, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
+/// The element types of tensor files, all little-endian.
+enum class Dtype {
+  boolean,  ///< one byte, 0 or 1
+  u8,       ///< unsigned, 8 bits
+  i8,       ///< signed, 8 bits
+  u16,      ///< unsigned, 16 bits
+  i16,      ///< signed, 16 bits
+  u32,      ///< unsigned, 32 bits
+  i32,      ///< signed, 32 bits
+  u64,      ///< unsigned, 64 bits
+  i64,      ///< signed, 64 bits
+  f16,      ///< IEEE 754 binary16
+  bf16,     ///< bfloat16: the upper half of an f32
+  f32,      ///< IEEE 754 binary32
+  f64       ///< IEEE 754 binary64
+};
 
 namespace detail {
 
@@ -53,12 +67,12 @@ inline const char* dtype_name(Dtype dtype) {
   return detail::dtype_table[static_cast<std::size_t>(dtype)].name;
 }
 
-/// Bytes of one element.
+/// Size of one element in bytes.
 inline std::size_t dtype_size(Dtype dtype) {
   return detail::dtype_table[static_cast<std::size_t>(dtype)].size;
 }
 
-/// Whether the elements are floating-point numbers, of any size: what a parameter can be read from.
+/// Whether the elements are floating-point numbers of any size; only these can be loaded as parameters.
 inline bool is_floating_point(Dtype dtype) {
   return dtype == Dtype::f16 || dtype == Dtype::bf16 || dtype == Dtype::f32 || dtype == Dtype::f64;
 }
@@ -102,7 +116,7 @@ template <class T>
 inline constexpr bool is_float_like =
     std::is_floating_point_v<T> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-/// Calls f with a value of the C++ type that a file's elements have.
+/// Calls f with a value of the C++ type of a file's elements; uint8_t for boolean.
 template <class F>
 void visit_dtype(Dtype dtype, F&& f) {
   switch (dtype) {
@@ -158,9 +172,9 @@ void check_booleans(std::span<const std::byte> bytes, Refuse&& refuse) {
   }
 }
 
-/// Writes the elements of `bytes`, which are of type `dtype`, to `out` as T: floating-point types into each
-/// other (rounding), integers into wider or narrower integers. Calls refuse(what), which must throw, for
-/// anything else and for a value that does not fit; what reads "has dtype ...".
+/// Converts the elements of `bytes`, which are of type `dtype`, to T in `out`: floating-point types to each
+/// other (rounding), integers to wider or narrower integers. Calls refuse(what), which must throw, for other
+/// types and for a value that is out of range; `what` is a predicate such as "has dtype ...".
 template <class T, class Refuse>
 void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Refuse&& refuse) {
   if (dtype == dtype_of<T>()) {
@@ -198,15 +212,15 @@ void convert_elements(Dtype dtype, std::span<const std::byte> bytes, T* out, Ref
   }
 }
 
-/// Whether bytes of a file are elements of a Tensor<T> as they are.
+/// Whether bytes of a file can be used as elements of T without a copy: same type, aligned, not empty.
 template <class T>
 bool needs_no_conversion(Dtype dtype, std::span<const std::byte> bytes) noexcept {
   return dtype == dtype_of<T>() && !bytes.empty() &&
          reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0;
 }
 
-/// A tensor of mapped bytes: over them, without a copy, where their type is T and they are aligned for it,
-/// converted otherwise. `keep_alive` holds the mapping.
+/// Makes a tensor of mapped bytes: without a copy when needs_no_conversion(), else converted. `keep_alive`
+/// owns the mapping.
 template <class T, class Refuse>
 Tensor<T> tensor_of_bytes(Dtype dtype, std::span<std::byte> bytes, const Shape& shape,
                           std::shared_ptr<void> keep_alive, Refuse&& refuse) {

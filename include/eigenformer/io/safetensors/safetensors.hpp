@@ -19,14 +19,15 @@
 
 namespace eigenformer {
 
-/// A safetensors file, mapped into memory and checked. Tensors may outlive the object: they keep the mapping.
+/// A safetensors file, mapped into memory and validated. Tensors may outlive the object: they keep the
+/// mapping alive.
 ///
 /// ```cpp
 /// const auto file = SafetensorsFile::open("model.safetensors");
 /// for (const std::string& name : file.names()) use(name, file.tensor<float>(name));
 /// ```
 class SafetensorsFile {
-  // What throws when a tensor cannot be had as asked for.
+  // Throws when a tensor cannot be converted as requested.
   struct Refuse {
     const SafetensorsFile& file;
     const std::string& name;
@@ -36,7 +37,8 @@ class SafetensorsFile {
   };
 
  public:
-  /// Opens and checks a file. Throws IoError naming the file, the tensor and what was expected.
+  /// Opens a file and validates its header. Throws IoError that names the file, the tensor and what was
+  /// expected.
   static SafetensorsFile open(const std::filesystem::path& path) {
     SafetensorsFile file;
     file.path_ = path;
@@ -50,6 +52,7 @@ class SafetensorsFile {
     return file;
   }
 
+  /// The path that was opened.
   const std::filesystem::path& path() const noexcept { return path_; }
 
   /// All tensors in the order of their data in the file.
@@ -62,15 +65,15 @@ class SafetensorsFile {
     return out;
   }
 
-  /// The further names of tensors that are stored once: the name, and the one it is stored under. They are
-  /// metadata, as Python's safetensors.torch.save_model writes them. info(), tensor() and the like take
-  /// either name.
+  /// Further names of shared tensors that are stored once: from the alias to the name in the file. They are
+  /// stored as metadata, as Python's safetensors.torch.save_model does. info(), tensor() and the others
+  /// accept both names.
   const std::map<std::string, std::string>& aliases() const noexcept { return aliases_; }
 
-  /// Whether there is a tensor of this name, or one that is also called so.
+  /// Whether there is a tensor or alias of this name.
   bool contains(const std::string& name) const { return index_.count(name) > 0 || aliases_.count(name) > 0; }
 
-  /// Element type, shape and place of a tensor. Throws IoError when there is none of this name.
+  /// Element type, shape and location of a tensor. Throws IoError when there is none of this name.
   const TensorInfo& info(const std::string& name) const {
     const auto alias = aliases_.find(name);
     const auto found = index_.find(alias == aliases_.end() ? name : alias->second);
@@ -80,38 +83,41 @@ class SafetensorsFile {
     return header_.tensors[found->second];
   }
 
+  /// The metadata of the file: texts in UTF-8 by key, aliases included; empty when there are none.
   const std::map<std::string, std::string>& metadata() const noexcept { return header_.metadata; }
 
-  /// The bytes of a tensor as they are in the file.
+  /// The bytes of a tensor as in the file, without a copy; valid as long as the mapping. Throws IoError when
+  /// there is none of this name.
   std::span<const std::byte> bytes(const std::string& name) const { return view(info(name)); }
 
-  /// A tensor of the file. Without a copy where the element type is T and the data are aligned for it: such a
-  /// tensor shares the mapping, and writing to it changes memory only. Otherwise the values are converted:
-  /// floating-point types into each other (rounding), integers into wider or narrower integers. Throws
-  /// IoError when there is no such tensor, it is of another kind, or a value does not fit T.
+  /// Returns a tensor of the file. When is_mapped(), it shares the mapping, copy-on-write: writing to it
+  /// changes memory only. Otherwise the values are converted: floating-point types to each other (rounding),
+  /// integers to wider or narrower integers. Throws IoError when there is no such tensor, its type does not
+  /// convert to T, or a value is out of range.
   template <class T>
   Tensor<T> tensor(const std::string& name) const {
     const TensorInfo& found = info(name);
     return detail::tensor_of_bytes<T>(found.dtype, view(found), found.shape, map_, Refuse{*this, found.name});
   }
 
-  /// Whether tensor<T>() shares the mapping, for it needs no conversion.
+  /// Whether `tensor<T>()` needs no copy: the type is T and the data are aligned for it. Throws IoError when
+  /// there is no such tensor.
   template <class T>
   bool is_mapped(const std::string& name) const {
     const TensorInfo& found = info(name);
     return detail::needs_no_conversion<T>(found.dtype, view(found));
   }
 
-  /// The same file in a mapping of its own: what is written to its tensors does not change those of this
-  /// object.
+  /// Maps the same file again: writes to tensors of the result do not change those of this object. Throws
+  /// IoError when the size of the file has changed.
   SafetensorsFile again() const {
     SafetensorsFile file = *this;
     file.map_ = map_->again();
     return file;
   }
 
-  /// Copies a tensor of the file, converted as tensor() does, into one that exists. Throws IoError also when
-  /// the shapes differ.
+  /// Copies a tensor of the file, converted as by tensor(), into an existing one. Throws IoError as tensor()
+  /// does, and when the shapes differ.
   template <class T>
   void read_into(const std::string& name, Tensor<T>& destination) const {
     const TensorInfo& found = info(name);
@@ -137,10 +143,10 @@ class SafetensorsFile {
 
 /// Collects named tensors of any element types and writes them to one file.
 ///
-/// The tensors are held, not copied. The data begin 64 bytes aligned, larger element types first, so that
-/// everything can be mapped; equal contents give equal files, byte by byte. Of tensors that share their
-/// memory (tied weights) the first is stored, and metadata say which name means which, as Python's
-/// safetensors.torch does it.
+/// Tensors are held, not copied. The data begin at a multiple of 64 bytes, larger element types first, so
+/// that every tensor is aligned for mapping; equal contents give identical files. Of tensors that share
+/// memory (tied weights) the first is stored, and the metadata map the other names to it, as Python's
+/// safetensors.torch does.
 ///
 /// ```cpp
 /// SafetensorsWriter writer;
@@ -149,8 +155,8 @@ class SafetensorsFile {
 /// ```
 class SafetensorsWriter {
  public:
-  /// Adds a tensor. Throws ValueError for a name used twice, "__metadata__", or one that is not UTF-8, and
-  /// for a tensor whose memory was given back.
+  /// Adds a tensor. Throws ValueError for a name that is used twice, is "__metadata__" or is not UTF-8, and
+  /// for a tensor whose memory was released.
   template <class T>
   SafetensorsWriter& add(const std::string& name, const Tensor<T>& tensor) {
     const std::string quoted = quote(name);
@@ -174,14 +180,15 @@ class SafetensorsWriter {
     return *this;
   }
 
-  /// Sets a metadata text. Throws ValueError for what is not UTF-8.
+  /// Sets a metadata text, or replaces it. Throws ValueError when key or value is not UTF-8.
   SafetensorsWriter& set_metadata(const std::string& key, const std::string& value) {
     metadata_[quote(key)] = quote(value);
     return *this;
   }
 
-  /// Writes everything to `path`, atomically (see AtomicFile). Throws ValueError when a metadata key is the
-  /// further name of a tensor, and IoError; an existing file is then unchanged.
+  /// Writes all tensors and metadata to `path`, atomically (see AtomicFile). Throws ValueError when a
+  /// metadata key is the alias of a tensor, IoError for a header above SafetensorsHeader::max_length and when
+  /// writing fails; an existing file is then unchanged.
   void save(const std::filesystem::path& path) const {
     std::vector<const Entry*> order;
     for (const Entry& entry : entries_) order.push_back(&entry);
@@ -252,8 +259,8 @@ class SafetensorsWriter {
   std::map<std::string, std::string> aliases_;
 };
 
-/// Writes named tensors of one element type to a safetensors file, atomically. Throws ValueError for a bad
-/// name and IoError; an existing file is then unchanged.
+/// Writes named tensors of one element type to a safetensors file, atomically. Throws as SafetensorsWriter
+/// does; an existing file is then unchanged.
 template <class T>
 void save_safetensors(const std::filesystem::path& path,
                       const std::vector<std::pair<std::string, Tensor<T>>>& tensors,

@@ -20,27 +20,27 @@
 
 namespace eigenformer {
 
-/// One tensor of a file: what it is and where.
+/// Description of one tensor of a safetensors file.
 struct TensorInfo {
-  std::string name;
-  Dtype dtype = Dtype::f32;
-  Shape shape;
-  std::uint64_t begin = 0;  ///< first byte, counted from the start of the file
-  std::uint64_t bytes = 0;
+  std::string name;          ///< UTF-8, unique in the file
+  Dtype dtype = Dtype::f32;  ///< element type
+  Shape shape;               ///< of rank 0 to Shape::max_rank, row-major
+  std::uint64_t begin = 0;   ///< offset of its first byte from the start of the file
+  std::uint64_t bytes = 0;   ///< size of its data in bytes
 };
 
-/// What the header of a safetensors file says, checked against the file's size.
+/// The header of a safetensors file, validated against the size of the file.
 struct SafetensorsHeader {
   /// The format's own limit on the header's length, in bytes.
   static constexpr std::uint64_t max_length = 100'000'000;
 
-  std::vector<TensorInfo> tensors;  ///< in the order of their data
-  std::map<std::string, std::string> metadata;
+  std::vector<TensorInfo> tensors;              ///< in the order of their data
+  std::map<std::string, std::string> metadata;  ///< `__metadata__`: texts by key; empty when there is none
 };
 
 namespace detail {
 
-/// Reads and checks a safetensors header: 8 bytes of length n, n bytes of JSON, then the tensors' bytes
+/// Parses and validates a safetensors header: a length n in 8 bytes, n bytes of JSON, then the tensors' bytes
 /// without gaps.
 class SafetensorsParser {
  public:
@@ -86,8 +86,8 @@ class SafetensorsParser {
     fail("tensor '" + tensor + "' " + message);
   }
 
-  // nlohmann::json keeps the last of several equal keys; here they are an error. Deep nesting is refused
-  // early.
+  // nlohmann::json keeps the last of several equal keys; here they are an error. Deep nesting is an error,
+  // too, before it can exhaust the stack.
   nlohmann::json parse_json(std::string_view text) const {
     std::vector<std::set<std::string>> keys;
     const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
@@ -172,7 +172,7 @@ class SafetensorsParser {
     std::vector<index_t> dims;
     for (const nlohmann::json& dim : value) {
       const std::uint64_t n = dim.is_number_unsigned() ? dim.get<std::uint64_t>() : limit + 1;
-      // A zero among the dimensions does not excuse a product of the others that does not fit.
+      // The product of the dimensions other than zero must be in range, too.
       if (n > limit || (n > 0 && bytes > limit / n)) {
         fail(name,
              "has the shape " + value.dump() + ", expected non-negative integers of a size that fits memory");
@@ -184,7 +184,7 @@ class SafetensorsParser {
     return Shape(std::span<const index_t>(dims));
   }
 
-  // Sorted by offset, each tensor must begin where the one before ends, and the last must end with the file.
+  // In the order of offsets, each tensor must begin where the previous one ends, the last at the file's end.
   void check_layout(SafetensorsHeader& header) const {
     std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
       return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
@@ -213,7 +213,8 @@ class SafetensorsParser {
 
 }  // namespace detail
 
-/// Reads and checks the header of a safetensors file held in memory. `path` is for messages. Throws IoError.
+/// Parses and validates the header of a safetensors file. file: all bytes of the file; path: its name in
+/// messages. Format: https://github.com/huggingface/safetensors. Throws IoError that says what is wrong.
 inline SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
   return detail::SafetensorsParser(file, path).parse();
 }

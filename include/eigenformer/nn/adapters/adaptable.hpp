@@ -11,14 +11,14 @@
 
 namespace eigenformer {
 
-/// Rows of a weight that an adapter may be for: a whole matrix, or the queries, keys or values of a fused
+/// Rows of a weight that an adapter may change: a whole matrix, or the queries, keys or values of a fused
 /// in-projection.
 template <class T>
 struct AdaptableRows {
-  std::string module;  ///< such as "encoder.layers.0.linear1" or "encoder.layers.0.self_attn.q_proj"
-  Parameter<T>* weight;
-  index_t first_row;
-  index_t rows;
+  std::string module;    ///< name, such as "encoder.layers.0.linear1" or "encoder.layers.0.self_attn.q_proj"
+  Parameter<T>* weight;  ///< inside the model, which must outlive this
+  index_t first_row;     ///< of the weight
+  index_t rows;          ///< number of rows
 };
 
 namespace detail {
@@ -35,9 +35,10 @@ inline std::string adapted_module(const std::string& weight, std::size_t part) {
 
 }  // namespace detail
 
-/// The rows that adapters may be for, in the order of the model's modules: those that modules list in `static
+/// The rows that adapters may change, in the order of the model's modules: those that modules list in `static
 /// void adaptable(auto& self, auto&& visit)`, which calls visit(weight, {rows of each part}), as Linear and
-/// InProjection do. Embeddings and projections to a vocabulary are not among them.
+/// InProjection do. Embeddings and output projections to a vocabulary are not included. Names the model's
+/// parameters if they have no names yet.
 template <class M>
 auto adaptable_rows(M& model) {
   using T = typename M::value_type;

@@ -19,12 +19,12 @@ namespace eigenformer {
 
 namespace detail {
 
-// Whether a target, a name or a pattern, is a module's name or the end of it from a dot on.
+// Whether a target (a name or pattern) matches a module's whole name or its end after a dot.
 inline bool is_lora_target(std::string_view target, const std::string& module) {
   return matches_pattern(target, module) || matches_pattern("*." + std::string(target), module);
 }
 
-// The last names of modules, each once: "q_proj, k_proj, ...".
+// The last parts of the modules' names, without repetitions: "q_proj, k_proj, ...".
 template <class T>
 std::string short_names(const std::vector<AdaptableRows<T>>& all) {
   std::vector<std::string> names;
@@ -35,7 +35,7 @@ std::string short_names(const std::vector<AdaptableRows<T>>& all) {
   return join_list(names);
 }
 
-// Which rows the targets name. Throws ValueError for a target that names none.
+// The rows that the targets match. Throws ValueError for a target that matches none.
 template <class T>
 std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& all,
                                            std::string_view targets) {
@@ -63,7 +63,7 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
   return rows;
 }
 
-// A part for these rows, with names for its factors.
+// `part` for these rows, with its factors named.
 template <class T>
 LowRankPart<T> make_part(const AdaptableRows<T>& rows, LowRankPart<T> part) {
   part.a.set_name(rows.module + ".lora_A.weight");
@@ -76,8 +76,8 @@ LowRankPart<T> make_part(const AdaptableRows<T>& rows, LowRankPart<T> part) {
 
 }  // namespace detail
 
-/// The factors that are attached to a model, A before B, in the order of its weights: what an optimizer
-/// trains. Their names are "<module>.lora_A.weight" and "<module>.lora_B.weight".
+/// The LoRA factors of a model, A before B, in the order of its weights: pass them to an optimizer. Their
+/// names are `module`.lora_A.weight and `module`.lora_B.weight. Empty if the model has no adapters.
 template <class M>
 auto lora_parameters(const M& model) {
   using T = typename M::value_type;
@@ -92,7 +92,7 @@ auto lora_parameters(const M& model) {
   return factors;
 }
 
-/// The adapters that are attached to a model, for Context::with_adapters. The factors are shared.
+/// The adapters of a model, for Context::with_adapters. They share the factors with the model.
 template <class M>
 auto lora_adapters(const M& model) {
   using T = typename M::value_type;
@@ -103,15 +103,15 @@ auto lora_adapters(const M& model) {
   return set;
 }
 
-/// Attaches LoRA factors to the matrices of a model that options.targets name, and freezes all parameters of
-/// the model: from now on it computes y = W x + scale B A dropout(x) wherever it is used. A is drawn
-/// uniformly from +-1 / sqrt(in) (PEFT's Kaiming uniform), B is zero, so that nothing changes before
-/// training. A copy of the model has a copy of the factors; its state dict is without them. Hu et al. 2021.
+/// Adds LoRA factors to the matrices that options.targets selects, and freezes all parameters of the model.
+/// From then on the model computes y = W x + scale B A dropout(x). A is uniform in +-1 / sqrt(in) (PEFT's
+/// Kaiming uniform) and B zero, so the outputs do not change before training. A copy of the model copies the
+/// factors; its state dict does not contain them. Hu et al. 2021.
 ///
 ///     ef::add_lora(model, {.rank = 8, .alpha = 16}, rng);
 ///     ef::AdamW<float> optimizer(ef::lora_parameters(model));
 ///
-/// Throws ValueError for impossible options, a target that the model does not have, and a model that has
+/// Throws ValueError for invalid options, a target that matches nothing, and a model that already has
 /// adapters; then nothing changes.
 template <class M>
 void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
@@ -135,7 +135,7 @@ void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   for (const auto& p : parameters(model)) p->frozen = true;
 }
 
-/// Takes the adapters off a model, which then computes what its own weights say, and returns them. Its
+/// Removes the adapters from a model and returns them; the model then computes with its own weights only. Its
 /// parameters stay frozen.
 template <class M>
 auto remove_lora(M& model) {
@@ -144,7 +144,8 @@ auto remove_lora(M& model) {
   return set;
 }
 
-/// Attaches adapters that were taken off the same model. Throws ValueError for a model that has adapters.
+/// Attaches adapters that remove_lora() or lora_adapters() returned for the same model. Throws ValueError if
+/// the model has adapters.
 template <class M, class T>
 void attach_lora(M& model, const AdapterSet<T>& adapters) {
   if (!lora_parameters(model).empty())
@@ -153,9 +154,9 @@ void attach_lora(M& model, const AdapterSet<T>& adapters) {
       model, [&](const std::string&, Parameter<T>& weight) { weight.set_adapter(adapters.find(weight)); });
 }
 
-/// Adds the adapters of a model to its weights, W += scale B A, and takes them off: the model computes the
-/// same as before (but for rounding) at its own speed. Its parameters stay frozen. Throws ValueError for a
-/// model without adapters and for weights whose memory was given back.
+/// Adds the adapters to the weights, W += scale B A, and removes them: the outputs are the same up to
+/// rounding, at the speed of the plain model. The parameters stay frozen. Throws ValueError for a model
+/// without adapters and for weights whose memory was released.
 template <class M>
 void merge_lora(M& model) {
   using T = typename M::value_type;

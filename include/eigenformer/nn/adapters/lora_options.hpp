@@ -6,17 +6,19 @@
 
 namespace eigenformer {
 
-/// LoRA (Hu et al. 2021): beside chosen matrices, whose weights W stay as they are, factors are trained:
-/// y = W x + (alpha / r) B A dropout(x), with A (r, in) and B (out, r).
+/// Options of LoRA (Hu et al. 2021): the weights W of chosen matrices stay fixed, and low-rank factors beside
+/// them are trained: y = W x + (alpha / r) B A dropout(x), with A (r, in) and B (out, r).
 struct LoraOptions {
   index_t rank = 0;    ///< r; 0: no adapter
-  double alpha = 16;   ///< alpha / r is the scale of B A
-  double dropout = 0;  ///< of the adapter's input
-  /// Which matrices: names such as q_proj or decoder.layers.0.linear1, or patterns with '*' and '?',
-  /// separated by commas. The rows of queries, keys and values of an attention are q_proj, k_proj and v_proj.
+  double alpha = 16;   ///< the scale of B A is alpha / r
+  double dropout = 0;  ///< rate on the adapter's input, in training
+  /// Which matrices get factors: names such as q_proj or decoder.layers.0.linear1, or patterns with '*' and
+  /// '?', separated by commas. The rows of queries, keys and values of an attention are q_proj, k_proj and
+  /// v_proj.
   std::string targets = "q_proj,v_proj";
-  bool rank_stabilized = false;  ///< scale alpha / sqrt(r) (Kalajdzievski 2023)
+  bool rank_stabilized = false;  ///< the scale is alpha / sqrt(r) (rsLoRA, Kalajdzievski 2023)
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"lora_rank", "rank of the LoRA adapter that is trained in place of the model; 0: none",
                       Allowed::not_negative},

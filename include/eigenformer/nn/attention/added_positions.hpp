@@ -9,24 +9,27 @@
 
 namespace eigenformer {
 
-/// The positions that a model adds to its inputs: what its options name; left out: sinusoidal, unless its
-/// attention has positions of its own.
+/// The positions that a model adds to its inputs: the given ones; if unset, sinusoidal ones, or none if the
+/// layers' attention has positions of its own.
 inline InputPositions input_positions(const std::optional<InputPositions>& given, const LayerOptions& layer) {
   if (given) return *given;
   if (std::holds_alternative<NoPositions>(layer.positions)) return SinusoidalPositions{};
   return NoPositions{};
 }
 
-/// Adds to a model's inputs the positions that its options name, if any.
+/// Adds positions to a model's inputs: sinusoidal, learned or none, as its options choose.
+///
+///     ef::AddedPositions<float> positions("my_model", ef::SinusoidalPositions{}, 128, 12, rng);
+///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
 template <class T = float>
 struct AddedPositions {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  std::optional<SinusoidalPositionalEncoding<T>> sinusoids;
-  OptionalModule<LearnedPositionalEmbedding<T>> learned;
+  std::optional<SinusoidalPositionalEncoding<T>> sinusoids;  ///< set for SinusoidalPositions
+  OptionalModule<LearnedPositionalEmbedding<T>> learned;     ///< set for LearnedPositions
 
-  /// max_length: the positions that learned ones have; d_model: the inputs' width. Throws ValueError, as
-  /// `op`, for impossible options.
+  /// max_length: number of learned positions; d_model: features of the inputs. Throws ValueError (`[op] ...`)
+  /// for invalid options.
   AddedPositions(const char* op, const InputPositions& positions, index_t max_length, index_t d_model,
                  RandomGenerator& rng) {
     if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) {
@@ -38,14 +41,16 @@ struct AddedPositions {
     }
   }
 
-  /// x: (rows, d) or (B, L, d), positions as the layout says. Returns the same shape. Throws ShapeError where
-  /// they do not fit, ValueError for a position beyond a learned table.
+  /// x: (rows, d) or (B, L, d), with the positions of the layout. Returns the same shape; without positions x
+  /// itself. Throws ShapeError if x does not match the layout or d, ValueError for a position beyond a
+  /// learned table.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const SequenceLayout& layout) const {
     if (learned) return (*learned)(ctx, x, layout);
     return sinusoids ? (*sinusoids)(ctx, x, layout) : x;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("", self.learned); }
 };
 

@@ -11,16 +11,16 @@
 
 namespace eigenformer {
 
-/// Queries, keys and values ready for an attention, as they were projected: all in one matrix, keys and
-/// values in one, or each in its own.
+/// Projected queries, keys and values: all in one matrix, keys and values in one, or each in its own.
 template <class T>
 struct ProjectedHeads {
-  Var<T> all;        ///< (..., (H + 2 G) head_dim), or undefined, and then:
-  Var<T> q;          ///< (..., H head_dim), and
-  Var<T> key_value;  ///< (..., 2 G head_dim), or undefined, and then:
-  Var<T> k, v;       ///< (..., G head_dim) each
+  Var<T> all;        ///< (..., (H + 2 G) head_dim); unset if q is defined
+  Var<T> q;          ///< (..., H head_dim); unset if all is defined
+  Var<T> key_value;  ///< (..., 2 G head_dim); unset if all is defined, or k and v are
+  Var<T> k,          ///< keys (..., G head_dim); unset if all or key_value is defined
+      v;             ///< values, likewise
 
-  /// The same in matrices of their own; heads: H head_dim and G head_dim.
+  /// The same with q, k and v in matrices of their own. query_width: H head_dim; key_width: G head_dim.
   [[nodiscard]] ProjectedHeads apart(index_t query_width, index_t key_width) const {
     if (all.defined()) {
       return {.all = {},
@@ -38,8 +38,9 @@ struct ProjectedHeads {
   }
 };
 
-/// The softmax attention of projected heads, without a matrix of weights. op, relative: as the attention ops
-/// take them.
+/// Softmax attention of projected heads, without storing the matrix of weights. op and relative are passed to
+/// attention(), self_attention() or cross_attention(), whichever fits the heads. Returns (..., H head_dim).
+/// Throws as these ops do.
 template <class T>
 [[nodiscard]] Var<T> softmax_attention(const Context<T>& ctx, const ProjectedHeads<T>& heads,
                                        const SequenceLayout& queries, const SequenceLayout& keys,
@@ -52,8 +53,10 @@ template <class T>
   return attention(ctx, heads.q, heads.k, heads.v, queries, keys, mask, op, relative);
 }
 
-/// The linear attention of projected heads (Katharopoulos et al. 2020): elu(x) + 1 of queries and keys in
-/// place of the softmax. mask: none(), causal() and key_padding().
+/// Linear attention of projected heads, with elu(x) + 1 of queries and keys in place of the softmax
+/// (Katharopoulos et al. 2020). mask: none(), causal() or key_padding(). key_sequence: the sequence of keys
+/// of each sequence of queries; empty: the one with the same number. Returns (..., H head_dim). Throws
+/// ShapeError if the mask does not match the layouts.
 template <class T>
 [[nodiscard]] Var<T> linear_attention(const ProjectedHeads<T>& heads,
                                       const MultiHeadAttentionOptions& options, const SequenceLayout& queries,

@@ -18,42 +18,46 @@
 
 namespace eigenformer {
 
-/// An attention's output and its weights, before dropout: (B, H, Lq, Lk) per head, (B, Lq, Lk) averaged over
-/// heads.
+/// The output of an attention and its weights, both differentiable.
 template <class T>
 struct AttentionResult {
-  Var<T> output;
-  Var<T> weights;
+  Var<T> output;   ///< (B, Lq, D), or (Lq, D) for a query of rank 2
+  Var<T> weights;  ///< before dropout: (B, H, Lq, Lk) per head, (B, Lq, Lk) averaged
 };
 
-enum class HeadWeights { averaged, per_head };
+/// How MultiHeadAttention::with_weights returns the weights of the heads.
+enum class HeadWeights {
+  averaged,  ///< mean over the heads, (B, Lq, Lk)
+  per_head   ///< (B, H, Lq, Lk)
+};
 
-/// Multi-head attention with a fused in-projection. Vaswani et al. 2017, 3.2.2; names and shapes as PyTorch's
-/// nn.MultiheadAttention with batch_first. H heads of queries may share G heads of keys and values (Ainslie
-/// et al. 2023; G = 1: Shazeer 2019).
+/// Multi-head attention with a fused in-projection. Vaswani et al. 2017, 3.2.2; names and shapes as in
+/// PyTorch's nn.MultiheadAttention with batch_first. H heads of queries may share G heads of keys and values
+/// (Ainslie et al. 2023; G = 1: Shazeer 2019).
 ///
 ///     ef::MultiHeadAttention<float> attention({.d_model = 12, .num_heads = 3}, rng);
 ///     auto y = attention.self(ctx, x, ef::AttentionMask::causal());            // (B, L, 12)
 ///     auto z = attention.cross(ctx, x, memory);                                // (B, L, 12)
 ///     auto [w, weights] = attention.with_weights(ctx, x, memory, memory);      // (B, L, 12), (B, L, Lk)
 ///
-/// Its parts: InProjection, the positions that the options name, softmax_attention() or linear_attention(),
-/// out_proj.
+/// It consists of InProjection, positions, softmax_attention() or linear_attention(), and out_proj. Without a
+/// layout every sequence has full length; the overloads with layouts take padded (B, L, D) or packed (rows,
+/// D) inputs.
 template <class T = float>
 struct MultiHeadAttention {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  InProjection<T> in_proj;
+  InProjection<T> in_proj;             ///< D, kdim and vdim features -> queries, keys, values
   Linear<T> out_proj;                  ///< H head_dim -> D
-  OptionalModule<Norm<T>> query_norm;  ///< of each head, with query_key_norm
-  OptionalModule<Norm<T>> key_norm;
-  OptionalModule<Shaw<T>> shaw;  ///< with Shaw's positions
-  MultiHeadAttentionOptions options;
-  /// The caller's own rule of scores, which the kernel calls for each tile of them: `attention.score_rule =
-  /// MyRule{}`. It is not saved with the model.
+  OptionalModule<Norm<T>> query_norm;  ///< of each head's queries, with query_key_norm
+  OptionalModule<Norm<T>> key_norm;    ///< of each head's keys, with query_key_norm
+  OptionalModule<Shaw<T>> shaw;        ///< with ShawPositions
+  MultiHeadAttentionOptions options;   ///< as given, with kdim and vdim filled in
+  /// A rule of the caller's own that changes the scores, called by the kernel for each tile:
+  /// `attention.score_rule = MyRule{}`. Softmax attention only. It is not saved with the model.
   ScoreRule score_rule{};
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   MultiHeadAttention(const MultiHeadAttentionOptions& given, RandomGenerator& rng)
       : in_proj(validated(given), rng),
         out_proj({given.query_width(), given.d_model, given.bias}, rng),
@@ -73,14 +77,14 @@ struct MultiHeadAttention {
     name_parameters(*this);
   }
 
-  /// Attention of a sequence to itself. x: (B, L, D), or (L, D) of one sequence. Returns x's shape. Throws
-  /// ShapeError where x or the mask does not fit.
+  /// Attention of a sequence to itself. x: (B, L, D), or (L, D) for one sequence. Returns x's shape. Throws
+  /// ShapeError if x or the mask has the wrong shape, ValueError if kdim or vdim is not d_model.
   [[nodiscard]] Var<T> self(const Context<T>& ctx, const Var<T>& x, const AttentionMask& mask = {}) const {
     return self(ctx, x, full_layout(name, x.shape()), mask);
   }
-  /// The same for rows as the layout says, padded or packed. bias: (H, 2 R + 1), added to the scores by
-  /// distance, as RelativeBias gives it. weights, when given, receives the weights of each head, (B, H, L,
-  /// L).
+  /// The same for rows in the given layout, padded or packed. bias: (H, 2 R + 1), added to the scores by
+  /// distance; see RelativeBias. weights, if not null, receives the weights of each head, (B, H, L, L);
+  /// linear attention has none and throws ValueError.
   [[nodiscard]] Var<T> self(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                             const AttentionMask& mask, const Var<T>& bias = {},
                             Var<T>* weights = nullptr) const {
@@ -88,16 +92,17 @@ struct MultiHeadAttention {
     return attend(ctx, project_self(ctx, x, layout), layout, layout, mask, {}, bias, weights);
   }
 
-  /// Attention of a sequence to another. x: (B, L, D), memory: (B, Lk, D), or one sequence each without B.
-  /// Returns x's shape. Throws ShapeError where shapes or the mask do not fit.
+  /// Attention of a sequence to another. x: (B, L, D), memory: (B, Lk, D), or (L, D) and (Lk, D) for one
+  /// sequence. Returns x's shape. Throws ShapeError if shapes or the mask do not match.
   [[nodiscard]] Var<T> cross(const Context<T>& ctx, const Var<T>& x, const Var<T>& memory,
                              const AttentionMask& mask = {}) const {
     const SequenceLayout queries = full_layout(name, x.shape()), keys = full_layout(name, memory.shape());
     check_batch(x, queries, memory, keys);
     return cross(ctx, x, queries, memory, keys, mask);
   }
-  /// The same for rows as the layouts say. key_sequence: the sequence of memory that each sequence of queries
-  /// looks at; empty: its own number. weights, when given, receives the weights of each head, (B, H, L, Lk).
+  /// The same for rows in the given layouts. key_sequence: for each sequence of queries the sequence of
+  /// memory that it attends to; empty: the one with the same number. weights, if not null, receives the
+  /// weights of each head, (B, H, L, Lk); linear attention has none and throws ValueError.
   [[nodiscard]] Var<T> cross(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& queries,
                              const Var<T>& memory, const SequenceLayout& keys, const AttentionMask& mask = {},
                              std::vector<std::int32_t> key_sequence = {}, Var<T>* weights = nullptr) const {
@@ -108,16 +113,16 @@ struct MultiHeadAttention {
                   std::move(key_sequence), {}, weights);
   }
 
-  /// PyTorch's call, with three inputs of their own. query: (B, Lq, D) or (Lq, D) of one sequence; key: (B,
-  /// Lk, kdim), value: (B, Lk, vdim). Returns query's shape. Throws ShapeError where shapes or mask do not
-  /// fit.
+  /// PyTorch's call, with separate inputs. query: (B, Lq, D), key: (B, Lk, kdim), value: (B, Lk, vdim), or
+  /// one sequence each without B. Returns query's shape. Throws ShapeError if shapes or the mask do not
+  /// match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                   const Var<T>& value, const AttentionMask& mask = {}) const {
     const SequenceLayout queries = full_layout(name, query.shape()), keys = full_layout(name, key.shape());
     check_batch(query, queries, key, keys);
     return (*this)(ctx, query, queries, key, value, keys, mask);
   }
-  /// The same for rows as the layouts say, padded or packed. key_sequence as in cross(), bias as in self().
+  /// The same for rows in the given layouts, padded or packed. key_sequence as in cross(), bias as in self().
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys,
                                   const AttentionMask& mask, std::vector<std::int32_t> key_sequence = {},
@@ -126,8 +131,9 @@ struct MultiHeadAttention {
     return attend(ctx, heads, queries, keys, mask, std::move(key_sequence), bias, nullptr);
   }
 
-  /// PyTorch's call with the weights, both differentiable. Holds a matrix of Lq x Lk for each head, which the
-  /// other calls never do.
+  /// PyTorch's call that also returns the weights; output and weights are differentiable. Only this call, and
+  /// others with a pointer for weights, stores a matrix of Lq x Lk for each head. Throws as the call without
+  /// weights, and ValueError for linear attention.
   [[nodiscard]] AttentionResult<T> with_weights(const Context<T>& ctx, const Var<T>& query, const Var<T>& key,
                                                 const Var<T>& value, const AttentionMask& mask = {},
                                                 HeadWeights heads = HeadWeights::averaged) const {
@@ -135,6 +141,7 @@ struct MultiHeadAttention {
     check_batch(query, queries, key, keys);
     return with_weights(ctx, query, queries, key, value, keys, mask, heads);
   }
+  /// The same for rows in the given layouts, padded or packed. key_sequence as in cross(), bias as in self().
   [[nodiscard]] AttentionResult<T> with_weights(const Context<T>& ctx, const Var<T>& query,
                                                 const SequenceLayout& queries, const Var<T>& key,
                                                 const Var<T>& value, const SequenceLayout& keys,
@@ -150,10 +157,12 @@ struct MultiHeadAttention {
     return result;
   }
 
+  /// Whether this is linear attention.
   bool linear_kind() const noexcept { return options.attention == AttentionKind::linear; }
 
-  /// What self-attention works on: x (..., D) projected, normalised and turned by the positions of the
-  /// layout. Throws ValueError where the weights are not fused.
+  /// The inputs of the attention op in self-attention: x (..., D) projected, normalised if the options say
+  /// so, and rotated by the layout's positions if these are rotary. Throws ValueError if the weights are not
+  /// fused.
   [[nodiscard]] ProjectedHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
                                                const SequenceLayout& layout) const {
     const Var<T> all = in_proj.all(ctx, x);
@@ -172,12 +181,12 @@ struct MultiHeadAttention {
         .k = turned(normalised(ctx, key_norm, slice(all, -1, q, q + kv)), layout, options.key_value_heads()),
         .v = slice(all, -1, q + kv)};
   }
-  /// Queries (..., H head_dim) of x (..., D), normalised where the options say so, not turned.
+  /// Queries (..., H head_dim) of x (..., D), normalised if the options say so, not rotated.
   [[nodiscard]] Var<T> project_query(const Context<T>& ctx, const Var<T>& x) const {
     return normalised(ctx, query_norm, in_proj.query(ctx, x));
   }
-  /// Keys and values (..., 2 G head_dim) of x (..., D), normalised where the options say so, not turned: what
-  /// decoding makes of a memory once.
+  /// Keys and values (..., 2 G head_dim) of x (..., D), the keys normalised if the options say so, not
+  /// rotated. Decoding calls it once for each memory. Throws ValueError if the weights are not fused.
   [[nodiscard]] Var<T> project_key_value(const Context<T>& ctx, const Var<T>& x) const {
     const Var<T> both = in_proj.key_value(ctx, x);
     if (!key_norm) return both;
@@ -185,7 +194,8 @@ struct MultiHeadAttention {
     return concat({normalised(ctx, key_norm, slice(both, -1, 0, width)), slice(both, -1, width)}, -1);
   }
 
-  /// What the attention ops take: heads, scale, slopes, dropout and the memory of each sequence of queries.
+  /// The AttentionOp for the attention ops: heads, scale, slopes, dropout and score_rule. key_sequence as in
+  /// cross().
   AttentionOp attention_op(std::vector<std::int32_t> key_sequence = {}) const {
     return {.heads = options.num_heads,
             .scale = options.attention_scale,
@@ -195,17 +205,19 @@ struct MultiHeadAttention {
             .slopes = slopes_,
             .rule = score_rule};
   }
-  /// What is learned by distance, for the attention ops.
+  /// The tensors learned by distance, for the attention ops: `bias`, and Shaw's keys and values if there are
+  /// any.
   RelativePositions<T> relative_positions(const Context<T>& ctx, const Var<T>& bias = {}) const {
     if (!shaw) return {.bias = bias};
     return {.bias = bias, .keys = ctx.use(shaw->keys), .values = ctx.use(shaw->values)};
   }
-  /// The mask within this attention's window.
+  /// The mask, limited to attention_window.
   AttentionMask windowed(const AttentionMask& mask) const {
     if (options.attention_window == 0) return mask;
     return mask & AttentionMask::window(options.attention_window - 1, options.attention_window - 1);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("", self.in_proj);
     visit("out_proj", self.out_proj);
@@ -260,7 +272,7 @@ struct MultiHeadAttention {
     return project_apart(ctx, query, queries, key, value, keys);
   }
 
-  // Queries, keys and values in matrices of their own.
+  // Queries, keys and values in separate matrices.
   ProjectedHeads<T> project_apart(const Context<T>& ctx, const Var<T>& query, const SequenceLayout& queries,
                                   const Var<T>& key, const Var<T>& value, const SequenceLayout& keys) const {
     const Context<T> key_ctx = of_keys(ctx, keys);
@@ -272,12 +284,12 @@ struct MultiHeadAttention {
         .v = in_proj.value(key_ctx, value)};
   }
 
-  // The context of projections of keys and values: an adapter's dropout follows their rows.
+  // The context for projections of keys and values: the dropout masks of adapters follow their rows.
   static Context<T> of_keys(const Context<T>& ctx, const SequenceLayout& keys) {
     return ctx.drops() && ctx.rows() ? ctx.for_rows(keys) : ctx;
   }
 
-  // The norm of each head of x (..., heads * head_dim), if there is one.
+  // Each head of x, (..., heads * head_dim), normalised if there is a norm.
   Var<T> normalised(const Context<T>& ctx, const OptionalModule<Norm<T>>& norm, const Var<T>& x) const {
     if (!norm) return x;
     const index_t head_dim = options.head_features();
@@ -297,7 +309,7 @@ struct MultiHeadAttention {
     check_input("input", x, layout, options.d_model);
   }
 
-  // Of inputs that came without layouts.
+  // For inputs without layouts.
   static void check_batch(const Var<T>& query, const SequenceLayout& queries, const Var<T>& key,
                           const SequenceLayout& keys) {
     if (queries.batch() == keys.batch()) return;

@@ -4,36 +4,41 @@
 
 namespace eigenformer {
 
+/// Options of a MultiHeadAttention.
 struct MultiHeadAttentionOptions {
-  index_t d_model = defaults::d_model;
-  index_t num_heads = defaults::num_heads;
-  double dropout = 0;  ///< on the attention weights; 0 as in PyTorch
-  bool bias = true;
-  /// linear: no mask but causal() and key_padding(), no dropout of weights, and no weights to show.
+  index_t d_model = defaults::d_model;      ///< features of queries and output
+  index_t num_heads = defaults::num_heads;  ///< heads of queries, H
+  double dropout = 0;                       ///< rate on the attention weights, in training; 0 as in PyTorch
+  bool bias = true;                         ///< biases of all projections
+  /// linear allows no masks but causal() and key_padding(), no positions but rotary ones, and no dropout of
+  /// weights, and cannot return weights.
   AttentionKind attention = AttentionKind::softmax;
-  index_t kdim = 0;                ///< features of the keys; 0: d_model
-  index_t vdim = 0;                ///< features of the values; 0: d_model
-  AttentionPositions positions{};  ///< a relative bias is given to the call
-  index_t num_key_value_heads =
-      0;                         ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
-  index_t head_dim = 0;          ///< features of a head; 0: d_model / num_heads
-  double attention_scale = 0;    ///< of the scores; 0: 1 / sqrt(head_dim)
-  index_t attention_window = 0;  ///< reaches tokens less than this far away; 0: all
-  std::optional<NormKind>
-      query_key_norm{};  ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  index_t kdim = 0;                 ///< features of the keys' input; 0: d_model
+  index_t vdim = 0;                 ///< features of the values' input; 0: d_model
+  AttentionPositions positions{};   ///< a relative bias itself is an argument of the call
+  index_t num_key_value_heads = 0;  ///< heads of keys and values, G; divides num_heads; 0: num_heads
+  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;       ///< factor of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;     ///< sees tokens less than this far away; 0: all
+  /// A norm of each head's queries and keys (Dehghani et al. 2023); unset: none.
+  std::optional<NormKind> query_key_norm{};
   double norm_eps = defaults::layer_norm_eps;  ///< of query_key_norm
-  /// Queries come from one sequence, keys and values from another: weights packed for inference are then
-  /// packed as two products, one for either.
+  /// Queries come from one sequence, keys and values from another. Only affects pack_weights(), which then
+  /// packs two products, one for each.
   bool cross = false;
 
+  /// Features of a head: head_dim, or d_model / num_heads.
   index_t head_features() const noexcept { return head_dim != 0 ? head_dim : d_model / num_heads; }
+  /// Heads of keys and values.
   index_t key_value_heads() const noexcept {
     return num_key_value_heads != 0 ? num_key_value_heads : num_heads;
   }
-  /// Features of all heads of queries, and of all heads of keys or values.
+  /// Features of all heads of queries.
   index_t query_width() const noexcept { return num_heads * head_features(); }
+  /// Features of all heads of keys, and of all heads of values.
   index_t key_width() const noexcept { return key_value_heads() * head_features(); }
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"d_model", "width of the queries and the output", Allowed::positive}, self.d_model);
     visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
@@ -59,7 +64,7 @@ struct MultiHeadAttentionOptions {
           self.norm_eps);
     visit(OptionField{"cross", "queries from one sequence, keys and values from another"}, self.cross);
   }
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     detail::require_attention(op, *this);

@@ -11,21 +11,22 @@
 
 namespace eigenformer {
 
-/// The linear maps to queries, keys and values: one fused weight where all three come from d_model features,
-/// else one each. Names and shapes as PyTorch's nn.MultiheadAttention. H heads of queries, G of keys and
-/// values.
+/// The linear maps to queries, keys and values: one fused weight if all three inputs have d_model features,
+/// otherwise one each. Names and shapes as in PyTorch's nn.MultiheadAttention. H heads of queries, G of keys
+/// and values. Part of MultiHeadAttention, which checks its options.
 template <class T = float>
 struct InProjection {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  Parameter<T>
-      weight;  ///< (W, D), W = (H + 2 G) head_dim: queries, keys, values; absent when kdim or vdim differ
-  Parameter<T> query_weight;  ///< (H head_dim, D), where not fused
-  Parameter<T> key_weight;    ///< (G head_dim, kdim)
-  Parameter<T> value_weight;  ///< (G head_dim, vdim)
-  Parameter<T> bias;          ///< (W), absent without bias
+  /// (W, D), W = (H + 2 G) head_dim: rows of queries, keys, values; absent if not fused().
+  Parameter<T> weight;
+  Parameter<T> query_weight;  ///< (H head_dim, D); absent if fused()
+  Parameter<T> key_weight;    ///< (G head_dim, kdim); absent if fused()
+  Parameter<T> value_weight;  ///< (G head_dim, vdim); absent if fused()
+  Parameter<T> bias;          ///< (W); absent without bias
 
-  /// Weights start Xavier uniform (the fused one by its own fans, as in PyTorch), biases zero.
+  /// Weights start Xavier uniform (the fused one with its own fans, as in PyTorch), biases zero. The options
+  /// must be valid.
   InProjection(const MultiHeadAttentionOptions& o, RandomGenerator& rng)
       : query_width_(o.query_width()), key_width_(o.key_width()), cross_(o.cross) {
     const auto draw = [&](index_t out, index_t in) {
@@ -43,30 +44,35 @@ struct InProjection {
     if (o.bias) bias = Parameter<T>(Tensor<T>::zeros({total}));
   }
 
-  /// Whether queries, keys and values have one weight (kdim and vdim are d_model).
+  /// Whether queries, keys and values share one weight matrix, because kdim and vdim are d_model.
   bool fused() const noexcept { return weight.defined(); }
 
-  /// The parts: x (..., D), (..., kdim) or (..., vdim) to (..., H head_dim) of queries, (..., G head_dim) of
-  /// keys and of values. key_value: both side by side; all: all three. The last two throw ValueError where
-  /// the weights are not fused.
+  /// Queries of x (..., D): (..., H head_dim).
   [[nodiscard]] Var<T> query(const Context<T>& ctx, const Var<T>& x) const {
     return project(ctx, x, query_weight, 0, query_width_);
   }
+  /// Keys of x (..., kdim): (..., G head_dim).
   [[nodiscard]] Var<T> key(const Context<T>& ctx, const Var<T>& x) const {
     return project(ctx, x, key_weight, query_width_, key_width_);
   }
+  /// Values of x (..., vdim): (..., G head_dim).
   [[nodiscard]] Var<T> value(const Context<T>& ctx, const Var<T>& x) const {
     return project(ctx, x, value_weight, query_width_ + key_width_, key_width_);
   }
+  /// Keys and values of x (..., D) side by side, in one product: (..., 2 G head_dim). Throws ValueError if
+  /// not fused().
   [[nodiscard]] Var<T> key_value(const Context<T>& ctx, const Var<T>& x) const {
     require_fused();
     return project(ctx, x, weight, query_width_, 2 * key_width_);
   }
+  /// Queries, keys and values of x (..., D) side by side, in one product: (..., (H + 2 G) head_dim). Throws
+  /// ValueError if not fused().
   [[nodiscard]] Var<T> all(const Context<T>& ctx, const Var<T>& x) const {
     require_fused();
     return project(ctx, x, weight, 0, query_width_ + 2 * key_width_);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("in_proj_weight", self.weight);
     visit("q_proj_weight", self.query_weight);
@@ -74,7 +80,8 @@ struct InProjection {
     visit("v_proj_weight", self.value_weight);
     visit("in_proj_bias", self.bias);
   }
-  /// The matrices of inference, and how many of their rows are one product.
+  /// Calls visit(weight, {rows}) for each matrix that pack_weights() packs; rows: how many rows make one
+  /// product.
   static void products(auto& self, auto&& visit) {
     if (!self.fused()) {
       for (auto* w : {&self.query_weight, &self.key_weight, &self.value_weight}) visit(*w, {w->shape()[0]});
@@ -84,7 +91,7 @@ struct InProjection {
       visit(self.weight, {self.weight.shape()[0]});
     }
   }
-  /// The matrices that adapters are for, and how many rows each of their parts has.
+  /// Calls visit(weight, {rows}) for each matrix that adapters may change; rows: the rows of each part.
   static void adaptable(auto& self, auto&& visit) {
     if (self.fused()) return visit(self.weight, {self.query_width_, self.key_width_, self.key_width_});
     for (auto* w : {&self.query_weight, &self.key_weight, &self.value_weight}) visit(*w, {w->shape()[0]});

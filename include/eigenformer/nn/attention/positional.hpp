@@ -15,19 +15,19 @@
 
 namespace eigenformer {
 
-/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). Nothing is learned and no
-/// length is too long: the first rows are in a table, the others are computed.
+/// Adds sines and cosines of each token's position (Vaswani et al. 2017, 3.5). It has no parameters and no
+/// limit on the length: the first 512 positions are in a table, later ones are computed.
 ///
 ///     ef::SinusoidalPositionalEncoding<float> positions(12);
 ///     auto y = positions(ctx, x, layout);  // (rows, 12) or (B, L, 12), the same shape as x
 template <class T = float>
 struct SinusoidalPositionalEncoding {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  Buffer<T> table;  ///< (512, d): positions 0 to 511
-  SinusoidalPositions options;
+  Buffer<T> table;              ///< (512, d): positions 0 to 511; not in the state dict
+  SinusoidalPositions options;  ///< as given
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit SinusoidalPositionalEncoding(index_t d_model, const SinusoidalPositions& given = {})
       : options(given) {
     options.validate("positional_encoding", d_model);
@@ -41,7 +41,8 @@ struct SinusoidalPositionalEncoding {
     for (index_t p = 0; p < table_length; ++p) encode(p, table.value.data() + p * d_model);
   }
 
-  /// x: (rows, d) or (B, L, d), positions as the layout says. Throws ShapeError where they do not fit.
+  /// x: (rows, d) or (B, L, d). Adds the encodings of the layout's positions and returns the same shape.
+  /// Throws ShapeError if x does not match the layout or d.
   [[nodiscard]] Var<T> operator()(const Context<T>&, const Var<T>& x, const SequenceLayout& layout) const {
     check_rows("positional_encoding", "input", x.shape(), layout);
     const index_t d = table.value.dim(1);
@@ -72,13 +73,14 @@ struct SinusoidalPositionalEncoding {
     return record("positional_encoding", std::move(y), {x}, [](Backward<T>& b) { b.pass(0, b.dy()); });
   }
 
-  /// The encodings of the first `length` tokens of a sequence: (length, d).
+  /// The encodings of a sequence's first `length` tokens: (length, d), in a new tensor.
   Tensor<T> encodings(index_t length) const {
     Tensor<T> y(Shape{length, table.value.dim(1)});
     for (index_t i = 0; i < length; ++i) encode(i + options.first_position, y.data() + i * y.dim(1));
     return y;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("table", self.table); }
 
  private:
@@ -100,24 +102,26 @@ struct SinusoidalPositionalEncoding {
 
 static_assert(std::is_nothrow_move_constructible_v<SinusoidalPositionalEncoding<float>>);
 
+/// Options of a LearnedPositionalEmbedding.
 struct LearnedPositionalOptions {
-  index_t max_length = 0;  ///< positions 0 to max_length - 1; must be given
-  index_t d_model = defaults::d_model;
-  index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
+  index_t max_length = 0;               ///< positions 0 to max_length - 1; required
+  index_t d_model = defaults::d_model;  ///< features of a row
+  index_t offset = 0;  ///< row of the table that is position 0; the table has this many rows more (BART: 2)
 };
 
-/// Adds a learned vector for each position. Starts normal(0, 0.02) (Radford et al. 2018).
+/// Adds a learned vector for each position (Gehring et al. 2017). Starts normal(0, 0.02) (Radford et al.
+/// 2018).
 ///
 ///     ef::LearnedPositionalEmbedding<float> positions({.max_length = 128, .d_model = 12}, rng);
 ///     auto y = positions(ctx, x, layout);
 template <class T = float>
 struct LearnedPositionalEmbedding {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (offset + max_length, d)
-  index_t offset;
+  index_t offset;       ///< row of position 0
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   LearnedPositionalEmbedding(const LearnedPositionalOptions& options, RandomGenerator& rng)
       : offset(options.offset) {
     detail::require_not_negative("positional_embedding", "offset", options.offset);
@@ -127,8 +131,8 @@ struct LearnedPositionalEmbedding {
     name_parameters(*this);
   }
 
-  /// x: (rows, d) or (B, L, d). Throws ValueError for a token at max_length or beyond, ShapeError for other
-  /// shapes.
+  /// x: (rows, d) or (B, L, d). Adds the vectors of the layout's positions and returns the same shape. Throws
+  /// ValueError for a token at position max_length or later, ShapeError if x does not match the layout or d.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const SequenceLayout& layout) const {
     const char* op = "positional_embedding";
@@ -150,7 +154,7 @@ struct LearnedPositionalEmbedding {
     }
     Tensor<std::int32_t> ids(Shape{layout.rows()});
     const auto keys = layout.row_keys();
-    // Rows of padding may lie beyond the table; what they get does not matter.
+    // Rows of padding may lie beyond the table; they get the last vector, which nothing uses.
     for (index_t r = 0; r < layout.rows(); ++r) {
       ids.data()[r] = static_cast<std::int32_t>(
           offset + std::min<index_t>((*keys)[static_cast<std::size_t>(r)].position, size - 1));
@@ -158,6 +162,7 @@ struct LearnedPositionalEmbedding {
     return add(x, reshape(embedding(ctx.use(weight), ids), x.shape()));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
 

@@ -14,26 +14,30 @@
 
 namespace eigenformer {
 
-/// Rotary positions: turns the heads of queries and keys before scores are made of them (Su et al. 2021).
+/// Rotary positions: rotates the heads of queries and keys before the scores are computed (Su et al. 2021).
+/// Part of MultiHeadAttention with RotaryPositions.
 template <class T>
 struct Rotary {
-  kernels::RotaryTable<T> table;
-  RotaryPairing pairing;
-  index_t head_dim;
+  kernels::RotaryTable<T> table;  ///< cosines and sines by position
+  RotaryPairing pairing;          ///< which features form a pair
+  index_t head_dim;               ///< features of a head, including those that do not rotate
 
+  /// features: of a head. The options must be valid: options.dim even and at most features.
   Rotary(const RotaryPositions& options, index_t features)
       : table(options.dim != 0 ? options.dim : features, options.base),
         pairing(options.pairing),
         head_dim(features) {}
 
-  /// x: (..., heads * head_dim or more), its first `heads` heads turned by the positions of the layout.
+  /// x: (..., heads * head_dim or more). Returns x with its first `heads` heads rotated by the positions of
+  /// the layout.
   [[nodiscard]] Var<T> operator()(const Var<T>& x, const SequenceLayout& layout, index_t heads) const {
     return rotary(x, layout, heads, head_dim, table, pairing);
   }
 };
 
-/// The slopes of ALiBi: 2^(-8 i / n) for heads i = 1 .. n, where n is a power of two; otherwise those of the
-/// power below, then every other one of the power above (Press et al. 2022, and its published code).
+/// ALiBi's slopes: 2^(-8 i / n) for heads i = 1 .. n if n is a power of two; otherwise those of the next
+/// lower power of two, then every other slope of the next higher one (Press et al. 2022, and its published
+/// code).
 inline std::vector<double> alibi_slopes(index_t heads) {
   index_t power = 1;
   while (2 * power <= heads) power *= 2;
@@ -45,21 +49,24 @@ inline std::vector<double> alibi_slopes(index_t heads) {
   return slopes;
 }
 
-/// Shaw's positions: keys and values by distance, learned in each layer (Shaw et al. 2018).
+/// Vectors by distance that an attention adds to keys and values, of its own in each layer (Shaw et al.
+/// 2018). Row c is distance c - max_distance; greater distances are clipped. Part of MultiHeadAttention with
+/// ShawPositions.
 template <class T>
 struct Shaw {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> keys;    ///< (2 max_distance + 1, head_dim)
-  Parameter<T> values;  ///< the same
+  Parameter<T> values;  ///< (2 max_distance + 1, head_dim)
 
-  /// Both start Xavier uniform.
+  /// Both start Xavier uniform. max_distance must be positive.
   Shaw(const ShawPositions& options, index_t head_dim, RandomGenerator& rng) {
     const Shape shape{2 * options.max_distance + 1, head_dim};
     keys = Parameter<T>(init::xavier_uniform<T>(shape, rng));
     values = Parameter<T>(init::xavier_uniform<T>(shape, rng));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("relative_keys", self.keys);
     visit("relative_values", self.values);

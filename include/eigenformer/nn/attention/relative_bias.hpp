@@ -15,9 +15,10 @@
 
 namespace eigenformer {
 
-/// T5's bucket of a distance, the key's position less the query's: half of a direction's buckets are for one
-/// distance each, the others widen with its logarithm up to max_distance, and the last holds all beyond
-/// (Raffel et al. 2020, 2.1; in single precision, as the weights were trained with).
+/// T5's bucket of a distance, the key's position minus the query's. Half of a direction's buckets hold one
+/// distance each, the others widen logarithmically up to max_distance, and the last holds all greater
+/// distances (Raffel et al. 2020, 2.1; in single precision like the code the published weights were trained
+/// with). buckets and max_distance must satisfy RelativeBiasPositions::validate(), which is not checked here.
 inline index_t relative_bias_bucket(index_t distance, index_t buckets, index_t max_distance,
                                     bool bidirectional) {
   index_t first = 0, away = std::max<index_t>(0, -distance);
@@ -35,20 +36,21 @@ inline index_t relative_bias_bucket(index_t distance, index_t buckets, index_t m
   return first + std::min(buckets - 1, exact + static_cast<index_t>(wide));
 }
 
-/// A bias for each head and distance, which all layers of a stack add to the scores of their self-attention.
-/// Raffel et al. 2020, 2.1.
+/// A learned bias for each head and distance, which all layers of a stack add to the scores of their
+/// self-attention. Raffel et al. 2020, 2.1.
 ///
 ///     ef::RelativeBias<float> bias({.buckets = 32, .max_distance = 128}, 8, true, rng);
 ///     auto y = attention.self(ctx, x, layout, mask, bias(ctx));
 template <class T = float>
 struct RelativeBias {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  Parameter<T> weight;  ///< (buckets, heads)
-  RelativeBiasPositions options;
-  bool bidirectional;
+  Parameter<T> weight;            ///< (buckets, heads)
+  RelativeBiasPositions options;  ///< as given
+  bool bidirectional;             ///< whether keys after the query have buckets of their own
 
-  /// Starts normal(0, 0.02). Throws ValueError that names an impossible field.
+  /// Starts normal(0, 0.02). both_directions: bidirectional if the options leave it unset. Throws ValueError
+  /// that names the invalid field.
   RelativeBias(const RelativeBiasPositions& given, index_t heads, bool both_directions, RandomGenerator& rng)
       : options(given), bidirectional(given.bidirectional.value_or(both_directions)) {
     options.validate("relative_bias");
@@ -57,8 +59,8 @@ struct RelativeBias {
     name_parameters(*this);
   }
 
-  /// The bias by distance, (heads, 2 max_distance + 1): entry c is of distance c - max_distance and, at the
-  /// ends, of all further ones.
+  /// The bias by distance, (heads, 2 max_distance + 1): column c is distance c - max_distance; the first and
+  /// last columns also hold for all greater distances.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx) const {
     const index_t reach = options.max_distance;
     Tensor<std::int32_t> ids(Shape{2 * reach + 1});
@@ -69,6 +71,7 @@ struct RelativeBias {
     return transpose(embedding(ctx.use(weight), ids));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
 };
 

@@ -12,13 +12,13 @@
 
 namespace eigenformer {
 
-/// A memory as decoding attends to it: its keys and values are made once for each attention, and each
-/// hypothesis has the number of the sequence that it looks at.
+/// A memory during decoding: its keys and values are computed once for each attention, and each hypothesis
+/// has the number of the memory's sequence that it attends to. Used by CachedPass.
 template <class T>
 class CachedMemory {
  public:
-  /// Throws ValueError where memory.key_sequence, or the sequences of its layout, are not one for each of
-  /// `sequences`.
+  /// Throws ValueError unless memory.key_sequence, or if that is empty the memory's layout, has one sequence
+  /// for each of `sequences`.
   CachedMemory(Memory<T> memory, index_t sequences)
       : memory_(std::move(memory)), sequence_(memory_.key_sequence) {
     if (sequence_.empty()) {
@@ -31,11 +31,13 @@ class CachedMemory {
     }
   }
 
+  /// For each hypothesis, the memory's sequence that it attends to.
   std::span<const std::int32_t> sequences() const noexcept { return sequence_; }
 
-  /// Hypotheses side by side that look at one sentence are one sequence of queries to it, whose keys are then
-  /// made ready once for all of them; their order does not matter there. first: this is
-  /// the first step; keys that an earlier, failed step prepared are dropped.
+  /// Begins a step of counts[i] new tokens of hypothesis i. Adjacent hypotheses that attend to the same
+  /// sequence are joined into one sequence of queries, so that its keys are prepared once; their order does
+  /// not matter there. first: this is the first step, so keys that an earlier, failed step prepared are
+  /// dropped.
   void begin(std::span<const index_t> counts, bool first) {
     if (first) made_.clear();
     std::vector<index_t> lengths;
@@ -50,17 +52,20 @@ class CachedMemory {
     queries_ = SequenceLayout::packed(lengths);
   }
 
-  /// The attention of the new rows x, (rows, D), laid out as `queries`. slot: of the attention in the model.
+  /// The attention of the new rows x, (rows, D), with the layout `queries`. slot: the number of the attention
+  /// in the model. weights, if not null, receives the attention weights; linear attention has none and throws
+  /// ValueError. Returns (rows, D).
   Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const SequenceLayout& queries, Var<T>* weights);
 
-  /// What sequences() is after hypotheses are re-ordered; parents exist.
+  /// The value of sequences() after re-ordering by parents, which must exist.
   std::vector<std::int32_t> reordered(std::span<const std::int32_t> parents) const {
     std::vector<std::int32_t> sequence(parents.size());
     for (std::size_t i = 0; i < parents.size(); ++i)
       sequence[i] = sequence_[static_cast<std::size_t>(parents[i])];
     return sequence;
   }
+  /// Sets sequences(), as reordered() returned it.
   void set_sequences(std::vector<std::int32_t> sequence) noexcept { sequence_ = std::move(sequence); }
 
  private:
@@ -77,16 +82,21 @@ class CachedMemory {
       made_;  // by slot: (rows, 2 G head_dim) keys and values, or the state of linear attention
 };
 
-/// The pass of decoding: new tokens, whose predecessors and memories are cached. For inference contexts.
+/// The pass of decoding: new tokens, whose predecessors and memories are cached. For inference contexts; used
+/// by DecoderState. A step is begin(), the layers' calls and commit(); every step must make the same calls in
+/// the same order.
 template <class T>
 class CachedPass final : public LayerPass<T> {
  public:
+  /// `sequences` without tokens; each memory is for all of them. Throws ValueError for a memory with another
+  /// number of sequences.
   CachedPass(index_t sequences, std::vector<Memory<T>> memories) : cache_(sequences) {
     for (Memory<T>& memory : memories) memories_.emplace_back(std::move(memory), sequences);
   }
 
-  /// Begins a step of counts[i] new tokens of sequence i; prefix as KeyValueCache::begin has it. maps, when
-  /// given, receives the attention weights of every attention.
+  /// Begins a step of counts[i] new tokens of sequence i and returns their layout. prefix as in
+  /// KeyValueCache::begin. maps, if not null, receives the weights of every attention and must outlive the
+  /// step. Throws as KeyValueCache::begin does.
   const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix,
                               DecoderMaps<T>* maps) {
     if (maps != nullptr) *maps = {};
@@ -98,12 +108,14 @@ class CachedPass final : public LayerPass<T> {
     for (auto& memory : memories_) memory.begin(counts, first_);
     return layout_;
   }
-  /// Ends the step. Throws ValueError when the model asked for less than in the first step.
+  /// Ends the step. Throws ValueError if the model made fewer calls than in the first step.
   void commit() {
     if (call_ != calls_.size()) refuse();
     cache_.commit();
     first_ = false;
   }
+  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist.
   void reorder(std::span<const std::int32_t> parents) {
     cache_.check_parents(parents);
     std::vector<std::vector<std::int32_t>> sequences;
@@ -111,7 +123,9 @@ class CachedPass final : public LayerPass<T> {
     cache_.reorder(parents);
     for (std::size_t i = 0; i < memories_.size(); ++i) memories_[i].set_sequences(std::move(sequences[i]));
   }
+  /// The keys, values and states of the sequences.
   const KeyValueCache<T>& cache() const noexcept { return cache_; }
+  /// The memories, in the constructor's order.
   const std::vector<CachedMemory<T>>& memories() const noexcept { return memories_; }
 
   const SequenceLayout& layout() const noexcept override { return layout_; }
@@ -148,8 +162,8 @@ class CachedPass final : public LayerPass<T> {
   }
 
  private:
-  // What a model asks for in a step, in order; every step must ask for the same, because the cache is found
-  // by it.
+  // The calls of a step, in order. Caches are found by the number of the call, so every step must make the
+  // same ones.
   struct Call {
     enum Kind { of_self, of_memory, of_window, of_recurrence } kind;
     std::uint64_t id;
@@ -206,7 +220,7 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
       ctx, cross_attention(ctx, q, key_value, queries_, memory_.layout, {}, attention.attention_op(joined_)));
 }
 
-// The problem that queries have with a memory of linear attention, as far as both sides know it.
+// The part of the attention problem that does not depend on the step.
 template <class T>
 kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAttention<T>& attention) const {
   kernels::AttentionProblem<T> p;
@@ -217,7 +231,7 @@ kernels::AttentionProblem<T> CachedMemory<T>::linear_problem(const MultiHeadAtte
   return p;
 }
 
-// What linear attention needs of the memory, whose keys and values are given: (sequences, heads * state).
+// The state of linear attention for a memory, from its keys and values: (sequences, heads * state size).
 template <class T>
 Tensor<T> CachedMemory<T>::linear_state(const MultiHeadAttention<T>& attention, const Tensor<T>& both) const {
   kernels::AttentionProblem<T> p = linear_problem(attention);

@@ -11,37 +11,40 @@
 
 namespace eigenformer {
 
-/// Sequences of tokens that grow step by step, with the keys and values of earlier tokens kept and those of
-/// the memories made once. Any model whose decoder works on a LayerPass has one: what `begin` of a model
-/// returns.
+/// Sequences of tokens that grow step by step: the keys and values of earlier tokens are cached, those of the
+/// memories computed once. `begin` of a model returns one; any model whose decoder works on a LayerPass can
+/// have one.
 ///
-/// run(ctx, ids, pass) is the decoder: ids (rows), laid out as pass.layout() says, to (rows, D). What it
-/// refers to, such as the model, must outlive the state. Keys and values are held as KeyValueCache says, so
-/// that reorder() copies numbers and never a key.
+/// run(ctx, ids, pass) is the decoder: ids (rows), in the layout of pass.layout(), to (rows, D). What it
+/// refers to, such as the model, must outlive the state. reorder() copies row numbers, never keys (see
+/// KeyValueCache).
 ///
-/// A step that throws leaves the sequences as they were. Where it cannot, because sums of linear attention or
-/// rows of windows had gone on or memory ran out while keys were moved, every later step() and reorder()
-/// throws ValueError.
+/// A step that throws leaves the sequences unchanged. If it cannot, because states of linear attention,
+/// recurrences or windows had advanced or memory ran out while keys were moved, every later step() and
+/// reorder() throws ValueError.
 ///
 ///     ef::DecoderState<float> state = model.begin(ctx, sources);
 ///     auto logits = model.logits(ctx, state.step(ids));  // ids (sequences) -> (sequences, V)
 template <class T>
 class DecoderState {
  public:
+  /// The decoder: (context, ids, pass) -> (rows, D).
   using Run = std::function<Var<T>(const Context<T>&, const Tensor<std::int32_t>&, LayerPass<T>&)>;
 
-  /// `sequences` of no token yet; each memory is for all of them. Throws ValueError for a context that
-  /// records, and for a memory of another number of sequences.
+  /// `sequences` without tokens; each memory is for all of them. Throws ValueError for a context that
+  /// records, and for a memory with another number of sequences.
   DecoderState(const Context<T>& ctx, index_t sequences, std::vector<Memory<T>> memories, Run run)
       : ctx_(checked(ctx)), run_(std::move(run)), pass_(sequences, std::move(memories)) {}
 
+  /// Number of sequences.
   index_t sequences() const noexcept { return pass_.cache().sequences(); }
-  /// Tokens of each sequence so far.
+  /// Number of tokens of each sequence so far.
   std::span<const index_t> lengths() const noexcept { return pass_.cache().lengths(); }
-  /// Bytes of the keys and values that are held; with windows the sequences' length does not matter.
+  /// Bytes of the cached keys, values and states; if every attention has a window, it is independent of the
+  /// sequences' length. Memories are not included.
   std::size_t cache_bytes() const noexcept { return pass_.cache().bytes(); }
-  /// The sequence of a memory that each sequence looks at. Throws IndexError for a memory that does not
-  /// exist.
+  /// For each sequence, the memory's sequence that it attends to. Throws IndexError for a memory that does
+  /// not exist.
   std::span<const std::int32_t> memory_sequences(std::size_t memory = 0) const {
     if (memory >= pass_.memories().size()) {
       throw IndexError("decoder_state", "memory " + std::to_string(memory) + " does not exist, there are " +
@@ -50,12 +53,12 @@ class DecoderState {
     return pass_.memories()[memory].sequences();
   }
 
-  /// Appends counts[i] tokens to sequence i and returns the decoder's output for them: ids (rows), those of
-  /// the first sequence first; returns (rows, D). prefix: the first tokens of each sequence that see one
-  /// another in both directions, as AttentionMask::prefix has it, all of which must come in this step; empty:
-  /// none. maps, when given, receives the attention weights of every layer, (sequences, heads, n, tokens so
-  /// far) and (sequences, heads, n, S). Throws ShapeError where ids, counts and prefix do not fit, IndexError
-  /// for an id outside the vocabulary, ValueError for a prefix that does not come in one step.
+  /// Appends counts[i] tokens to sequence i and returns the decoder's output for them. ids: (rows), those of
+  /// the first sequence first; returns (rows, D). prefix: the number of first tokens of each sequence that
+  /// see one another in both directions, as in AttentionMask::prefix, all of which must come in this step;
+  /// empty: none. maps, if not null, receives the attention weights of every layer, (sequences, heads, n,
+  /// tokens so far) and (sequences, heads, n, S). Throws ShapeError if ids, counts and prefix do not match,
+  /// IndexError for an id outside the vocabulary, ValueError for a prefix that does not come in one step.
   Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
               const std::vector<index_t>& prefix = {}, DecoderMaps<T>* maps = nullptr) {
     index_t rows = 0;
@@ -73,8 +76,8 @@ class DecoderState {
     return y;
   }
 
-  /// Appends as many tokens to every sequence: ids (sequences) or (sequences, n); returns (sequences n, D).
-  /// prefix: of all sequences alike.
+  /// Appends the same number of tokens to every sequence: ids (sequences) or (sequences, n); returns
+  /// (sequences n, D). prefix: of every sequence. Throws ShapeError for other shapes, otherwise as above.
   Var<T> step(const Tensor<std::int32_t>& ids, index_t prefix = 0, DecoderMaps<T>* maps = nullptr) {
     if ((ids.rank() != 1 && ids.rank() != 2) || ids.dim(0) != sequences()) {
       throw ShapeError("decoder_state",
@@ -88,8 +91,8 @@ class DecoderState {
                 maps);
   }
 
-  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
-  /// parent that does not exist.
+  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist; then nothing changes.
   void reorder(std::span<const std::int32_t> parents) { pass_.reorder(parents); }
 
  private:

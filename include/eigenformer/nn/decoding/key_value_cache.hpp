@@ -14,29 +14,31 @@
 
 namespace eigenformer {
 
-/// The keys and values of sequences that grow, for each self-attention of a decoder; of linear attention,
+/// The keys and values of growing sequences for each self-attention of a decoder; for linear attention,
 /// windows and recurrences a state of constant size.
 ///
-/// They lie in one block an attention, in the order they were made; which of them belong to a sequence is a
-/// table of row numbers, so that reorder() copies numbers and never a key. Sequences may have different
-/// lengths. Tokens that no later one reaches leave the table, and rows that are in no table the block when it
-/// is full. A step is begin(), attend() and window() with a slot for each place in the model, and commit();
-/// all steps use the same slots.
+/// Each attention has one block of keys and values in the order of their computation, and a table of row
+/// numbers says which of them belong to a sequence, so reorder() copies numbers and never keys. Sequences may
+/// differ in length. Tokens that no later token can reach leave the table; rows that are in no table leave
+/// the block when it is full. A step is begin(), then attend(), window() and recurrence() with a slot for
+/// each place in the model, and commit(); all steps use the same slots.
 ///
-/// A step that ends without commit() has not been: the next begin() writes over its keys and values, and
-/// after a first step forgets all. But states go on in place, and keys are moved in place when the block is
-/// full: when an exception leaves a later step after that, begin() and reorder() throw ValueError from then
+/// A step that ends without commit() has no effect: the next begin() overwrites its keys and values, and
+/// after a first step starts afresh. But states advance in place, and keys are moved in place when the block
+/// is full: if an exception leaves a later step after that, begin() and reorder() throw ValueError from then
 /// on.
 template <class T>
 class KeyValueCache {
  public:
+  /// `sequences` without tokens; memory is allocated in the first step.
   explicit KeyValueCache(index_t sequences)
       : lengths_(static_cast<std::size_t>(sequences), 0), dropped_(lengths_) {}
 
+  /// Number of sequences.
   index_t sequences() const noexcept { return static_cast<index_t>(lengths_.size()); }
-  /// Tokens of each sequence so far, those that are no longer held included.
+  /// Number of tokens of each sequence so far, including those that are no longer cached.
   std::span<const index_t> lengths() const noexcept { return lengths_; }
-  /// Bytes of all that is held: keys, values and states, with the room that is made for later ones.
+  /// Bytes of keys, values and states, including room reserved for later tokens.
   std::size_t bytes() const noexcept {
     std::size_t numbers = 0;
     for (const auto* held : {&cache_, &states_}) {
@@ -45,10 +47,10 @@ class KeyValueCache {
     return numbers * sizeof(T) + table_.size() * sizeof(index_t);
   }
 
-  /// Makes room for counts[i] more tokens of sequence i. prefix: the first tokens of each sequence that see
-  /// one another in both directions, all of which must come in this step; empty: none. Returns the layout of
-  /// the new rows, packed. Throws ShapeError for another number of prefixes than sequences, ValueError for a
-  /// prefix that does not come in one step.
+  /// Begins a step: makes room for counts[i] more tokens of sequence i and returns the packed layout of the
+  /// new rows. prefix: the number of first tokens of each sequence that see one another in both directions,
+  /// all of which must come in this step; empty: none. Throws ShapeError unless there is one prefix for each
+  /// sequence, ValueError for a prefix that does not come in one step.
   const SequenceLayout& begin(std::span<const index_t> counts, const std::vector<index_t>& prefix = {}) {
     require_whole();
     check_prefix(counts, prefix);
@@ -74,15 +76,16 @@ class KeyValueCache {
     }
     queries_ = SequenceLayout::packed(counts).with_first_position(lengths_);
     keys_ = SequenceLayout::cached(total, capacity_).with_first_position(dropped_);
-    // A single new token sees all there is.
+    // A single new token sees all earlier ones, so it needs no mask.
     const bool single = std::all_of(counts.begin(), counts.end(), [](index_t n) { return n <= 1; });
     mask_ = single ? AttentionMask::none() : prefix_mask(prefix).within_causal();
     return queries_;
   }
 
-  /// A causal self-attention for the new rows x: (rows, D). bias: (heads, 2 R + 1), added to the
-  /// scores by distance. weights, when given, receives the attention's weights (sequences, heads, n, longest
-  /// sequence), zeros for keys that are no longer held. Returns (rows, D).
+  /// Causal self-attention of the new rows x, (rows, D), with the cached ones. bias: (heads, 2 R + 1), added
+  /// to the scores by distance. weights, if not null, receives the attention weights (sequences, heads, n,
+  /// longest sequence), zero for keys that are no longer cached. Returns (rows, D). Throws ValueError for
+  /// weights of linear attention, and for a window wider than those of the first step.
   Var<T> attend(const Context<T>& ctx, std::size_t slot, const MultiHeadAttention<T>& attention,
                 const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
     const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
@@ -119,8 +122,8 @@ class KeyValueCache {
     return attention.out_proj(ctx, Var<T>(saved.out.reshape(Shape{rows, wide})));
   }
 
-  /// Each new row of x, (rows, D), after the n - 1 rows before it in its sequence, zeros before its
-  /// beginning: (rows, n, D). Slots are counted together with those of attend().
+  /// Each new row of x, (rows, D), preceded by the n - 1 rows before it in its sequence, with zeros before
+  /// the beginning: (rows, n, D). n is at least 1. Slots are shared with attend() and recurrence().
   Var<T> window(std::size_t slot, const Var<T>& x, index_t n) {
     const index_t d = x.dim(-1), kept = n - 1;
     Tensor<T>& state = at(states_, slot);
@@ -140,8 +143,8 @@ class KeyValueCache {
     return Var<T>(std::move(out));
   }
 
-  /// recurrence() of each sequence, which goes on from its earlier rows: forget, input (rows, D), returns the
-  /// same shape. Slots are counted together with those of attend().
+  /// recurrence() of each sequence, continued from its earlier rows. forget, input: (rows, D); returns the
+  /// same shape. Slots are shared with attend() and window(). Throws ValueError in a step with a prefix.
   Var<T> recurrence(std::size_t slot, const Var<T>& forget, const Var<T>& input) {
     if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "a recurrent layer has no prefix");
     const index_t d = input.dim(-1);
@@ -154,7 +157,7 @@ class KeyValueCache {
     return Var<T>(std::move(out));
   }
 
-  /// Ends a step: the new tokens belong to their sequences.
+  /// Ends a step: appends the new tokens to their sequences.
   void commit() {
     if (!reach_known_) reach_ = unlimited_ ? 0 : widest_;
     reach_known_ = true;
@@ -172,8 +175,8 @@ class KeyValueCache {
     }
   }
 
-  /// Sequence i goes on from what was sequence parents[i]; their number may change. Throws IndexError for a
-  /// parent that does not exist.
+  /// Sequence i continues what was sequence parents[i]; their number may change. Throws IndexError for a
+  /// parent that does not exist; then nothing changes.
   void reorder(std::span<const std::int32_t> parents) {
     require_whole();
     check_parents(parents);
@@ -203,10 +206,10 @@ class KeyValueCache {
   }
 
  private:
-  // Tokens of sequence i whose keys and values are there.
+  // Number of tokens of sequence i that are cached.
   index_t held(std::size_t i) const { return lengths_[i] - dropped_[i]; }
 
-  // What follows cannot be taken back. After a first step nothing is kept, so there it can.
+  // Marks the start of a change that cannot be undone. In a first step it can: begin() then drops everything.
   void begin_change() noexcept { whole_ = !reach_known_; }
 
   void require_whole() const {
@@ -221,8 +224,8 @@ class KeyValueCache {
     return held[slot];
   }
 
-  // The first step tells how far back tokens are needed. Beyond any length there is no limit, and sums with
-  // it stay in range.
+  // The first step determines how many tokens must be kept. Windows of 2^32 and more count as unlimited, so
+  // that sums with them stay in range.
   void note_reach(index_t window) {
     const bool all = window == 0 || window >= (index_t{1} << 32);
     if (!reach_known_) {
@@ -249,7 +252,7 @@ class KeyValueCache {
     }
   }
 
-  // Tokens that the next one does not reach leave the table.
+  // Drops the tokens that the next one cannot reach from the table.
   void drop_unreached() {
     if (reach_ == 0) return;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
@@ -260,9 +263,8 @@ class KeyValueCache {
     }
   }
 
-  // Room for so many more rows in the block of every attention. When it is full, or much larger than a window
-  // needs, rows that no sequence has in its table go, and it gets the size that leaves room for as many
-  // again.
+  // Makes room for `rows` more rows in the block of every attention. If a block is full, or much larger than
+  // a window needs, rows that no table contains are dropped, and the block gets room for as many rows again.
   void make_room(index_t rows) {
     index_t held_rows = 0;
     for (std::size_t i = 0; i < lengths_.size(); ++i) held_rows += held(i);
@@ -300,7 +302,7 @@ class KeyValueCache {
     }
   }
 
-  // Weights of the keys that are held, with zeros for those before them.
+  // The weights of the cached keys, preceded by zeros for those that were dropped.
   Tensor<T> with_dropped(const Tensor<T>& weights) const {
     if (std::all_of(dropped_.begin(), dropped_.end(), [](index_t n) { return n == 0; })) return weights;
     index_t longest = 0;
@@ -316,12 +318,12 @@ class KeyValueCache {
     return all;
   }
 
-  // The state goes on by the new rows.
+  // Attention of the new rows; advances the state by them.
   Var<T> attend_linear(const Context<T>& ctx, Tensor<T>& state, const MultiHeadAttention<T>& attention,
                        const ProjectedHeads<T>& heads) {
     if (!mask_.prefixes().empty()) throw ValueError("key_value_cache", "linear attention has no prefix");
     const index_t rows = queries_.rows(), width = attention.options.query_width();
-    // Queries, keys and values where they are: side by side, or in matrices of their own.
+    // Queries, keys and values are read in place: side by side, or from separate matrices.
     const Tensor<T>& first = heads.all.defined() ? heads.all.value() : heads.q.value();
     const index_t stride = first.dim(-1);
     const T* const k = heads.all.defined() ? first.data() + width : heads.k.value().data();

@@ -15,8 +15,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// Calls products(module) or tables(module) of every module of a model, sub-modules after their owner's
-// fields.
+// Calls f(module) for every module of a model, after f of the module's fields.
 template <class F, class Member>
 void visit_modules(Member& member, F& f) {
   using M = std::remove_const_t<Member>;
@@ -31,9 +30,8 @@ void visit_modules(Member& member, F& f) {
   }
 }
 
-// Calls f(weight, counts) for every matrix of a model that is packed: inference multiplies by so many of its
-// rows at a time. Embeddings that are no one's projection stay tables in float32, where packing would save
-// nothing.
+// Calls f(weight, counts) for every matrix that is packed; each count is the number of rows of one product.
+// In float32, embeddings that are not also a projection stay unpacked, because packing would save nothing.
 template <class M, class F>
 void for_each_packed_weight(const M& model, WeightFormat format, F&& f) {
   static_assert(Module<M>,
@@ -74,21 +72,21 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 
 }  // namespace detail
 
-/// The linear weights of a model, packed once for inference: hand them to Context::with_packed_weights.
+/// Packs the linear weights of a model for inference; pass the result to Context::with_packed_weights.
 ///
 ///     auto packed = ef::pack_weights(model, ef::WeightFormat::int8);
 ///     auto ctx = ef::Context<float>::inference().with_packed_weights(packed);
 ///     auto sentences = ef::generate(model, ctx, sources);
 ///
-/// model: any module of float. Its modules name their matrices: `static void products(auto& self, auto&&
-/// visit)` calls visit(weight, {rows}) for each, with the numbers of rows that are one product, and `static
-/// void tables(auto& self, auto&& visit)` calls visit(weight) for what is looked up by rows. Linear,
-/// attention, feed-forward networks, embeddings and the models here have them; a matrix that is in no list
-/// stays as it is.
+/// model: any module of float. Its modules list their matrices: `static void products(auto& self, auto&&
+/// visit)` calls visit(weight, {rows}) for each, where each number of rows makes one product, and `static
+/// void tables(auto& self, auto&& visit)` calls visit(weight) for tables that are looked up by row. Linear,
+/// attention, feed-forward networks, embeddings and this library's models have them; other matrices are not
+/// packed.
 ///
-/// They are a copy of the parameters' values now; pack again after training on. In bf16 and int8 embeddings
-/// are packed, too; vectors stay as they are. Throws ValueError for int8 weights that are not finite and for
-/// a model whose weights' memory was given back.
+/// The result is a copy of the current values; pack again after further training. In bf16 and int8 embeddings
+/// are packed too, but never vectors. Throws ValueError for int8 weights that are not finite and for a model
+/// whose weights' memory was released.
 template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
                                                            WeightFormat format = WeightFormat::float32) {
@@ -101,9 +99,9 @@ std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
   return packed;
 }
 
-/// Gives the memory of a model's packed weights back to the Runtime's pool: from now on the model decodes
-/// with them and cannot be trained, saved or copied, which throws ValueError. An embedding
-/// that is tied to the projection is then looked up in its packed weights.
+/// Returns the memory of a model's packed weights to the Runtime's pool. The model can then decode with these
+/// packed weights only; training, saving or copying it throws ValueError. An embedding that is tied to the
+/// projection is looked up in its packed weights.
 template <class Model>
 void release_packed_weights(Model& model, const kernels::PackedWeights& packed) {
   for_each_parameter(model, [&](const std::string&, Parameter<float>& p) {
@@ -111,9 +109,9 @@ void release_packed_weights(Model& model, const kernels::PackedWeights& packed) 
   });
 }
 
-/// pack_weights and release_packed_weights at once, matrix by matrix, so that never more than one matrix is
-/// held twice; what the pool then caches goes back to the operating system. Throws as pack_weights does; the
-/// model may then be packed in part and is of no more use.
+/// pack_weights() and release_packed_weights() matrix by matrix, so that at most one matrix exists twice; the
+/// freed memory is returned to the operating system. Throws as pack_weights() does; the model may then be
+/// partly packed and is no longer usable.
 template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {

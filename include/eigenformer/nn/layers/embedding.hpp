@@ -15,11 +15,13 @@
 
 namespace eigenformer {
 
+/// Options of an Embedding.
 struct EmbeddingOptions {
-  index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; must be given
-  index_t embedding_dim = 0;   ///< must be given
-  index_t padding_index = -1;  ///< this id's row starts at zero and gets no gradient; -1: none
+  index_t num_embeddings = 0;  ///< rows of the table, such as a vocabulary's size; required
+  index_t embedding_dim = 0;   ///< features of a row; required
+  index_t padding_index = -1;  ///< id whose row starts at zero and gets no gradient from lookups; -1: none
 
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "num_embeddings", num_embeddings);
     detail::require_positive(op, "embedding_dim", embedding_dim);
@@ -31,19 +33,19 @@ struct EmbeddingOptions {
   }
 };
 
-/// A table of vectors, looked up by id. Starts normal(0, d^-1/2), padding row zero, so that sqrt(d) times a
-/// row, which is what the Transformer takes, has variance 1.
+/// A table of vectors, looked up by id. Starts normal(0, d^-1/2) with a zero padding row, so that a row times
+/// sqrt(d), which is what the Transformer uses (Vaswani et al. 2017, 3.4), has variance 1.
 ///
 ///     ef::Embedding<float> table({.num_embeddings = 23, .embedding_dim = 12}, rng);
 ///     auto y = table(ctx, ef::Tensor<std::int32_t>::from({2, 2}, {4, 22, 0, 7}));  // (2, 2, 12)
 template <class T = float>
 struct Embedding {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  Parameter<T> weight;  ///< (num_embeddings, embedding_dim)
-  index_t padding_index = -1;
+  Parameter<T> weight;         ///< (num_embeddings, embedding_dim)
+  index_t padding_index = -1;  ///< id whose row gets no gradient from lookups; -1: none
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   Embedding(const EmbeddingOptions& options, RandomGenerator& rng) : padding_index(options.padding_index) {
     options.validate("embedding");
     const double deviation = 1 / std::sqrt(static_cast<double>(options.embedding_dim));
@@ -53,9 +55,10 @@ struct Embedding {
     name_parameters(*this);
   }
 
-  /// ids: any shape. Returns that shape plus d, times `scale`. With packed weights in the context, the rows
-  /// are read from these where the table's own memory was given back or their format is not float32. Throws
-  /// IndexError for an id outside the table.
+  /// ids: any shape; returns that shape with d appended, times `scale`. With packed weights in the context,
+  /// rows are read from the packed table if the table's own memory was released or the packed format is not
+  /// float32. Throws IndexError for an id outside the table, ValueError if the memory was released and no
+  /// packed weights are given.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tensor<std::int32_t>& ids,
                                   double scale = 1) const {
     if constexpr (std::is_same_v<T, float>) {
@@ -69,11 +72,14 @@ struct Embedding {
     return embedding(ctx.use(weight), ids, scale, padding_index);
   }
 
+  /// Rows of the table.
   index_t num_embeddings() const { return weight.shape()[0]; }
+  /// Features of a row.
   index_t embedding_dim() const { return weight.shape()[1]; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("weight", self.weight); }
-  /// The tables of inference, which are packed in formats smaller than float32.
+  /// Calls visit(weight) for the tables that pack_weights() packs in formats smaller than float32.
   static void tables(auto& self, auto&& visit) { visit(self.weight); }
 
  private:

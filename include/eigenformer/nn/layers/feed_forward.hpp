@@ -7,14 +7,16 @@
 
 namespace eigenformer {
 
+/// Options of a FeedForward.
 struct FeedForwardOptions {
-  index_t d_model = defaults::d_model;
-  index_t dim_feedforward = defaults::dim_feedforward;
-  Activation activation = Activation::relu;
-  double dropout = defaults::dropout;  ///< after the activation
-  bool bias = true;
-  bool gated = false;  ///< a third linear layer, which the activation's output is multiplied by
+  index_t d_model = defaults::d_model;                  ///< features of inputs and outputs
+  index_t dim_feedforward = defaults::dim_feedforward;  ///< features between the two linear layers
+  Activation activation = Activation::relu;             ///< between the two linear layers
+  double dropout = defaults::dropout;                   ///< rate after the activation, in training
+  bool bias = true;                                     ///< biases in the linear layers
+  bool gated = false;  ///< multiply the activation's output by a third linear layer
 
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "d_model", d_model);
     detail::require_positive(op, "dim_feedforward", dim_feedforward);
@@ -22,25 +24,25 @@ struct FeedForwardOptions {
   }
 };
 
-/// linear2(dropout(activation(linear1(x)))), on each row alone (Vaswani et al. 2017, eq. 2), or gated
-/// linear2(dropout(activation(linear1(x)) * linear3(x))) (Shazeer 2020; the three are Llama's w1, w2, w3 and
-/// T5's wi_0, wo, wi_1).
+/// The position-wise feed-forward network linear2(dropout(activation(linear1(x)))) (Vaswani et al. 2017, eq.
+/// 2), or gated linear2(dropout(activation(linear1(x)) * linear3(x))) (Shazeer 2020; the three are Llama's
+/// w1, w2, w3 and T5's wi_0, wo, wi_1).
 ///
 ///     ef::FeedForward<float> network({.d_model = 12, .activation = ef::Activation::gelu}, rng);
 ///     auto y = network(ctx, x);  // (..., 12) -> (..., 12)
-///     ef::FeedForward<float> swiglu({.d_model = 12, .activation = ef::Activation::silu, .gated = true},
-///     rng);
+///     ef::FeedForward<float> swiglu(
+///         {.d_model = 12, .activation = ef::Activation::silu, .gated = true}, rng);
 template <class T = float>
 struct FeedForward {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Linear<T> linear1;                  ///< d_model -> dim_feedforward
   Linear<T> linear2;                  ///< dim_feedforward -> d_model
-  OptionalModule<Linear<T>> linear3;  ///< d_model -> dim_feedforward, in gated networks
-  Activation activation;
-  double dropout;
+  OptionalModule<Linear<T>> linear3;  ///< d_model -> dim_feedforward; absent unless gated
+  Activation activation;              ///< applied to linear1's output
+  double dropout;                     ///< rate after the activation, in training
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   FeedForward(const FeedForwardOptions& options, RandomGenerator& rng)
       : linear1({validated(options).d_model, options.dim_feedforward, options.bias}, rng),
         linear2({options.dim_feedforward, options.d_model, options.bias}, rng),
@@ -52,7 +54,7 @@ struct FeedForward {
     name_parameters(*this);
   }
 
-  /// x: (..., d_model). Returns the same shape.
+  /// x: (..., d_model). Returns the same shape. Throws ShapeError if the last dimension of x is not d_model.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
     if (linear3) {
       return gated_feed_forward(ctx, x, linear1.weight, linear1.bias, linear3->weight, linear3->bias,
@@ -62,6 +64,7 @@ struct FeedForward {
                                      activation, dropout);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("linear1", self.linear1);
     visit("linear2", self.linear2);

@@ -4,12 +4,13 @@
 
 namespace eigenformer {
 
+/// Options of a LayerNorm.
 struct LayerNormOptions {
-  index_t size = 0;  ///< of the last dimension; must be given
-  double eps = defaults::layer_norm_eps;
-  LayerNormFormula formula = LayerNormFormula::pytorch;
-  bool scalar_gain = false;  ///< one gain and one bias for all features
-  bool bias = true;
+  index_t size = 0;                       ///< features of a row; required
+  double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation)
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< PyTorch's, or that of The Annotated Transformer
+  bool scalar_gain = false;                              ///< one gain and one bias for all features
+  bool bias = true;                                      ///< add a bias
 };
 
 /// Normalises each row to mean 0 and variance 1, then scales and shifts it (Ba et al. 2016). Starts with gain
@@ -19,7 +20,7 @@ struct LayerNormOptions {
 ///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
 struct LayerNorm : Norm<T> {
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit LayerNorm(const LayerNormOptions& given)
       : Norm<T>({.kind = NormKind::layer_norm,
                  .size = given.size,

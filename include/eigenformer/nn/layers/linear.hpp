@@ -7,31 +7,33 @@
 
 namespace eigenformer {
 
+/// Options of a Linear.
 struct LinearOptions {
-  index_t in_features = 0;   ///< must be given
-  index_t out_features = 0;  ///< must be given
-  bool bias = true;
+  index_t in_features = 0;   ///< features of an input row; required
+  index_t out_features = 0;  ///< features of an output row; required
+  bool bias = true;          ///< add a bias
 
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "in_features", in_features);
     detail::require_positive(op, "out_features", out_features);
   }
 };
 
-/// y = x W^T + b. The weight starts Xavier uniform, the bias zero (PyTorch's nn.Linear alone starts
-/// otherwise; its nn.Transformer starts like this).
+/// y = x W^T + b. The weight starts Xavier uniform and the bias zero, as in PyTorch's nn.Transformer;
+/// PyTorch's nn.Linear alone starts differently.
 ///
 ///     ef::RandomGenerator rng(1);
 ///     ef::Linear<float> layer({.in_features = 5, .out_features = 10}, rng);
 ///     auto y = layer(ef::Context<float>::inference(), ef::Tensor<float>::ones({2, 5}));  // (2, 10)
 template <class T = float>
 struct Linear {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (out, in)
   Parameter<T> bias;    ///< (out), absent without bias
 
-  /// Throws ValueError that names a field that is not positive.
+  /// Throws ValueError that names a size that is not positive.
   Linear(const LinearOptions& options, RandomGenerator& rng) {
     options.validate("linear");
     weight = Parameter<T>(init::xavier_uniform<T>({options.out_features, options.in_features}, rng));
@@ -39,21 +41,25 @@ struct Linear {
     name_parameters(*this);
   }
 
-  /// x: (..., in). Returns (..., out). Throws ShapeError where x does not end in `in`.
+  /// x: (..., in). Returns (..., out). Throws ShapeError if the last dimension of x is not `in`.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
     return linear(ctx, x, weight, bias);
   }
 
+  /// Features of an input row.
   index_t in_features() const { return weight.shape()[1]; }
+  /// Features of an output row.
   index_t out_features() const { return weight.shape()[0]; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("weight", self.weight);
     visit("bias", self.bias);
   }
-  /// The matrices of inference, and how many of their rows are one product.
+  /// Calls visit(weight, {rows}) for each matrix that pack_weights() packs; rows: how many rows make one
+  /// product.
   static void products(auto& self, auto&& visit) { visit(self.weight, {self.weight.shape()[0]}); }
-  /// The matrices that adapters are for, and how many rows each of their parts has.
+  /// Calls visit(weight, {rows}) for each matrix that adapters may change; rows: the rows of each part.
   static void adaptable(auto& self, auto&& visit) { visit(self.weight, {self.weight.shape()[0]}); }
 };
 

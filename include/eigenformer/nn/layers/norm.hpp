@@ -7,31 +7,37 @@
 
 namespace eigenformer {
 
+/// Options of a Norm.
 struct NormOptions {
-  NormKind kind = NormKind::layer_norm;
-  index_t size = 0;  ///< of the last dimension; must be given
-  double eps = defaults::layer_norm_eps;
-  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< of layer_norm
-  bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
-  bool bias = true;          ///< of layer_norm: rms_norm has none
+  NormKind kind = NormKind::layer_norm;   ///< which normalisation
+  index_t size = 0;                       ///< features of a row; required
+  double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation) or
+                                          ///< mean square
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< layer_norm only
+  bool scalar_gain = false;  ///< layer_norm only: one gain and one bias for all features
+  bool bias = true;          ///< layer_norm only: rms_norm has none
 
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "size", size);
     detail::require_allowed(op, "eps", eps, detail::number_text(eps), Allowed::not_negative);
   }
 };
 
-/// Normalises each row, by the kind that its options name: what layers hold where a model may have either.
-/// LayerNorm and RMSNorm are this with one kind each. Starts with gain 1 and bias 0.
+/// Layer norm or RMS norm of each row, as the options choose: for layers of models that may have either.
+/// LayerNorm and RMSNorm are Norms of one kind. Starts with gain 1 and bias 0.
+///
+///     ef::Norm<float> norm({.kind = ef::NormKind::rms_norm, .size = 12});
+///     auto y = norm(ctx, x);  // (..., 12) -> (..., 12)
 template <class T = float>
 struct Norm {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
   Parameter<T> weight;  ///< (size), or (1) with scalar_gain
-  Parameter<T> bias;    ///< as weight; absent without bias and in rms_norm
-  NormOptions options;
+  Parameter<T> bias;    ///< shape of weight; absent in rms_norm and without bias
+  NormOptions options;  ///< as given; for rms_norm without what only layer_norm has
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit Norm(const NormOptions& given) : options(given) {
     options.validate(name());
     if (rms()) {
@@ -44,14 +50,15 @@ struct Norm {
     name_parameters(*this);
   }
 
-  /// x: (..., size). Returns the same shape. Throws ShapeError for any other size.
+  /// x: (..., size). Returns the same shape. Throws ShapeError for another last dimension.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x) const {
     check(x);
     if (rms()) return rms_norm(x, ctx.use(weight), options.eps);
     return layer_norm(x, ctx.use(weight), ctx.use(bias), op());
   }
 
-  /// The norm of x + dropout(r), in one pass: the "add and norm" of the papers. x, r: (..., size).
+  /// Norm of x + dropout(r) in one pass: the "add and norm" of the papers. x, r: (..., size). Dropout acts in
+  /// training contexts only. Throws ShapeError if x and r differ in shape or in the last dimension from size.
   [[nodiscard]] Var<T> add_and_norm(const Context<T>& ctx, const Var<T>& x, const Var<T>& r,
                                     double dropout) const {
     check(x);
@@ -59,6 +66,7 @@ struct Norm {
     return add_layer_norm(ctx, x, r, dropout, ctx.use(weight), ctx.use(bias), op());
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("weight", self.weight);
     visit("bias", self.bias);

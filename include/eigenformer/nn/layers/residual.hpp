@@ -9,8 +9,8 @@
 
 namespace eigenformer {
 
-/// A sub-layer with its residual connection: norm(x + dropout(f(x))), or with norm_first x +
-/// dropout(f(norm(x))). f: Var -> Var of the same shape.
+/// A sub-layer with its residual connection: norm(x + dropout(f(x))) (post-norm), or with norm_first x +
+/// dropout(f(norm(x))) (pre-norm). f: Var -> Var of the same shape. Throws ShapeError if f changes the shape.
 template <class T, class F>
 [[nodiscard]] Var<T> residual(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm, bool norm_first,
                               double dropout, F&& f) {
@@ -18,8 +18,8 @@ template <class T, class F>
   return norm.add_and_norm(ctx, x, Var<T>(f(x)), dropout);
 }
 
-/// A sub-layer of a layer with `options`: residual(), with after(f(norm(x))) in place of f where the layer
-/// has a sandwich norm, and left out for some sequences in training where it has layer_drop.
+/// A sub-layer of a layer with these options: residual() with two additions. With a sandwich norm, `after`
+/// normalises f's output; with layer_drop, training skips the sub-layer for some sequences.
 template <class T, class F>
 [[nodiscard]] Var<T> sub_layer(const Context<T>& ctx, const Var<T>& x, const Norm<T>& norm,
                                const OptionalModule<Norm<T>>& after, const LayerOptions& options, F&& f) {
@@ -31,11 +31,12 @@ template <class T, class F>
                   });
 }
 
+/// Options of a Residual.
 struct ResidualOptions {
-  index_t size = defaults::d_model;
-  double dropout = defaults::dropout;
-  bool norm_first = false;
-  double layer_norm_eps = defaults::layer_norm_eps;
+  index_t size = defaults::d_model;    ///< features of a row
+  double dropout = defaults::dropout;  ///< rate on the sub-layer's output, in training
+  bool norm_first = false;  ///< normalise the sub-layer's input (pre-norm) instead of the sum (post-norm)
+  double layer_norm_eps = defaults::layer_norm_eps;  ///< added to the variance
 };
 
 /// "Add and norm" around anything callable: post-norm as in Vaswani et al. 2017, 3.1, or pre-norm (Xiong et
@@ -45,13 +46,13 @@ struct ResidualOptions {
 ///     auto y = around(ctx, x, [&](const auto& h) { return network(ctx, h); });
 template <class T = float>
 struct Residual {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  LayerNorm<T> norm;
-  double dropout;
-  bool norm_first;
+  LayerNorm<T> norm;  ///< of the sum, or with norm_first of the sub-layer's input
+  double dropout;     ///< rate on the sub-layer's output, in training
+  bool norm_first;    ///< pre-norm instead of post-norm
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   explicit Residual(const ResidualOptions& options)
       : norm({.size = options.size, .eps = options.layer_norm_eps}),
         dropout(options.dropout),
@@ -60,12 +61,14 @@ struct Residual {
     name_parameters(*this);
   }
 
-  /// x: (..., size); f: Var -> Var of the same shape. Throws ShapeError when f changes the shape.
+  /// x: (..., size); f: Var -> Var of the same shape, called once. Returns the same shape. Throws ShapeError
+  /// if f changes the shape.
   template <class F>
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, F&& f) const {
     return residual(ctx, x, norm, norm_first, dropout, std::forward<F>(f));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) { visit("norm", self.norm); }
 };
 

@@ -17,23 +17,27 @@
 
 namespace eigenformer {
 
-/// Everything that fixes a LanguageModel's shape and behaviour. What GPT-2 is: learned positions, norm_first,
-/// tied, gelu_tanh, no scale_embedding, no projection_bias.
+/// Options of a LanguageModel: its shape and behaviour. GPT-2 has learned positions, norm_first, tied,
+/// gelu_tanh, no scale_embedding and no projection_bias.
 struct LanguageModelOptions {
-  index_t vocab_size = 0;  ///< must be given
-  index_t num_layers = defaults::num_layers;
-  LayerOptions layer{};
+  index_t vocab_size = 0;                     ///< ids are below it; required
+  index_t num_layers = defaults::num_layers;  ///< at least 1
+  LayerOptions layer{};                       ///< of every layer
   bool final_norm = true;                     ///< a norm after the last layer
-  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
-  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
-  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout.rate
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  /// Most tokens of a sequence; enforced only for learned positions, as their table's size.
+  index_t max_length = 1024;
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;                ///< a norm of embedding + position, before its dropout
   bool scale_embedding = true;                ///< embeddings times sqrt(d_model)
-  double logit_scale = 1;                     ///< the last layer's output times this is projected
-  bool tied = false;  ///< embedding and projection are one matrix (Press and Wolf 2017)
-  bool projection_bias = true;
-  index_t padding_index = SpecialIds::pad;  ///< trailing ones are padding where no layout is given; -1: none
+  double logit_scale = 1;                     ///< factor of the last layer's output before the projection
+  bool tied = false;            ///< embedding and projection are one matrix (Press and Wolf 2017)
+  bool projection_bias = true;  ///< a bias of the output projection
+  /// Id whose embedding starts at zero and gets no gradient from lookups; trailing ones are padding if no
+  /// layout is given; -1: none.
+  index_t padding_index = SpecialIds::pad;
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"vocab_size", "ids of the vocabulary", Allowed::positive}, self.vocab_size);
     visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
@@ -47,6 +51,7 @@ struct LanguageModelOptions {
           self.logit_scale);
   }
 
+  /// Options of the model's TextEmbedding.
   TextEmbeddingOptions embedding() const {
     return {.vocab_size = vocab_size,
             .d_model = layer.d_model,
@@ -56,6 +61,7 @@ struct LanguageModelOptions {
             .max_length = max_length,
             .padding_index = padding_index};
   }
+  /// Options of the model's Stack; a relative bias is for earlier keys only, unless set otherwise.
   StackOptions<LayerOptions> stack() const {
     StackOptions<LayerOptions> options{num_layers, final_norm, layer};
     if (auto* bias = std::get_if<RelativeBiasPositions>(&options.layer.positions)) {
@@ -64,7 +70,7 @@ struct LanguageModelOptions {
     return options;
   }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     stack().validate(op);
@@ -72,8 +78,8 @@ struct LanguageModelOptions {
   }
 };
 
-/// A decoder alone: tokens in, logits of the next token out, each seeing itself and those before it. Radford
-/// et al. 2018, with the layers that the options say.
+/// A decoder without an encoder: tokens in, logits of the next token out; each token sees itself and those
+/// before it. Radford et al. 2018, with the layers that the options choose.
 ///
 ///     ef::LanguageModel<float> model({.vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
 ///     auto logits = model(ctx, ids);                // (B, L) -> (B, L, 23)
@@ -83,20 +89,20 @@ struct LanguageModelOptions {
 /// projection.weight, projection.bias.
 template <class T = float, class LayerType = EncoderLayer<T>>
 struct LanguageModel {
-  using value_type = T;
-  using Tokens = Tensor<std::int32_t>;
-  using Options = LanguageModelOptions;
-  using Input = std::vector<std::int32_t>;  ///< of begin(): a prompt
-  /// What the options.json of its model folder says that it is.
+  using value_type = T;                     ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;      ///< token ids
+  using Options = LanguageModelOptions;     ///< what the model is constructed from
+  using Input = std::vector<std::int32_t>;  ///< what begin() takes: the tokens of a prompt
+  /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-language-model";
 
-  TextEmbedding<T> embedding;
-  Stack<LayerType> decoder;      ///< of layers without a memory
+  TextEmbedding<T> embedding;    ///< ids -> (..., D)
+  Stack<LayerType> decoder;      ///< layers without a memory
   Parameter<T> own_projection;   ///< (V, D); absent when tied
-  Parameter<T> projection_bias;  ///< (V)
-  LanguageModelOptions options;
+  Parameter<T> projection_bias;  ///< (V); absent without projection_bias
+  LanguageModelOptions options;  ///< as given
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   LanguageModel(const LanguageModelOptions& given, RandomGenerator& rng)
       : embedding(name, validated(given).embedding(), make_norm(given), rng),
         decoder(stack_of(given), rng),
@@ -109,12 +115,13 @@ struct LanguageModel {
     name_parameters(*this);
   }
 
-  /// Logits (B, L, V) for ids (B, L): row t is about token t + 1. Trailing ids equal to padding_index are
-  /// padding. Throws ShapeError for other ranks, IndexError for an id outside the vocabulary.
+  /// Logits (B, L, V) for ids (B, L); row t predicts token t + 1. Trailing ids equal to padding_index are
+  /// padding. Throws ShapeError for other ranks, IndexError for an id outside the vocabulary, ValueError for
+  /// padding between tokens.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids) const {
     return (*this)(ctx, ids, token_layout(name, ids, options.padding_index));
   }
-  /// The same for rows as the layout says: ids (B, L) or (rows), logits (B, L, V) or (rows, V). mask: as in
+  /// The same for rows in the given layout: ids (B, L) or (rows), logits (B, L, V) or (rows, V). mask: as in
   /// decode().
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}) const {
@@ -122,8 +129,9 @@ struct LanguageModel {
   }
 
   /// The last layer's output: (B, L) -> (B, L, D), (rows) -> (rows, D). mask is joined with the causal one,
-  /// or stands in its place where it has an AttentionMask::prefix (prefix language model, Raffel et al.
-  /// 2020); maps, when given, receives each layer's attention weights (B, H, L, L).
+  /// or replaces it if it has an AttentionMask::prefix (prefix language model, Raffel et al. 2020). maps, if
+  /// not null, receives each layer's attention weights (B, H, L, L). Throws ShapeError if ids or mask do not
+  /// match the layout, IndexError for an id outside the vocabulary.
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Tokens& ids, const SequenceLayout& layout,
                               const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
     SequencePass<T> pass(layout, mask.within_causal());
@@ -134,17 +142,19 @@ struct LanguageModel {
     return decoded;
   }
 
-  /// The model up to its last layer on a pass, over whole texts or against a cache: ids (B, L) or (rows), as
-  /// pass.layout() says. Returns (..., D).
+  /// Embedding and layers on a pass, over whole texts or with a cache: ids (B, L) or (rows), in the layout of
+  /// the pass. Returns (..., D).
   [[nodiscard]] Var<T> run_decoder(const Context<T>& ctx, const Tokens& ids, LayerPass<T>& pass) const {
     return decoder(ctx, embed(ctx, ids, pass.layout()), pass);
   }
 
-  /// The state of decoding token by token: one sequence for each prompt, of no token yet. The model must
-  /// outlive it. Throws ValueError for a context that records.
+  /// The state for decoding token by token: one sequence for each prompt, without tokens yet; feed the
+  /// prompts with DecoderState::step. The model must outlive it. Throws ValueError for a context that
+  /// records.
   [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, std::span<const Input> prompts) const& {
     return begin(ctx, static_cast<index_t>(prompts.size()));
   }
+  /// The same for a number of sequences.
   [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, index_t sequences) const& {
     return {ctx, sequences, {}, [this](const Context<T>& c, const Tokens& ids, LayerPass<T>& pass) {
               return run_decoder(c, ids, pass);
@@ -153,9 +163,10 @@ struct LanguageModel {
   DecoderState<T> begin(const Context<T>&, std::span<const Input>) const&& = delete;
   DecoderState<T> begin(const Context<T>&, index_t) const&& = delete;
 
-  /// The tokens that a text begins with: its input is its prompt.
+  /// The tokens that a generated text begins with, which is the input itself.
   static const std::vector<std::int32_t>& prompt(const Input& input) noexcept { return input; }
 
+  /// Number of ids of the vocabulary.
   index_t vocabulary_size() const noexcept { return options.vocab_size; }
 
   /// Embedding, position and dropout of ids (B, L) or (rows): (..., D).
@@ -163,23 +174,22 @@ struct LanguageModel {
     return embedding(ctx, name, ids, layout);
   }
 
-  /// (..., D) of the last layer -> (..., V).
+  /// Logits (..., V) for the last layer's output (..., D).
   [[nodiscard]] Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {
     return linear(ctx, scaled(decoded), projection_weight(), projection_bias);
   }
-  /// log_softmax(logits): log probabilities in nats.
+  /// Log probabilities in nats, log_softmax(logits), for the last layer's output: (..., D) -> (..., V).
   [[nodiscard]] Var<T> log_probabilities(const Context<T>& ctx, const Var<T>& decoded) const {
     return log_softmax(logits(ctx, decoded));
   }
 
-  /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless the options say
-  /// otherwise. Padding is dropped before anything is computed; the logits are never stored.
+  /// The cross entropy of `output` given `input`, in nats, averaged over tokens unless loss_options say
+  /// otherwise. Padding is removed first, and the logits are never stored as a whole.
   ///
-  /// input, output: (B, L) or (rows), output being input one token later. prefix: the tokens at the beginning
-  /// of each sequence that see one another in both directions (AttentionMask::prefix); what such a token sees
-  /// is not asked of it, so the loss is of the tokens after the prefix. Empty: none. Throws ShapeError where
-  /// ids, layout or prefix do not fit, IndexError for an id outside the vocabulary, ValueError for a negative
-  /// prefix.
+  /// input, output: (B, L) or (rows), output being input one token later. prefix: the number of first tokens
+  /// of each sequence that see one another in both directions (AttentionMask::prefix); the loss then covers
+  /// only tokens after the prefix. Empty: none. Throws ShapeError if ids, layout or prefix do not match,
+  /// IndexError for an id outside the vocabulary, ValueError for a negative prefix.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const SequenceLayout& layout,
                             const Tokens& output, const CrossEntropyOptions& loss_options = {},
                             const std::vector<index_t>& prefix = {}) const {
@@ -191,8 +201,8 @@ struct LanguageModel {
                                 after_prefix(pack_tokens(output, layout), rows, prefix, loss_options),
                                 loss_options);
   }
-  /// The same for ids (B, L), where trailing ids of input equal to padding_index are padding and outputs
-  /// equal to it do not count.
+  /// The same for ids (B, L): trailing ids of input equal to padding_index are padding, and outputs equal to
+  /// it do not count.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& input, const Tokens& output,
                             const CrossEntropyOptions& loss_options = {},
                             const std::vector<index_t>& prefix = {}) const {
@@ -200,10 +210,12 @@ struct LanguageModel {
                 ignoring_padding(loss_options, options.padding_index), prefix);
   }
 
+  /// The weight of the output projection (V, D), the embedding's if tied.
   const Parameter<T>& projection_weight() const noexcept {
     return own_projection.defined() ? own_projection : embedding.embedding.weight;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("", self.embedding);
     visit("decoder", self.decoder);
@@ -211,7 +223,8 @@ struct LanguageModel {
           self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight);
     visit("projection.bias", self.projection_bias);
   }
-  /// The matrices of inference beside the modules' own, and how many of their rows are one product.
+  /// Calls visit(weight, {rows}) for the output projection, which pack_weights() packs in addition to the
+  /// modules' matrices.
   static void products(auto& self, auto&& visit) {
     auto& weight = self.own_projection.defined() ? self.own_projection : self.embedding.embedding.weight;
     visit(weight, {weight.shape()[0]});

@@ -17,67 +17,73 @@
 
 namespace eigenformer {
 
-/// The attention weights of every layer and head: the encoder's, (B, H, S, S), and the decoder's.
+/// The attention weights of every layer and head, before dropout.
 template <class T>
 struct Seq2SeqMaps {
-  std::vector<Var<T>> source;
-  DecoderMaps<T> decoder;
+  std::vector<Var<T>> source;  ///< of the encoder, (B, H, S, S) for each layer
+  DecoderMaps<T> decoder;      ///< of the decoder, (B, H, T, T) and (B, H, T, S) for each layer
 };
 
-/// The whole Transformer of Vaswani et al. 2017: tokens in, logits over the target vocabulary out.
+/// The complete Transformer of Vaswani et al. 2017: tokens in, logits over the target vocabulary out.
 ///
-///     ef::Seq2SeqTransformer<float> model({.source_vocab_size = 23, .layer = {.d_model = 12, .num_heads =
-///     3}}, rng); auto logits = model(ctx, source, target);   // ids (B, S) and (B, T) -> (B, T, V)
+///     ef::Seq2SeqTransformer<float> model(
+///         {.source_vocab_size = 23, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+///     auto logits = model(ctx, source, target);  // ids (B, S) and (B, T) -> (B, T, 23)
 ///
-/// Target ids begin with the begin symbol and are what the model has seen so far; row t of the logits is
-/// about token t + 1. Names as PyTorch's: encoder.layers.0.self_attn.in_proj_weight, ..., and
-/// source_embedding, target_embedding, projection.
+/// Target ids begin with the begin symbol; row t of the logits predicts token t + 1. Parameter names are
+/// PyTorch's (encoder.layers.0.self_attn.in_proj_weight, ...), with source_embedding, target_embedding and
+/// projection.
 ///
-/// Layers of the caller's own are template arguments. A derived model may override what is virtual (encode,
-/// run_decoder, readout, token_loss, loss); training, search and sampling then use that.
+/// The layers are template arguments. A derived model may override the virtual functions (encode,
+/// run_decoder, readout, token_loss, loss); training, search and sampling then use its versions.
 template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Seq2SeqTransformer {
-  using value_type = T;
-  using Tokens = Tensor<std::int32_t>;
-  using Options = Seq2SeqOptions;
-  using Input = std::vector<std::int32_t>;  ///< of begin(): a source sentence, with its end symbol
-  /// What the options.json of its model folder says that it is.
+  using value_type = T;                     ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;      ///< token ids
+  using Options = Seq2SeqOptions;           ///< what the model is constructed from
+  using Input = std::vector<std::int32_t>;  ///< what begin() takes: source ids with the end symbol
+  /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-translation";
 
-  Embedding<T> source_embedding;
-  OptionalModule<Embedding<T>> own_target_embedding;  ///< absent when all embeddings are tied
-  AddedPositions<T> source_positions;
-  AddedPositions<T> target_positions;
-  OptionalModule<Norm<T>> source_embedding_norm;  ///< with embedding_norm
-  OptionalModule<Norm<T>> target_embedding_norm;
-  Transformer<T, EncoderLayerType, DecoderLayerType> transformer;
-  Parameter<T> own_projection;   ///< (V, D); absent when tied
-  Parameter<T> projection_bias;  ///< (V)
-  Seq2SeqOptions options;
+  Embedding<T> source_embedding;                      ///< (source_vocab_size, D)
+  OptionalModule<Embedding<T>> own_target_embedding;  ///< absent if all are tied; see target_embedding()
+  AddedPositions<T> source_positions;                 ///< added to source embeddings
+  AddedPositions<T> target_positions;                 ///< added to target embeddings
+  OptionalModule<Norm<T>> source_embedding_norm;      ///< with embedding_norm
+  OptionalModule<Norm<T>> target_embedding_norm;      ///< with embedding_norm
+  Transformer<T, EncoderLayerType, DecoderLayerType> transformer;  ///< encoder and decoder
+  Parameter<T> own_projection;   ///< (V, D); absent if tied; see projection_weight()
+  Parameter<T> projection_bias;  ///< (V); absent without projection_bias
+  Seq2SeqOptions options;        ///< as given, with target_vocab_size filled in
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   Seq2SeqTransformer(const Seq2SeqOptions& given, RandomGenerator& rng);
 
-  /// From a given encoder and decoder, for layers whose options are not LayerOptions. The sizes of `given`
-  /// must be theirs. Throws ValueError that names an impossible field.
+  /// A model of a given encoder and decoder, for layers whose options are not LayerOptions. Throws ValueError
+  /// that names the invalid field, or if the stacks' d_model is not given.layer.d_model.
   Seq2SeqTransformer(const Seq2SeqOptions& given, Stack<EncoderLayerType> encoder,
                      Stack<DecoderLayerType> decoder, RandomGenerator& rng);
 
   virtual ~Seq2SeqTransformer() = default;
+  /// An independent copy; its parameters have new ids (see Parameter).
   Seq2SeqTransformer(const Seq2SeqTransformer&) = default;
+  /// Moves keep the parameters' ids, so gradients and optimizers stay valid.
   Seq2SeqTransformer(Seq2SeqTransformer&&) noexcept = default;
+  /// Copies the values; parameters keep their ids.
   Seq2SeqTransformer& operator=(const Seq2SeqTransformer&) = default;
+  /// Takes over the other model's parameters with their ids.
   Seq2SeqTransformer& operator=(Seq2SeqTransformer&&) noexcept = default;
 
-  /// Logits (B, T, V) for source ids (B, S) and target ids (B, T); trailing ids equal to padding_index are
-  /// padding. Throws ShapeError for other ranks, IndexError for an id outside its vocabulary.
+  /// Logits (B, T, V) for source ids (B, S) and target ids (B, T). Trailing ids equal to padding_index are
+  /// padding. Throws ShapeError for other ranks, IndexError for an id outside its vocabulary, ValueError for
+  /// padding between tokens.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source, const Tokens& target) const {
     return (*this)(ctx, source, token_layout(name, source, options.padding_index), target,
                    token_layout(name, target, options.padding_index));
   }
 
-  /// The same for rows as the layouts say: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows,
-  /// V). maps, when given, receives the attention weights, which are differentiable.
+  /// The same for rows in the given layouts: ids (B, L) padded, or (rows) packed; logits (B, T, V) or (rows,
+  /// V). maps, if not null, receives the attention weights, which are differentiable.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Tokens& source,
                                   const SequenceLayout& source_layout, const Tokens& target,
                                   const SequenceLayout& target_layout, Seq2SeqMaps<T>* maps = nullptr) const {
@@ -87,16 +93,16 @@ struct Seq2SeqTransformer {
                   decode(ctx, target, target_layout, memory, {}, maps == nullptr ? nullptr : &maps->decoder));
   }
 
-  /// The encoder's output for source ids: (B, S) -> (B, S, D), (rows) -> (rows, D).
-  /// mask is joined with the layout's padding; maps, when given, receives each layer's attention weights (B,
-  /// H, S, S).
+  /// The encoder's output for source ids: (B, S) -> (B, S, D), (rows) -> (rows, D). mask is joined with the
+  /// layout's padding; maps, if not null, receives each layer's attention weights (B, H, S, S). Throws
+  /// ShapeError if ids or mask do not match the layout, IndexError for an id outside the vocabulary.
   [[nodiscard]] virtual Var<T> encode(const Context<T>& ctx, const Tokens& source,
                                       const SequenceLayout& layout, const AttentionMask& mask = {},
                                       std::vector<Var<T>>* maps = nullptr) const;
 
-  /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). Causal unless the options
-  /// say otherwise; masks are joined with that, but a target mask with an AttentionMask::prefix stands in its
-  /// place. Made of run_decoder().
+  /// The decoder's output for target ids: (B, T) -> (B, T, D), (rows) -> (rows, D). masks are joined with the
+  /// causal mask if options.causal is set, but a target mask with an AttentionMask::prefix replaces it. Calls
+  /// run_decoder(). Throws as encode() does.
   [[nodiscard]] virtual Var<T> decode(const Context<T>& ctx, const Tokens& target,
                                       const SequenceLayout& layout, const Memory<T>& memory,
                                       DecoderMasks masks = {}, DecoderMaps<T>* maps = nullptr) const final {
@@ -109,13 +115,14 @@ struct Seq2SeqTransformer {
     return run_decoder(ctx, target, pass);
   }
 
-  /// The decoder on a pass, over whole sentences or against a cache: target ids (B, T) or (rows), as
-  /// pass.layout() says. Returns (..., D).
+  /// Target embedding and decoder on a pass, over whole sentences or with a cache: target ids (B, T) or
+  /// (rows), in the layout of the pass. Returns (..., D).
   [[nodiscard]] virtual Var<T> run_decoder(const Context<T>& ctx, const Tokens& target,
                                            LayerPass<T>& pass) const;
 
-  /// The state of decoding token by token for an encoded source, one sequence for each sequence of memory or
-  /// as memory.key_sequence says. The model must outlive it. Throws ValueError for a context that records.
+  /// The state for decoding token by token for an encoded source: one sequence for each sequence of memory,
+  /// or for each entry of memory.key_sequence. The model must outlive it. Throws ValueError for a context
+  /// that records.
   [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, const Memory<T>& memory) const& {
     const auto sequences = memory.key_sequence.empty() ? memory.layout.batch()
                                                        : static_cast<index_t>(memory.key_sequence.size());
@@ -123,7 +130,7 @@ struct Seq2SeqTransformer {
               return run_decoder(c, ids, pass);
             }};
   }
-  /// The same for source sentences, which are encoded here. Throws IndexError for an id outside the
+  /// The same for source sentences, which are encoded first. Throws IndexError for an id outside the
   /// vocabulary, too.
   [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, std::span<const Input> sources) const& {
     return begin(ctx, encode_sentences(ctx, sources));
@@ -131,7 +138,8 @@ struct Seq2SeqTransformer {
   DecoderState<T> begin(const Context<T>&, const Memory<T>&) const&& = delete;
   DecoderState<T> begin(const Context<T>&, std::span<const Input>) const&& = delete;
 
-  /// Source sentences of token ids, encoded side by side: (tokens, D), packed.
+  /// Encodes source sentences as one batch: (tokens, D), packed. Throws IndexError for an id outside the
+  /// vocabulary.
   [[nodiscard]] Memory<T> encode_sentences(const Context<T>& ctx, std::span<const Input> sources) const {
     std::vector<std::int32_t> ids;
     std::vector<index_t> lengths;
@@ -143,41 +151,39 @@ struct Seq2SeqTransformer {
     return {encode(ctx, Tokens::from(Shape{static_cast<index_t>(ids.size())}, ids), layout), layout};
   }
 
-  /// What the projection multiplies: the decoder's output (..., D), times logit_scale. Returns the same
-  /// shape.
+  /// The input of the projection: the decoder's output (..., D) times logit_scale. Returns the same shape.
   [[nodiscard]] virtual Var<T> readout(const Context<T>&, const Var<T>& decoded) const {
     return options.logit_scale == 1 ? decoded : multiply(decoded, static_cast<T>(options.logit_scale));
   }
-  /// (..., D) of the decoder -> (..., V). Made of readout().
+  /// Logits (..., V) for the decoder's output (..., D). Calls readout().
   [[nodiscard]] virtual Var<T> logits(const Context<T>& ctx, const Var<T>& decoded) const final;
-  /// The cross entropy of targets (rows) given the decoder's output (rows, D), as the options say; the logits
-  /// are never stored. Made of readout().
+  /// The cross entropy of targets (rows) given the decoder's output (rows, D), as loss_options say; the
+  /// logits are never stored as a whole. Calls readout().
   [[nodiscard]] virtual Var<T> token_loss(const Context<T>& ctx, const Var<T>& decoded, const Tokens& targets,
                                           const CrossEntropyOptions& loss_options) const;
 
-  /// Ids of the target vocabulary.
+  /// Number of ids of the target vocabulary.
   index_t vocabulary_size() const noexcept { return options.target_size(); }
 
-  /// log_softmax(logits): log probabilities in nats.
+  /// Log probabilities in nats, log_softmax(logits), for the decoder's output: (..., D) -> (..., V).
   [[nodiscard]] Var<T> log_probabilities(const Context<T>& ctx, const Var<T>& decoded) const {
     return log_softmax(logits(ctx, decoded));
   }
 
-  /// The cross entropy of target_out given source and target_in, in nats, averaged over tokens unless the
-  /// options say otherwise. Padding is dropped before anything is computed, so no work is spent on it; the
-  /// logits are never stored.
+  /// The cross entropy of target_out given source and target_in, in nats, averaged over tokens unless
+  /// loss_options say otherwise. Padding is removed first, and the logits are never stored as a whole.
   ///
   /// source: (B, S) or (rows); target_in, target_out: (B, T) or (rows), target_out being target_in one token
-  /// later. target_prefix: of each target, the first tokens that see one another in both directions, as
-  /// LanguageModel::loss has it; empty: none. Throws ShapeError where ids, layouts and prefixes do not fit,
+  /// later. target_prefix: the number of first tokens of each target that see one another in both directions,
+  /// as in LanguageModel::loss; empty: none. Throws ShapeError if ids, layouts and prefixes do not match,
   /// IndexError for an id outside its vocabulary.
   [[nodiscard]] virtual Var<T> loss(const Context<T>& ctx, const Tokens& source,
                                     const SequenceLayout& source_layout, const Tokens& target_in,
                                     const SequenceLayout& target_layout, const Tokens& target_out,
                                     const CrossEntropyOptions& loss_options = {},
                                     const std::vector<index_t>& target_prefix = {}) const;
-  /// The same for ids (B, S) and (B, T), where trailing ids equal to padding_index are padding (in
-  /// target_in's layout) and targets equal to it do not count.
+  /// The same for ids (B, S) and (B, T): trailing ids equal to padding_index are padding (target_in
+  /// determines the targets' layout), and targets equal to it do not count.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const Tokens& target_in,
                             const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const {
     return loss(ctx, source, token_layout(name, source, options.padding_index), target_in,
@@ -185,26 +191,29 @@ struct Seq2SeqTransformer {
                 ignoring_padding(loss_options, options.padding_index));
   }
 
-  /// Embedding, position and dropout of source ids (B, S) or (rows): (..., D).
+  /// Embedding, positions and dropout of source ids (B, S) or (rows): (..., D).
   [[nodiscard]] Var<T> embed_source(const Context<T>& ctx, const Tokens& ids,
                                     const SequenceLayout& layout) const {
     return embed(ctx, "source", source_embedding, source_positions, source_embedding_norm, ids, layout);
   }
-  /// The same of target ids.
+  /// The same for target ids.
   [[nodiscard]] Var<T> embed_target(const Context<T>& ctx, const Tokens& ids,
                                     const SequenceLayout& layout) const {
     return embed(ctx, "target", target_embedding(), target_positions, target_embedding_norm, ids, layout);
   }
 
+  /// The embedding of target ids, source_embedding if all are tied.
   const Embedding<T>& target_embedding() const noexcept {
     return own_target_embedding ? *own_target_embedding : source_embedding;
   }
+  /// The weight of the output projection (V, D), the target embedding's if tied.
   const Parameter<T>& projection_weight() const noexcept {
     return own_projection.defined() ? own_projection : target_embedding().weight;
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
-    // A tied parameter is listed under each of its names; the first is where it lives.
+    // A tied parameter is listed under each of its names, first where it is stored.
     auto& target_table = self.own_target_embedding ? *self.own_target_embedding : self.source_embedding;
     visit("source_embedding", self.source_embedding);
     visit("target_embedding", target_table);
@@ -216,7 +225,8 @@ struct Seq2SeqTransformer {
     visit("projection.weight", self.own_projection.defined() ? self.own_projection : target_table.weight);
     visit("projection.bias", self.projection_bias);
   }
-  /// The matrices of inference beside the modules' own, and how many of their rows are one product.
+  /// Calls visit(weight, {rows}) for the output projection, which pack_weights() packs in addition to the
+  /// modules' matrices.
   static void products(auto& self, auto&& visit) {
     auto& weight = self.own_projection.defined() ? self.own_projection
                    : self.own_target_embedding   ? self.own_target_embedding->weight
@@ -263,8 +273,9 @@ struct Seq2SeqTransformer {
   }
 };
 
-// What is defined in a class is inline, and compiled in every file that uses it, although
-// eigenformer::compiled has it. These are the ways into a model, so that files go no further.
+// Functions defined in a class are inline and compiled in every file that uses them, although
+// eigenformer::compiled contains them. The entry points of a model are therefore defined here, so that such
+// files compile nothing behind them.
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
 Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(const Seq2SeqOptions& given,

@@ -11,20 +11,22 @@
 
 namespace eigenformer {
 
-/// Which matrices of a Seq2SeqTransformer are one.
+/// Which embeddings and projections of a Seq2SeqTransformer share one matrix.
 enum class Tying {
-  none,
+  none,    ///< three matrices
   target,  ///< target embedding and output projection (Press and Wolf 2017)
   all,     ///< source embedding too; both languages have one vocabulary (Vaswani et al. 2017, 3.4)
 };
+/// The names of the values of Tying.
 template <>
 struct EnumNames<Tying> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"none", "target", "all"};
 };
 
 namespace detail {
 
-// The fields that models of two stacks have in common: `o` has layer, final_norm, encoder and decoder.
+// The fields that models with two stacks share: `o` has layer, final_norm, encoder and decoder.
 void visit_stacks(auto& o, auto&& visit) {
   LayerOptions::fields(o.layer, visit);
   visit(OptionField{"final_norm", "a norm after each stack's last layer"}, o.final_norm);
@@ -36,7 +38,7 @@ void visit_stacks(auto& o, auto&& visit) {
         o.decoder);
 }
 
-// The fields of inputs: `o` has positions, max_length and embedding_dropout.
+// The fields for inputs: `o` has positions, max_length and embedding_dropout.
 void visit_inputs(auto& o, auto&& visit) {
   visit(OptionField{"embedding_dropout", "dropout of input + position; left out: dropout", Allowed::rate},
         o.embedding_dropout);
@@ -50,7 +52,7 @@ void visit_inputs(auto& o, auto&& visit) {
         o.max_length);
 }
 
-// And of tokens: `o` has embedding_norm, scale_embedding and padding_index.
+// The fields for inputs that are tokens: `o` also has embedding_norm, scale_embedding and padding_index.
 void visit_tokens(auto& o, auto&& visit) {
   visit_inputs(o, visit);
   visit(OptionField{"embedding_norm", "a norm of embedding + position"}, o.embedding_norm);
@@ -58,7 +60,7 @@ void visit_tokens(auto& o, auto&& visit) {
   visit(OptionField{"padding_index", "id of padding; -1: none"}, o.padding_index);
 }
 
-// What positions that are added to a model's inputs need. Throws ValueError that names a field.
+// Checks positions that are added to a model's inputs. Throws ValueError that names the invalid field.
 inline void require_input_positions(const char* op, const InputPositions& positions, index_t d_model) {
   std::visit([op](const auto& chosen) { validate_fields(op, chosen); }, positions);
   if (const auto* o = std::get_if<SinusoidalPositions>(&positions)) o->validate(op, d_model);
@@ -73,29 +75,33 @@ inline void require_padding(const char* op, const char* field, index_t id, index
 
 }  // namespace detail
 
-/// Everything that fixes a Seq2SeqTransformer's shape and behaviour; the sizes' defaults are PyTorch's.
+/// Options of a Seq2SeqTransformer: its shape and behaviour. The default sizes are PyTorch's.
 struct Seq2SeqOptions {
-  index_t source_vocab_size = 0;  ///< must be given
+  index_t source_vocab_size = 0;  ///< ids are below it; required
   index_t target_vocab_size = 0;  ///< 0: source_vocab_size
   LayerOptions layer{};           ///< of both stacks
-  bool final_norm = true;         ///< a norm after either stack, post-norm models too, as in PyTorch
-  ModelStack encoder{};           ///< num_layers, and what differs from the two above
-  ModelStack decoder{};
-  std::optional<InputPositions> positions{};  ///< left out: sinusoidal, unless layer.positions has some
-  index_t max_length = 1024;                  ///< tokens; the size of learned positions' table
-  std::optional<double> embedding_dropout{};  ///< on embedding + position; left out: layer.dropout.rate
+  bool final_norm = true;         ///< a norm after each stack, even with post-norm layers, as in PyTorch
+  ModelStack encoder{};           ///< num_layers of the encoder, and what overrides the two above
+  ModelStack decoder{};           ///< num_layers of the decoder, and what overrides the two above
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  /// Most tokens of a sequence; enforced only for learned positions, as their tables' size.
+  index_t max_length = 1024;
+  std::optional<double> embedding_dropout{};  ///< on embedding + position; unset: layer.dropout.rate
   bool embedding_norm = false;  ///< a norm of embedding + position, before its dropout (BART, BERT)
   bool scale_embedding = true;  ///< embeddings times sqrt(d_model)
-  bool projection_bias = true;
-  Tying tying = Tying::none;
-  double logit_scale = 1;  ///< the decoder's output times this is projected; tied T5: d_model^-0.5
-  bool causal = true;      ///< a target token sees itself and those before it
-  /// Its embedding is zero, and trailing ones are padding where no layout is given; -1: none.
+  bool projection_bias = true;  ///< a bias of the output projection
+  Tying tying = Tying::none;    ///< which matrices are shared
+  double logit_scale = 1;  ///< factor of the decoder's output before the projection; tied T5: d_model^-0.5
+  /// A target token sees only itself and those before it. Decoding token by token is always causal.
+  bool causal = true;
+  /// Id whose embedding starts at zero and gets no gradient from lookups; trailing ones are padding if no
+  /// layout is given; -1: none.
   index_t padding_index = SpecialIds::pad;
-  /// Its embedding gets no gradient where it is read: PyTorch's padding_idx, of models whose decoder begins
-  /// with the padding symbol; -1: padding_index.
+  /// Id whose embedding gets no gradient from lookups, in place of padding_index: PyTorch's padding_idx, for
+  /// models whose decoder begins with the padding symbol; -1: padding_index.
   index_t constant_id = -1;
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"source_vocab_size", "ids of the source vocabulary", Allowed::positive},
           self.source_vocab_size);
@@ -115,14 +121,18 @@ struct Seq2SeqOptions {
         self.constant_id);
   }
 
+  /// Size of the target vocabulary, with 0 resolved.
   index_t target_size() const noexcept {
     return target_vocab_size == 0 ? source_vocab_size : target_vocab_size;
   }
+  /// Dropout rate of embedding + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
+  /// The positions that are added to the embeddings.
   InputPositions added_positions() const { return input_positions(positions, layer); }
+  /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     transformer().validate(op);

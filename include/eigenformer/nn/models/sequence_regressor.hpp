@@ -10,27 +10,28 @@
 
 namespace eigenformer {
 
-/// A Transformer with a Linear in place of the embeddings and an output head: sequences of real vectors in
-/// and out, for forecasting and the like.
+/// A Transformer (Vaswani et al. 2017) with a Linear in place of each embedding and as output head: sequences
+/// of real vectors in and out, for forecasting and similar tasks.
 ///
-///     ef::SequenceRegressor<float> model({.source_features = 3, .layer = {.d_model = 12, .num_heads = 3}},
-///     rng); auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
+///     ef::SequenceRegressor<float> model(
+///         {.source_features = 3, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+///     auto y = model(ctx, source, target);  // (B, S, 3) and (B, T, 1) -> (B, T, 1)
 template <class T = float>
 struct SequenceRegressor {
-  using value_type = T;
-  using Options = SequenceRegressorOptions;
-  /// What the options.json of its model folder says that it is.
+  using value_type = T;                      ///< element type, float or double
+  using Options = SequenceRegressorOptions;  ///< what the model is constructed from
+  /// The model type recorded in the options.json of a model folder.
   static constexpr const char* format = "eigenformer-sequence-regressor";
 
-  Linear<T> source_input;
-  Linear<T> target_input;
-  AddedPositions<T> source_positions;
-  AddedPositions<T> target_positions;
-  Transformer<T> transformer;
-  Linear<T> output;
-  SequenceRegressorOptions options;
+  Linear<T> source_input;              ///< source_features -> D
+  Linear<T> target_input;              ///< target_features -> D
+  AddedPositions<T> source_positions;  ///< added to source rows
+  AddedPositions<T> target_positions;  ///< added to target rows
+  Transformer<T> transformer;          ///< encoder and decoder
+  Linear<T> output;                    ///< D -> output_features
+  SequenceRegressorOptions options;    ///< as given
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   SequenceRegressor(const SequenceRegressorOptions& given, RandomGenerator& rng)
       : source_input({validated(given).source_features, given.layer.d_model}, rng),
         target_input({given.target_features, given.layer.d_model}, rng),
@@ -43,25 +44,25 @@ struct SequenceRegressor {
   }
 
   /// source: (B, S, source_features), target: (B, T, target_features), or one sequence each without B.
-  /// Returns (B, T, output_features). Throws ShapeError where shapes do not fit.
+  /// Returns (B, T, output_features). Throws ShapeError if shapes do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target) const {
     return (*this)(ctx, source, full_layout(name, source.shape()), target, full_layout(name, target.shape()));
   }
 
-  /// The same for rows as the layouts say, padded or packed.
+  /// The same for rows in the given layouts, padded or packed.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
                                   const SequenceLayout& source_layout, const Var<T>& target,
                                   const SequenceLayout& target_layout) const {
     return decode(ctx, target, target_layout, {encode(ctx, source, source_layout), source_layout});
   }
 
-  /// The encoder's output, (..., D).
+  /// The encoder's output (..., D) for source rows (..., source_features).
   [[nodiscard]] Var<T> encode(const Context<T>& ctx, const Var<T>& source,
                               const SequenceLayout& layout) const {
     return transformer.encoder(ctx, embed(ctx, source_input, source_positions, source, layout), layout);
   }
 
-  /// The output for a target and the encoder's output, (..., output_features).
+  /// The output (..., output_features) for target rows (..., target_features) and the encoder's output.
   [[nodiscard]] Var<T> decode(const Context<T>& ctx, const Var<T>& target, const SequenceLayout& layout,
                               const Memory<T>& memory) const {
     const DecoderMasks masks{.target = options.causal ? AttentionMask::causal() : AttentionMask::none()};
@@ -70,6 +71,7 @@ struct SequenceRegressor {
     return linear(ctx, decoded, output.weight, output.bias, options.output_activation);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("source_input", self.source_input);
     visit("target_input", self.target_input);

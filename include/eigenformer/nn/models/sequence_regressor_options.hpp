@@ -6,22 +6,22 @@
 
 namespace eigenformer {
 
-/// Everything that fixes a SequenceRegressor's shape and behaviour: the layers of Seq2SeqOptions, for
-/// real-valued sequences.
+/// Options of a SequenceRegressor: the layers of Seq2SeqOptions, for real-valued sequences.
 struct SequenceRegressorOptions {
-  index_t source_features = 1;
-  index_t target_features = 1;
-  index_t output_features = 1;
-  LayerOptions layer{};    ///< of both stacks
-  bool final_norm = true;  ///< a norm after either stack, post-norm models too, as in PyTorch
-  ModelStack encoder{};    ///< num_layers, and what differs from the two above
-  ModelStack decoder{};
-  std::optional<InputPositions> positions{};        ///< left out: sinusoidal, unless layer.positions has some
-  index_t max_length = 1024;                        ///< rows; the size of learned positions' table
-  std::optional<double> embedding_dropout{};        ///< on input + position; left out: layer.dropout.rate
-  bool causal = true;                               ///< a target row sees itself and those before it
+  index_t source_features = 1;  ///< of a source row
+  index_t target_features = 1;  ///< of a target row
+  index_t output_features = 1;  ///< of an output row
+  LayerOptions layer{};         ///< of both stacks
+  bool final_norm = true;       ///< a norm after each stack, even with post-norm layers, as in PyTorch
+  ModelStack encoder{};         ///< num_layers of the encoder, and what overrides the two above
+  ModelStack decoder{};         ///< num_layers of the decoder, and what overrides the two above
+  std::optional<InputPositions> positions{};  ///< unset: sinusoidal, or none if layer.positions has some
+  index_t max_length = 1024;  ///< rows of a sequence, if positions are learned: the size of their tables
+  std::optional<double> embedding_dropout{};        ///< on input + position; unset: layer.dropout.rate
+  bool causal = true;                               ///< a target row sees only itself and those before it
   Activation output_activation = Activation::none;  ///< sigmoid or tanh for values in a known range
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"source_features", "features of a source row", Allowed::positive},
           self.source_features);
@@ -35,11 +35,14 @@ struct SequenceRegressorOptions {
     visit(OptionField{"output_activation", "activation of the output"}, self.output_activation);
   }
 
+  /// Dropout rate of input + position.
   double embedding_rate() const noexcept { return embedding_dropout.value_or(layer.dropout.rate); }
+  /// The positions that are added to the inputs.
   InputPositions added_positions() const { return input_positions(positions, layer); }
+  /// Options of the model's Transformer.
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     transformer().validate(op);

@@ -13,17 +13,19 @@
 
 namespace eigenformer {
 
+/// Options of a TextEmbedding.
 struct TextEmbeddingOptions {
-  index_t vocab_size = 0;  ///< must be given
-  index_t d_model = defaults::d_model;
+  index_t vocab_size = 0;               ///< ids are below it; required
+  index_t d_model = defaults::d_model;  ///< features of a row
   index_t num_token_types = 0;  ///< kinds of tokens with a vector each, such as BERT's two segments; 0: none
-  double dropout = defaults::dropout;
-  bool scale = true;  ///< token vectors times sqrt(d_model)
-  InputPositions positions = SinusoidalPositions{};
-  index_t max_length = 1024;                ///< tokens; the size of learned positions' table
-  index_t padding_index = SpecialIds::pad;  ///< its vector is zero; -1: none
+  double dropout = defaults::dropout;                ///< rate on the sum, in training
+  bool scale = true;                                 ///< multiply token vectors by sqrt(d_model)
+  InputPositions positions = SinusoidalPositions{};  ///< sinusoidal, learned or none
+  index_t max_length = 1024;  ///< tokens of a sequence, if positions are learned: the size of their table
+  /// Id whose vector starts at zero and gets no gradient from lookups; -1: none.
+  index_t padding_index = SpecialIds::pad;
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     detail::require_positive(op, "vocab_size", vocab_size);
     detail::require_positive(op, "d_model", d_model);
@@ -35,20 +37,23 @@ struct TextEmbeddingOptions {
   }
 };
 
-/// What a text's model begins with: dropout(norm(token + position + token type)), each but the first
-/// optional. Devlin et al. 2019, figure 2.
+/// The input layer of a text model: dropout(norm(token + position + token type)), where all but the token are
+/// optional. Devlin et al. 2019, figure 2. Part of LanguageModel and TextEncoder.
+///
+///     ef::TextEmbedding<float> embed("my_model", {.vocab_size = 23, .d_model = 12}, {}, rng);
+///     auto x = embed(ctx, "my_model", ids, layout);  // (B, L) -> (B, L, 12)
 template <class T = float>
 struct TextEmbedding {
-  using value_type = T;
-  using Tokens = Tensor<std::int32_t>;
+  using value_type = T;                 ///< element type, float or double
+  using Tokens = Tensor<std::int32_t>;  ///< token ids
 
-  Embedding<T> embedding;  ///< (vocab_size, D)
-  AddedPositions<T> positions;
-  OptionalModule<Embedding<T>> token_types;  ///< (num_token_types, D)
-  OptionalModule<Norm<T>> embedding_norm;
-  TextEmbeddingOptions options;
+  Embedding<T> embedding;                    ///< (vocab_size, D)
+  AddedPositions<T> positions;               ///< added to token vectors
+  OptionalModule<Embedding<T>> token_types;  ///< (num_token_types, D); absent if that is 0
+  OptionalModule<Norm<T>> embedding_norm;    ///< of the sum; absent unless given
+  TextEmbeddingOptions options;              ///< as given
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   TextEmbedding(const char* op, const TextEmbeddingOptions& given, OptionalModule<Norm<T>> norm,
                 RandomGenerator& rng)
       : embedding({validated(op, given).vocab_size, given.d_model, given.padding_index}, rng),
@@ -60,9 +65,9 @@ struct TextEmbedding {
     }
   }
 
-  /// ids, and types where the model has token types (left out: all 0): (B, L) or (rows), as the layout says.
-  /// Returns (..., D). Throws ShapeError where they do not fit, IndexError for an id outside its table,
-  /// ValueError for types that the model has not.
+  /// ids, and types if the model has token types (undefined: all 0): (B, L) or (rows), in the given layout.
+  /// Returns (..., D). Throws (`[op] ...`) ShapeError if they do not match the layout, IndexError for an id
+  /// outside its table, ValueError for types if the model has none.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const char* op, const Tokens& ids,
                                   const SequenceLayout& layout, const Tokens& types = {}) const {
     check_tokens(op, "tokens", ids, layout);
@@ -79,6 +84,7 @@ struct TextEmbedding {
     return dropout(ctx.for_rows(layout), x, options.dropout);
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("embedding", self.embedding);
     visit("positions", self.positions);

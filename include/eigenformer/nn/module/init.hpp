@@ -6,9 +6,10 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/core/tensor/tensor.hpp"
 
-/// First values of parameters. All draw from the given generator, in order, so that a seed fixes a model.
+/// Initial values of parameters. All draw from the given generator in order, so a seed determines a model.
 namespace eigenformer::init {
 
+/// A tensor with values uniform in [low, high).
 template <class T>
 [[nodiscard]] Tensor<T> uniform(const Shape& shape, RandomGenerator& rng, double low, double high) {
   Tensor<T> t(shape);
@@ -16,6 +17,7 @@ template <class T>
   return t;
 }
 
+/// A tensor with values from a normal distribution.
 template <class T>
 [[nodiscard]] Tensor<T> normal(const Shape& shape, RandomGenerator& rng, double mean = 0,
                                double standard_deviation = 1) {
@@ -24,8 +26,8 @@ template <class T>
   return t;
 }
 
-/// Uniform in +-gain sqrt(6 / (fan_in + fan_out)), for a weight of shape (fan_out, fan_in). Throws ShapeError
-/// unless the rank is 2. Glorot and Bengio 2010, eq. 16.
+/// A tensor of shape (fan_out, fan_in) with values uniform in +-gain sqrt(6 / (fan_in + fan_out)). Throws
+/// ShapeError unless the rank is 2. Glorot and Bengio 2010, eq. 16.
 template <class T>
 [[nodiscard]] Tensor<T> xavier_uniform(const Shape& shape, RandomGenerator& rng, double gain = 1) {
   if (shape.rank() != 2) {

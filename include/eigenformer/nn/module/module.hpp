@@ -16,9 +16,9 @@
 
 namespace eigenformer {
 
-/// A module is a plain struct with `static void fields(auto& self, auto&& visit)`, which calls visit("name",
+/// A module: a plain struct with `static void fields(auto& self, auto&& visit)`, which calls visit("name",
 /// member) for each parameter, buffer and sub-module. Names, state dict, counting, summary, saving and
-/// loading follow from it.
+/// loading are derived from this list.
 template <class M>
 concept Module = requires(M& m) {
   M::fields(m, [](const char*, auto&) {});
@@ -73,8 +73,8 @@ void visit_member(const std::string& name, Member& member, F& f) {
   }
 }
 
-/// What is called for each field of a module, behind virtual functions: so one walk through a model's modules
-/// serves all callers, and compilers make it once.
+/// What is called for each field of a module. Its functions are virtual so that one walk through a model's
+/// modules serves all callers and is compiled once.
 template <class T>
 class FieldVisitor {
  public:
@@ -85,7 +85,7 @@ class FieldVisitor {
   ~FieldVisitor() = default;
 };
 
-// Calls f with what F of a const module may see.
+// Calls f with fields that are const if the module is.
 template <class T, bool is_const, class F>
 class FieldCaller final : public FieldVisitor<T> {
  public:
@@ -104,8 +104,8 @@ class FieldCaller final : public FieldVisitor<T> {
 }  // namespace detail
 
 /// Calls f(name, member) for every Parameter and Buffer of a module, in the order of its fields, with dotted
-/// names. A tied parameter appears under each of its names. All are of the module's `value_type`, where it
-/// has one.
+/// names. Tied parameters appear under each of their names, absent ones too. If the module has a
+/// `value_type`, all must be of that type.
 template <class M, class F>
 void for_each_field(M& module, F&& f) {
   using Plain = std::remove_const_t<M>;
@@ -118,7 +118,7 @@ void for_each_field(M& module, F&& f) {
   }
 }
 
-/// Calls f(name, parameter) for every defined parameter under its first name, each once.
+/// Calls f(name, parameter) once for every defined parameter, with its first name.
 template <class M, class F>
 void for_each_parameter(M& module, F&& f) {
   std::unordered_set<std::uint64_t> seen;
@@ -129,15 +129,16 @@ void for_each_parameter(M& module, F&& f) {
   });
 }
 
-/// Gives every parameter its dotted name within `module`, for error messages and checkpoints. Owners of
-/// models call it once, after construction.
+/// Gives every parameter its dotted name in `module`, for error messages and checkpoints. Models call it at
+/// the end of their constructors.
 template <class M>
 void name_parameters(M& module) {
   for_each_parameter(module, [](const std::string& name, auto& parameter) { parameter.set_name(name); });
 }
 
-/// The distinct parameters of a module, in order: what Gradients and optimizers take. Each knows the further
-/// names that it has where it is tied.
+/// The distinct parameters of a module, in order: the argument of Gradients and optimizers. Gives parameters
+/// that were named by a sub-module alone their full names, and tied ones their further names (ParameterGroup
+/// patterns match all of them).
 template <class M>
 auto parameters(M& module) {
   using T = typename std::remove_const_t<M>::value_type;
@@ -153,7 +154,7 @@ auto parameters(M& module) {
   });
   for (const auto& handle : handles) {
     std::vector<std::string>& known = names[handle->id];
-    // The most qualified name wins: a model's over that of a layer alone.
+    // The longest name wins: that in a model over that in a layer alone.
     if (handle->name.size() < known[0].size()) handle->name = known[0];
     if (handle->name != known[0]) continue;
     known.erase(known.begin());
@@ -162,7 +163,7 @@ auto parameters(M& module) {
   return handles;
 }
 
-/// Number of learned values; tied parameters count once.
+/// Number of parameter values, frozen ones included; tied parameters count once.
 template <class M>
 index_t count_parameters(const M& module) {
   index_t n = 0;
@@ -171,16 +172,16 @@ index_t count_parameters(const M& module) {
   return n;
 }
 
-/// One entry of a state dict. The tensor shares the module's storage.
+/// One entry of a state dict.
 template <class T>
 struct StateEntry {
-  std::string name;
-  Tensor<T> value;
-  std::string alias_of;  ///< the first name of a tied parameter, empty for the first
+  std::string name;      ///< dotted name
+  Tensor<T> value;       ///< shares storage with the module, optimizer or average it came from
+  std::string alias_of;  ///< of a tied parameter's further names: its first name; otherwise empty
 };
 
-/// Names and tensors of a module as PyTorch has them: parameters and persistent buffers, aliases of tied ones
-/// too.
+/// Names and tensors of a module as in PyTorch's state_dict(): parameters and persistent buffers, tied
+/// parameters under each of their names. The tensors share storage with the module.
 template <class M>
 auto state_dict(const M& module) {
   using T = typename M::value_type;
@@ -198,29 +199,27 @@ auto state_dict(const M& module) {
   return entries;
 }
 
-/// How load_state_dict pairs the tensors that are given with those of the module.
+/// How load_state_dict matches given tensors with those of a module.
 struct LoadOptions {
-  /// false: names that are missing or unexpected are reported, not refused. Wrong shapes are always refused.
+  /// false: missing and unexpected names are reported instead of refused. Wrong shapes are always refused.
   bool strict = true;
-  /// The module's name for a given one, such as "encoder.norm.weight" for "model.encoder.layer_norm.weight";
-  /// an empty name leaves the tensor out. Without a function names are taken as they are.
+  /// Maps a given name to the module's, such as "model.encoder.layer_norm.weight" to "encoder.norm.weight";
+  /// an empty result skips the tensor. Unset: names are used unchanged.
   std::function<std::string(const std::string&)> rename{};
-  /// Loading from a file: parameters become the file's mapped memory, copy-on-write, where the element type
-  /// is theirs, so that no second copy exists. false: the values are copied into the memory that the
-  /// parameters have.
+  /// When loading from a file: parameters with the file's element type become views of its mapped memory
+  /// (copy-on-write), without a second copy. false: the values are copied into the parameters' own memory.
   bool map = true;
 };
 
-/// What did not find its counterpart; empty after a strict load.
+/// Names without a counterpart; empty after a strict load.
 struct LoadReport {
-  std::vector<std::string>
-      missing;  ///< names of the module that were not given; such parameters are as before
+  std::vector<std::string> missing;     ///< the module's names that were not given; those do not change
   std::vector<std::string> unexpected;  ///< given names (before renaming) that the module does not have
 };
 
 namespace detail {
 
-/// One tensor that a loader offers: its name, its shape, and why it cannot be loaded at all (empty: it can).
+/// A tensor that a loader offers: its name, its shape, and why it cannot be loaded (empty: it can).
 struct GivenTensor {
   std::string name;
   Shape shape;
@@ -238,9 +237,9 @@ inline std::string join_list(const std::vector<std::string>& items) {
   return list;
 }
 
-/// Pairs given tensors with those of a state dict and calls assign(name of ours, index of the given one) for
-/// each pair, after everything was checked. Throws ValueError that lists *all* that does not fit, and then
-/// assigns nothing.
+/// Matches given tensors with those of a state dict and, after checking everything, calls assign(entry of
+/// ours, index of the given one) for each pair. Throws ValueError that lists *all* problems; then nothing is
+/// assigned.
 template <class T, class F>
 LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::vector<GivenTensor>& given,
                             const LoadOptions& options, F&& assign) {
@@ -305,9 +304,9 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
 
 }  // namespace detail
 
-/// Copies the tensors of a state dict into a module. Either name of a tied parameter will do. Returns what
-/// had no counterpart, which can only be something when options.strict is false. Throws ValueError that lists
-/// *all* missing, unexpected and misshaped names, and then changes nothing.
+/// Copies the tensors of a state dict into a module. A tied parameter needs only one of its names. Returns
+/// the names without a counterpart, which is empty unless options.strict is false. Throws ValueError that
+/// lists *all* missing, unexpected and misshaped names; then nothing changes.
 ///
 ///     auto report = ef::load_state_dict(model, entries, {.strict = false});
 template <class M, class T>
@@ -322,7 +321,8 @@ LoadReport load_state_dict(M& module, const std::vector<StateEntry<T>>& entries,
                                   });
 }
 
-/// A table of a model's parameters: name, shape, number of values; tied ones are marked and counted once.
+/// A table of a model's parameters as text: name, shape and number of values, with totals; tied ones are
+/// marked and counted once.
 template <class M>
 std::string summary(const M& module) {
   const auto entries = state_dict(module);
@@ -361,7 +361,8 @@ std::string summary(const M& module) {
 
 }  // namespace eigenformer
 
-/// EIGENFORMER_INSTANCES of a module, with the walk through its fields. Used in namespace eigenformer.
+/// EIGENFORMER_INSTANCES of a module, with the functions that visit its fields. Used in namespace
+/// eigenformer.
 #define EIGENFORMER_MODULE_INSTANCES(MODULE)                                                       \
   EIGENFORMER_INSTANCES(struct MODULE)                                                             \
   EIGENFORMER_INSTANCE(                                                                            \

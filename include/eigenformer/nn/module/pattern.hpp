@@ -5,8 +5,7 @@
 
 namespace eigenformer {
 
-/// Whether a whole name fits a pattern, in which '*' stands for any text, dots included, and '?' for one
-/// character.
+/// Whether a pattern matches a whole name; '*' stands for any text, dots included, and '?' for one character.
 [[nodiscard]] inline bool matches_pattern(std::string_view pattern, std::string_view name) {
   std::size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
   while (n < name.size()) {

@@ -12,16 +12,16 @@
 
 namespace eigenformer {
 
-/// AttentionMask::prefix of these lengths, or no mask where there are none. Throws ValueError for a negative
-/// one.
+/// AttentionMask::prefix of these lengths, or no mask if there are none. Throws ValueError for a negative
+/// length.
 inline AttentionMask prefix_mask(const std::vector<index_t>& lengths) {
   return lengths.empty() ? AttentionMask::none() : AttentionMask::prefix(lengths);
 }
 
-/// What a prefix language model learns to predict: the targets of the tokens that do not see them, namely of
-/// the last token of each prefix and of those after it; the others become the ignored id. targets: (rows),
-/// packed as `rows` says; prefix: the length of each sequence's prefix, or empty. Returns (rows). Throws
-/// ShapeError for another number of prefixes than sequences.
+/// The targets of a prefix language model: those of each prefix's last token and of the tokens after it. The
+/// targets of other prefix tokens, which already see them, are replaced by options.ignore_index in a copy.
+/// targets: (rows), packed as in `rows`; prefix: the prefix length of each sequence; empty: no prefixes,
+/// returns targets itself. Returns (rows). Throws ShapeError unless there is one prefix for each sequence.
 inline Tensor<std::int32_t> after_prefix(const Tensor<std::int32_t>& targets, const SequenceLayout& rows,
                                          const std::vector<index_t>& prefix,
                                          const CrossEntropyOptions& options) {
@@ -38,9 +38,9 @@ inline Tensor<std::int32_t> after_prefix(const Tensor<std::int32_t>& targets, co
   return asked;
 }
 
-/// Loss options under which targets equal to padding_index do not count, unless the caller ignores another
-/// id. What the models' losses of unpacked ids use: with targets one token later than inputs, padding is a
-/// target where a row ends.
+/// The options with ignore_index set to padding_index, unless the caller ignores another id or padding_index
+/// is negative. For losses of unpacked ids: with targets one token later than inputs, padding is a target at
+/// the end of a row.
 inline CrossEntropyOptions ignoring_padding(CrossEntropyOptions options, index_t padding_index) {
   if (padding_index >= 0 && options.ignore_index == CrossEntropyOptions{}.ignore_index) {
     options.ignore_index = padding_index;

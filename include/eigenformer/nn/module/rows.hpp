@@ -10,8 +10,8 @@
 
 namespace eigenformer {
 
-/// The layout of inputs that come without one: (B, L, d) is B sequences of L tokens, (L, d) is one sequence.
-/// Throws ShapeError, as `op`, for any other rank.
+/// The layout of inputs without one: (B, L, d) is B sequences of L tokens, (L, d) one sequence. Throws
+/// ShapeError (`[op] ...`) for any other rank.
 inline SequenceLayout full_layout(const char* op, const Shape& shape) {
   if (shape.rank() == 3) return SequenceLayout::padded(shape[0], shape[1]);
   if (shape.rank() == 2) return SequenceLayout::padded(1, shape[0]);
@@ -20,7 +20,8 @@ inline SequenceLayout full_layout(const char* op, const Shape& shape) {
                    {shape});
 }
 
-/// Throws ShapeError, as `op`, unless `what` of shape (rows, d) or (B, L, d) has the rows of the layout.
+/// Throws ShapeError (`[op] ...`) unless a tensor of shape (rows, d) or (B, L, d) has the rows of the layout;
+/// `what` is its name in the message.
 inline void check_rows(const char* op, const char* what, const Shape& shape, const SequenceLayout& layout) {
   const bool ranked = shape.rank() == 2 || shape.rank() == 3;
   const bool batched = shape.rank() == 3;
@@ -34,13 +35,16 @@ inline void check_rows(const char* op, const char* what, const Shape& shape, con
                    {shape});
 }
 
-/// On which side of a sequence ids of padding are looked for.
-enum class PaddingSide { right, left, both };
+/// The sides of a sequence where padding is looked for.
+enum class PaddingSide {
+  right,  ///< at the end
+  left,   ///< at the beginning
+  both    ///< at the end and at the beginning
+};
 
-/// The layout of token ids (B, L) or (L), where ids equal to padding_index at the end are padding (-1: none
-/// is), or at the beginning, or both, as `side` says; the first token stands at position 0 in any case. Of a
-/// sequence of nothing else, all is padding. Throws ShapeError for another rank, ValueError for a padding id
-/// between other tokens.
+/// The layout of token ids (B, L) or (L) in which ids equal to padding_index on the given side are padding
+/// (-1: no padding). The first token that is not padding has position 0. A sequence of padding alone has
+/// length 0. Throws ShapeError for another rank, ValueError for a padding id between other tokens.
 inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& ids,
                                    index_t padding_index = -1, PaddingSide side = PaddingSide::right) {
   if (ids.rank() != 1 && ids.rank() != 2) {
@@ -70,7 +74,8 @@ inline SequenceLayout token_layout(const char* op, const Tensor<std::int32_t>& i
   return SequenceLayout::padded_around(leading, lengths, length);
 }
 
-/// Throws ShapeError, as `op`, unless token ids (B, L) or (rows) have the rows of the layout.
+/// Throws ShapeError (`[op] ...`) unless token ids (B, L) or (rows) have the rows of the layout; `what` is
+/// their name in the message.
 inline void check_tokens(const char* op, const char* what, const Tensor<std::int32_t>& ids,
                          const SequenceLayout& layout) {
   if (ids.rank() != 1 && ids.rank() != 2) {
@@ -81,7 +86,7 @@ inline void check_tokens(const char* op, const char* what, const Tensor<std::int
   check_rows(op, what, ids.shape().inserted(ids.rank(), 1), layout);
 }
 
-/// The packed form of a layout: the same sequences, numbers and positions, without padding.
+/// The packed form of a layout: the same sequences, sequence numbers and positions, without padding.
 inline SequenceLayout packed_layout(const SequenceLayout& layout) {
   if (layout.is_packed()) return layout;
   const auto numbers = layout.sequence_numbers();
@@ -91,8 +96,8 @@ inline SequenceLayout packed_layout(const SequenceLayout& layout) {
       .with_first_position({positions.begin(), positions.end()});
 }
 
-/// Token ids (B, L) without those of padding: (tokens), as packed_layout has them; (rows) of a packed layout
-/// as they are.
+/// Token ids (B, L) without padding, (tokens), in the order of packed_layout(). Without padding to drop, the
+/// ids reshaped to (rows), which share storage.
 inline Tensor<std::int32_t> pack_tokens(const Tensor<std::int32_t>& ids, const SequenceLayout& layout) {
   if (layout.tokens() == layout.rows()) return ids.reshape(Shape{layout.rows()});
   Tensor<std::int32_t> packed(Shape{layout.tokens()});

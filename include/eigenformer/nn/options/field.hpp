@@ -17,27 +17,28 @@
 
 namespace eigenformer {
 
-/// The words that stand for an enum's values in files, flags and tables, in the order of the values.
+/// The names of an enum's values in files, flags and tables, in the order of the values. Specialise it with
+/// `static constexpr std::array names` for an enum that is an option.
 template <class E>
 struct EnumNames;
 
-/// The word of an enum's value.
+/// The name of an enum's value. The value must be one of the enumerators.
 template <class E>
 constexpr const char* word_of(E value) {
   return EnumNames<E>::names[static_cast<std::size_t>(value)];
 }
 
-/// The values that an option may have.
+/// The range of values that an option allows. Every range but `any` excludes infinities and NaN.
 enum class Allowed {
-  any,
+  any,           ///< no check
   positive,      ///< above 0
   not_negative,  ///< 0 or above
   rate,          ///< in [0, 1)
   share,         ///< in (0, 1]
-  finite,
+  finite,        ///< any finite number
 };
 
-/// The range as help and tables show it; empty where any value is allowed.
+/// The range as help and tables show it; empty for Allowed::any.
 constexpr const char* allowed_text(Allowed allowed) {
   switch (allowed) {
     case Allowed::positive:
@@ -56,28 +57,27 @@ constexpr const char* allowed_text(Allowed allowed) {
   return "";
 }
 
-/// One field of an options struct: its name in files and flags, which is unique within a model, and what it
-/// means.
+/// One field of an options struct: name, help text and range.
 ///
 /// An options struct lists its fields once, in `static void fields(auto& self, auto&& visit)`, which calls
-/// visit(OptionField{...}, self.member) for each; a nested struct's list is part of its owner's. A member may
-/// be a number, a bool, a string, an enum with EnumNames, an optional of these, or a std::variant of small
-/// structs, each with a `word` and fields of its own. Validation, JSON, flags and tables follow from the
-/// list.
+/// visit(OptionField{...}, self.member) for each; the list of a nested struct is part of its owner's. A
+/// member may be a number, a bool, a string, an enum with EnumNames, an optional of these, or a std::variant
+/// of small structs, each with a `word` and fields of its own. Validation, JSON, flags and tables are derived
+/// from the list.
 struct OptionField {
-  const char* name;
-  const char* help;
-  Allowed allowed = Allowed::any;
+  const char* name;                ///< in files and flags; unique within a model
+  const char* help;                ///< one line that says what the field means
+  Allowed allowed = Allowed::any;  ///< range that validate_fields() checks; used for numbers only
 };
 
-/// A nested group of options that replaces a part of its owner's, such as the decoder's layers: under its
-/// name in files, with its name before theirs in flags.
+/// A nested group of options that overrides a part of its owner's, such as the decoder's layers. In files it
+/// is an object under its name, in flags its name is a prefix of theirs.
 struct OptionGroup {
-  const char* name;
-  const char* help;
+  const char* name;  ///< key in files, prefix of flags
+  const char* help;  ///< one line that says what the group overrides
 };
 
-/// An options struct with a list of fields.
+/// A struct that lists its fields; see OptionField.
 template <class O>
 concept OptionsStruct = requires(O& o) {
   O::fields(o, [](const auto&, auto&) {});
@@ -129,7 +129,7 @@ inline void require_allowed(const char* op, const char* name, double value, cons
   if (expected != nullptr) throw ValueError(op, std::string(name) + " is " + text + ", " + expected);
 }
 
-// Throws ValueError where a field is above another one.
+// Throws ValueError if a field is above another one.
 inline void require_at_most(const char* op, const char* name, index_t value, const char* other,
                             index_t most) {
   if (value <= most) return;
@@ -139,9 +139,9 @@ inline void require_at_most(const char* op, const char* name, index_t value, con
 
 }  // namespace detail
 
-/// Checks each field of an options struct by what its list allows; variants by the alternative that is
-/// chosen, whole numbers also against 2^31 - 1. Throws ValueError, as `op`, that names the field, its value
-/// and what is expected.
+/// Checks each number of an options struct against the range in its list; of a variant the chosen
+/// alternative; whole numbers also against 2^31 - 1. Throws ValueError (`[op] ...`) that names the field, its
+/// value and what is expected.
 template <OptionsStruct O>
 void validate_fields(const char* op, const O& options) {
   O::fields(options, [op](const auto& field, const auto& member) {
@@ -152,7 +152,7 @@ void validate_fields(const char* op, const O& options) {
       } else if constexpr (std::integral<Member> && !std::same_as<Member, bool>) {
         detail::require_allowed(op, field.name, static_cast<double>(member), std::to_string(member),
                                 field.allowed);
-        // Sizes are multiplied with each other, and two of these fit index_t.
+        // The product of two sizes must fit index_t.
         if constexpr (std::signed_integral<Member>) {
           if (member > std::numeric_limits<std::int32_t>::max()) {
             throw ValueError(op, std::string(field.name) + " is " + std::to_string(member) +
@@ -175,8 +175,9 @@ void validate_fields(const char* op, const O& options) {
   });
 }
 
-/// A variant with the alternative of this word, which starts with its defaults; `known` receives all words.
-/// Returns whether there is one.
+/// Sets a variant to the alternative with this word, with default values; an alternative that is already
+/// chosen keeps its values. known, if not null, receives all words, separated by commas. Returns false, and
+/// leaves the variant as it is, if no alternative has the word.
 template <class Variant>
 bool choose_alternative(Variant& variant, const std::string& word, std::string* known = nullptr) {
   bool found = false;
@@ -200,7 +201,7 @@ void for_each_alternative(F&& f) {
   }(std::type_identity<Variant>{});
 }
 
-/// The word of the alternative that a variant holds.
+/// The word of the chosen alternative.
 template <class... Alternatives>
 const char* chosen_word(const std::variant<Alternatives...>& variant) {
   return std::visit([](const auto& chosen) { return std::remove_cvref_t<decltype(chosen)>::word; }, variant);

@@ -15,55 +15,65 @@ namespace eigenformer {
 using kernels::Activation;
 using kernels::LayerNormFormula;
 
+/// The names of the values of Activation.
 template <>
 struct EnumNames<Activation> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"none",    "relu", "gelu",         "gelu_tanh",   "silu",
                                        "sigmoid", "tanh", "relu_squared", "elu_plus_one"};
 };
+/// The names of the values of LayerNormFormula.
 template <>
 struct EnumNames<LayerNormFormula> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"pytorch", "teaching"};
 };
 
-/// How attention weighs keys.
+/// How attention computes its weights.
 enum class AttentionKind {
   softmax,  ///< Vaswani et al. 2017
-  linear,   ///< Katharopoulos et al. 2020: cost and memory grow with the length, not with its square
+  linear,   ///< Katharopoulos et al. 2020: cost and memory are linear in the length, not quadratic
 };
+/// The names of the values of AttentionKind.
 template <>
 struct EnumNames<AttentionKind> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"softmax", "linear"};
 };
 
-/// What mixes a token with those before it in a decoder's layer.
+/// How a decoder layer combines a token with earlier ones.
 enum class SelfMixing {
   attention,  ///< self-attention
   ssru,       ///< a Simpler Simple Recurrent Unit, whose state has a constant size (Kim et al. 2019)
 };
+/// The names of the values of SelfMixing.
 template <>
 struct EnumNames<SelfMixing> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"attention", "ssru"};
 };
 
-/// Which normalisation a model's layers have.
+/// Normalisation of each row.
 enum class NormKind {
   layer_norm,  ///< Ba et al. 2016
   rms_norm,    ///< Zhang and Sennrich 2019: no mean, no bias
 };
+/// The names of the values of NormKind.
 template <>
 struct EnumNames<NormKind> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"layer_norm", "rms_norm"};
 };
 
-/// The sizes of PyTorch's nn.Transformer (the base model of Vaswani et al. 2017), stated here and nowhere
-/// else.
+/// The default sizes and rates of all options, those of PyTorch's nn.Transformer (the base model of Vaswani
+/// et al. 2017).
 namespace defaults {
-inline constexpr index_t d_model = 512;
-inline constexpr index_t num_heads = 8;
-inline constexpr index_t num_layers = 6;
-inline constexpr index_t dim_feedforward = 2048;
-inline constexpr double dropout = 0.1;
-inline constexpr double layer_norm_eps = 1e-5;
+inline constexpr index_t d_model = 512;           ///< width of the model
+inline constexpr index_t num_heads = 8;           ///< attention heads
+inline constexpr index_t num_layers = 6;          ///< layers of a stack
+inline constexpr index_t dim_feedforward = 2048;  ///< width inside feed-forward networks
+inline constexpr double dropout = 0.1;            ///< dropout rate
+inline constexpr double layer_norm_eps = 1e-5;    ///< added to the variance in norms
 }  // namespace defaults
 
 namespace detail {
@@ -81,13 +91,14 @@ inline void require_rate(const char* op, const char* field, double value) {
 
 }  // namespace detail
 
-/// The dropout rates of a layer; those that are left out are `rate`. `.dropout = {0}` turns all off.
+/// The dropout rates of a layer, used in training contexts only. `.dropout = {0}` turns all off.
 struct DropoutOptions {
-  double rate = defaults::dropout;
-  std::optional<double> attention{};     ///< on the attention weights
-  std::optional<double> feed_forward{};  ///< between the two layers of the feed-forward network
-  std::optional<double> residual{};      ///< on each sub-layer's output
+  double rate = defaults::dropout;       ///< for those that are unset
+  std::optional<double> attention{};     ///< of the attention weights; unset: rate
+  std::optional<double> feed_forward{};  ///< after the feed-forward network's activation; unset: rate
+  std::optional<double> residual{};      ///< of each sub-layer's output; unset: rate
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"dropout", "dropout rate", Allowed::rate}, self.rate);
     visit(OptionField{"attention_dropout", "dropout of attention weights; left out: dropout", Allowed::rate},
@@ -99,16 +110,19 @@ struct DropoutOptions {
                       Allowed::rate},
           self.residual);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const DropoutOptions&, const DropoutOptions&) = default;
 };
 
-/// How the norms of a layer or model are computed.
+/// How the norms of a layer or model are computed; part of LayerOptions.
 struct NormStyle {
-  NormKind kind = NormKind::layer_norm;
-  double eps = defaults::layer_norm_eps;
-  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< of layer_norm
-  bool scalar_gain = false;  ///< of layer_norm: one gain and one bias for all features
+  NormKind kind = NormKind::layer_norm;   ///< layer norm or RMS norm
+  double eps = defaults::layer_norm_eps;  ///< added to the variance (teaching formula: to the deviation) or
+                                          ///< mean square
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< layer_norm only
+  bool scalar_gain = false;  ///< layer_norm only: one gain and one bias for all features
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"norm", "kind of all norms"}, self.kind);
     visit(OptionField{"layer_norm_eps", "added to the variance in norms", Allowed::not_negative}, self.eps);
@@ -117,36 +131,36 @@ struct NormStyle {
           self.formula);
     visit(OptionField{"layer_norm_scalar_gain", "one gain and one bias for all features"}, self.scalar_gain);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const NormStyle&, const NormStyle&) = default;
 };
 
-/// One encoder or decoder layer.
+/// Options of an encoder or decoder layer; the defaults are PyTorch's.
 struct LayerOptions {
-  index_t d_model = defaults::d_model;
-  index_t num_heads = defaults::num_heads;
-  index_t dim_feedforward = defaults::dim_feedforward;
-  DropoutOptions dropout{};
-  double layer_drop =
-      0;  ///< stochastic depth: the rate at which training leaves a sequence's sub-layer out; in
-          ///< a stack that of the last layer, with the others' rising to it (Huang et al. 2016)
-  Activation activation = Activation::relu;
-  bool gated = false;  ///< feed-forward of linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
-  NormStyle norm{};
-  bool norm_first = false;  ///< normalise a sub-layer's input (pre-norm) and not the sum (post-norm)
-  bool sandwich_norm =
-      false;         ///< normalise a sub-layer's input and its output, but not the sum (Ding et al. 2021)
-  bool bias = true;  ///< in linear layers and norms
-  SelfMixing self_mixing = SelfMixing::attention;  ///< of decoder layers; encoder layers have attention
-  AttentionKind attention = AttentionKind::softmax;
-  AttentionPositions positions{};  ///< that act in self-attention
-  index_t num_key_value_heads =
-      0;                         ///< each for num_heads / num_key_value_heads heads of queries; 0: num_heads
-  index_t head_dim = 0;          ///< features of a head; 0: d_model / num_heads
-  double attention_scale = 0;    ///< of the scores; 0: 1 / sqrt(head_dim)
-  index_t attention_window = 0;  ///< self-attention reaches tokens less than this far away; 0: all
-  std::optional<NormKind>
-      query_key_norm{};  ///< a norm of each head's queries and keys (Dehghani et al. 2023)
+  index_t d_model = defaults::d_model;                  ///< features of a row
+  index_t num_heads = defaults::num_heads;              ///< attention heads
+  index_t dim_feedforward = defaults::dim_feedforward;  ///< features inside the feed-forward network
+  DropoutOptions dropout{};                             ///< dropout rates
+  /// Stochastic depth (Huang et al. 2016): the rate at which training skips a sub-layer for a sequence. In a
+  /// stack it is the rate of the last layer; that of layer i of N is layer_drop * i / N.
+  double layer_drop = 0;
+  Activation activation = Activation::relu;  ///< of the feed-forward network
+  bool gated = false;       ///< feed-forward of linear2(activation(linear1(x)) * linear3(x)) (Shazeer 2020)
+  NormStyle norm{};         ///< how norms are computed
+  bool norm_first = false;  ///< normalise a sub-layer's input (pre-norm) instead of the sum (post-norm)
+  bool sandwich_norm = false;  ///< normalise a sub-layer's input and output, not the sum (Ding et al. 2021)
+  bool bias = true;            ///< biases in linear layers and norms
+  SelfMixing self_mixing = SelfMixing::attention;    ///< decoder layers only; encoder layers need attention
+  AttentionKind attention = AttentionKind::softmax;  ///< softmax or linear
+  AttentionPositions positions{};                    ///< positions in self-attention
+  index_t num_key_value_heads = 0;  ///< heads of keys and values (Ainslie et al. 2023); 0: num_heads
+  index_t head_dim = 0;             ///< features of a head; 0: d_model / num_heads
+  double attention_scale = 0;       ///< factor of the scores; 0: 1 / sqrt(head_dim)
+  index_t attention_window = 0;     ///< self-attention sees tokens less than this far away; 0: all
+  /// A norm of each head's queries and keys (Dehghani et al. 2023); unset: none.
+  std::optional<NormKind> query_key_norm{};
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"d_model", "width of the model", Allowed::positive}, self.d_model);
     visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
@@ -184,19 +198,23 @@ struct LayerOptions {
     visit(OptionField{"query_key_norm", "a norm of each head's queries and keys"}, self.query_key_norm);
   }
 
+  /// Dropout rate of the attention weights.
   double attention_dropout() const noexcept { return dropout.attention.value_or(dropout.rate); }
+  /// Dropout rate inside the feed-forward network.
   double feed_forward_dropout() const noexcept { return dropout.feed_forward.value_or(dropout.rate); }
+  /// Dropout rate of each sub-layer's output.
   double residual_dropout() const noexcept { return dropout.residual.value_or(dropout.rate); }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const;
 
+  /// Whether all fields are equal.
   friend bool operator==(const LayerOptions&, const LayerOptions&) = default;
 };
 
 namespace detail {
 
-// What attention needs of its sizes and positions, in LayerOptions and MultiHeadAttentionOptions. Throws
+// Checks the sizes and positions of an attention, of LayerOptions and MultiHeadAttentionOptions. Throws
 // ValueError.
 template <class Options>
 void require_attention(const char* op, const Options& o) {
@@ -220,7 +238,7 @@ void require_attention(const char* op, const Options& o) {
   }
   if (const auto* bias = std::get_if<RelativeBiasPositions>(&o.positions)) bias->validate(op);
   if (o.attention != AttentionKind::linear) return;
-  // What linear attention has no form of.
+  // Linear attention supports none of the following.
   const char* unsupported = nullptr;
   const std::string positions = std::string("attention_positions ") + chosen_word(o.positions);
   if (!std::holds_alternative<NoPositions>(o.positions) &&
@@ -243,7 +261,7 @@ inline void LayerOptions::validate(const char* op) const {
   validate_fields(op, *this);
   detail::require_attention(op, *this);
   if (self_mixing == SelfMixing::attention) return;
-  // What belongs to the self-attention that is not there.
+  // Without self-attention, its own options must be unset.
   if (!std::holds_alternative<NoPositions>(positions)) {
     throw ValueError(op, std::string("self_mixing is ssru, attention_positions must be none, which is ") +
                              chosen_word(positions));
@@ -254,55 +272,60 @@ inline void LayerOptions::validate(const char* op) const {
   }
 }
 
-/// N layers of one kind and an optional final norm; the defaults are those of PyTorch's TransformerEncoder
-/// and TransformerDecoder.
+/// Options of a Stack: N layers of one kind and an optional final norm. The defaults are those of PyTorch's
+/// TransformerEncoder and TransformerDecoder. Layer: the layers' options.
 template <class Layer = LayerOptions>
 struct StackOptions {
-  index_t num_layers = defaults::num_layers;
-  bool final_norm = false;
-  Layer layer{};
+  index_t num_layers = defaults::num_layers;  ///< at least 1
+  bool final_norm = false;                    ///< a norm after the last layer
+  Layer layer{};                              ///< options of every layer
 
-  /// Those of a layer of one's own, too, where it lists them.
+  /// Calls visit(OptionField, member) for each field (see OptionField), including those of `layer` if it
+  /// lists any.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
     visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
     if constexpr (OptionsStruct<Layer>) Layer::fields(self.layer, visit);
   }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     validate_fields(op, *this);
     if constexpr (requires { layer.validate(op); }) layer.validate(op);
   }
 };
-using EncoderOptions = StackOptions<LayerOptions>;
-using DecoderOptions = StackOptions<LayerOptions>;
+using EncoderOptions = StackOptions<LayerOptions>;  ///< options of an Encoder
+using DecoderOptions = StackOptions<LayerOptions>;  ///< options of a Decoder
 
-/// The encoder or decoder of a model: what is left out is the model's.
+/// One stack of a model with two; what is unset is taken from the model.
 struct ModelStack {
-  index_t num_layers = defaults::num_layers;
-  std::optional<bool> final_norm{};     ///< left out: the model's final_norm
-  std::optional<LayerOptions> layer{};  ///< left out: the model's layer
+  index_t num_layers = defaults::num_layers;  ///< at least 1
+  std::optional<bool> final_norm{};           ///< unset: the model's final_norm
+  std::optional<LayerOptions> layer{};        ///< unset: the model's layer
 
-  /// What a group of options holds besides the layer's; num_layers is listed by the model.
+  /// Calls visit(OptionField, member) for each field of the group besides the layer's; num_layers is listed
+  /// by the model.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"final_norm", "a norm after this stack's last layer; left out: as the model's"},
           self.final_norm);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const ModelStack&, const ModelStack&) = default;
 };
 
-/// The two stacks of a model, as PyTorch's nn.Transformer.
+/// Options of a Transformer, an encoder and a decoder as in PyTorch's nn.Transformer.
 struct TransformerOptions {
   LayerOptions layer{};    ///< of both stacks
-  bool final_norm = true;  ///< a norm after either stack, post-norm models too, as in PyTorch
-  ModelStack encoder{};
-  ModelStack decoder{};
+  bool final_norm = true;  ///< a norm after each stack, even with post-norm layers, as in PyTorch
+  ModelStack encoder{};    ///< num_layers of the encoder, and what overrides the two above
+  ModelStack decoder{};    ///< num_layers of the decoder, and what overrides the two above
 
+  /// The encoder's options: its own values, and the model's where they are unset. Nothing is checked.
   EncoderOptions encoder_options() const { return stack_options(encoder); }
+  /// The decoder's options, likewise.
   DecoderOptions decoder_options() const { return stack_options(decoder); }
 
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
     layer.validate(op);
     if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {

@@ -10,46 +10,55 @@
 
 namespace eigenformer {
 
-/// Where the sines and cosines stand in a row.
+/// The order of sines and cosines in a row.
 enum class SinusoidOrder {
   interleaved,   ///< sin, cos, sin, cos, ...: the paper
   concatenated,  ///< all sines, then all cosines: tensor2tensor, fairseq, CTranslate2
 };
+/// The names of the values of SinusoidOrder.
 template <>
 struct EnumNames<SinusoidOrder> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"interleaved", "concatenated"};
 };
 
-/// The i-th of d/2 frequencies.
+/// The formula of the i-th of d/2 frequencies.
 enum class SinusoidExponent {
   paper,          ///< base^(-2i / d)
   tensor2tensor,  ///< base^(-i / (d/2 - 1)): the last frequency is 1 / base; fairseq and CTranslate2 too
 };
+/// The names of the values of SinusoidExponent.
 template <>
 struct EnumNames<SinusoidExponent> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"paper", "tensor2tensor"};
 };
+/// The names of the values of RotaryPairing.
 template <>
 struct EnumNames<RotaryPairing> {
+  /// In the order of the enum's values.
   static constexpr std::array names = {"adjacent", "halves"};
 };
 
-/// No positions: causal decoders do without (Haviv et al. 2022).
+/// No positions: causal decoders can work without (Haviv et al. 2022).
 struct NoPositions {
-  static constexpr const char* word = "none";
+  static constexpr const char* word = "none";  ///< name of this alternative in files and flags
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto&, auto&&) {}
+  /// Whether all fields are equal.
   friend bool operator==(const NoPositions&, const NoPositions&) = default;
 };
 
-/// Sines and cosines of the position, added to the inputs (Vaswani et al. 2017, 3.5).
+/// Adds sines and cosines of the position to the inputs (Vaswani et al. 2017, 3.5); see
+/// SinusoidalPositionalEncoding.
 struct SinusoidalPositions {
-  static constexpr const char* word = "sinusoidal";
-  double base = 10000;
-  SinusoidOrder order = SinusoidOrder::interleaved;
-  SinusoidExponent exponent = SinusoidExponent::paper;
-  index_t first_position =
-      0;  ///< the position of a sequence's first token; CTranslate2's models count from 1
+  static constexpr const char* word = "sinusoidal";  ///< name of this alternative in files and flags
+  double base = 10000;  ///< of the wavelengths, which rise from 2 pi to about 2 pi base
+  SinusoidOrder order = SinusoidOrder::interleaved;     ///< order of sines and cosines in a row
+  SinusoidExponent exponent = SinusoidExponent::paper;  ///< formula of the frequencies
+  index_t first_position = 0;  ///< position of a sequence's first token; CTranslate2's models count from 1
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"sinusoid_base", "base of the sinusoidal positions' wavelengths", Allowed::positive},
           self.base);
@@ -60,7 +69,8 @@ struct SinusoidalPositions {
         OptionField{"sinusoid_first_position", "position of a sequence's first token", Allowed::not_negative},
         self.first_position);
   }
-  /// Throws ValueError, as `op`, for what is impossible at width d.
+  /// Throws ValueError (`[op] ...`) that names the invalid field, or if the order or exponent does not
+  /// support width d.
   void validate(const char* op, index_t d) const {
     validate_fields(op, *this);
     detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
@@ -73,34 +83,38 @@ struct SinusoidalPositions {
                                ", must be at least 4 for the frequencies of tensor2tensor");
     }
   }
+  /// Whether all fields are equal.
   friend bool operator==(const SinusoidalPositions&, const SinusoidalPositions&) = default;
 };
 
-/// A learned vector for each position, added to the inputs (Gehring et al. 2017). The table has the model's
-/// max_length.
+/// Adds a learned vector for each position to the inputs (Gehring et al. 2017); see
+/// LearnedPositionalEmbedding. The table has the model's max_length.
 struct LearnedPositions {
-  static constexpr const char* word = "learned";
-  index_t offset = 0;  ///< the row of position 0; the table has so many rows more (BART: 2)
+  static constexpr const char* word = "learned";  ///< name of this alternative in files and flags
+  index_t offset = 0;  ///< row of the table that is position 0; the table has this many rows more (BART: 2)
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"learned_position_offset", "row of the learned positions' table that is position 0",
                       Allowed::not_negative},
           self.offset);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const LearnedPositions&, const LearnedPositions&) = default;
 };
 
-/// Positions that are added to a model's inputs.
+/// Positions that are added to a model's inputs. The default is sinusoidal.
 using InputPositions = std::variant<SinusoidalPositions, LearnedPositions, NoPositions>;
 
-/// Queries and keys turn with their positions (Su et al. 2021): the first `dim` features of each head, pair i
-/// by position * base^(-2 i / dim).
+/// Rotates queries and keys by their positions (Su et al. 2021): of the first `dim` features of each head,
+/// pair i by position * base^(-2 i / dim).
 struct RotaryPositions {
-  static constexpr const char* word = "rotary";
-  double base = 10000;
-  index_t dim = 0;  ///< even; 0: the whole head
-  RotaryPairing pairing = RotaryPairing::adjacent;
+  static constexpr const char* word = "rotary";     ///< name of this alternative in files and flags
+  double base = 10000;                              ///< of the wavelengths
+  index_t dim = 0;                                  ///< features of a head that rotate; even; 0: all
+  RotaryPairing pairing = RotaryPairing::adjacent;  ///< which features form a pair
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"rotary_base", "base of the rotary positions' wavelengths", Allowed::positive},
           self.base);
@@ -109,26 +123,32 @@ struct RotaryPositions {
         OptionField{"rotary_pairing", "which features turn together: adjacent ones, or those of both halves"},
         self.pairing);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const RotaryPositions&, const RotaryPositions&) = default;
 };
 
-/// Scores fall with the distance, by a fixed slope for each head (ALiBi, Press et al. 2022).
+/// Subtracts slope * distance from the scores, with a fixed slope for each head; see alibi_slopes() (ALiBi,
+/// Press et al. 2022).
 struct AlibiPositions {
-  static constexpr const char* word = "alibi";
+  static constexpr const char* word = "alibi";  ///< name of this alternative in files and flags
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto&, auto&&) {}
+  /// Whether all fields are equal.
   friend bool operator==(const AlibiPositions&, const AlibiPositions&) = default;
 };
 
-/// Scores have a learned bias by distance, one table for a stack (T5, Raffel et al. 2020): near distances
-/// have a bucket each, further ones share buckets that widen with their logarithm, up to max_distance.
+/// Adds a learned bias by distance to the scores, one table for a stack (T5, Raffel et al. 2020): near
+/// distances have a bucket each, farther ones share buckets that widen with their logarithm, up to
+/// max_distance.
 struct RelativeBiasPositions {
-  static constexpr const char* word = "relative_bias";
-  index_t buckets = 32;
-  index_t max_distance = 128;
-  /// Whether keys after the query have buckets of their own or share that of distance 0; empty: true in
-  /// encoders and false in decoders.
+  static constexpr const char* word = "relative_bias";  ///< name of this alternative in files and flags
+  index_t buckets = 32;                                 ///< rows of the table; divisible by 4
+  index_t max_distance = 128;  ///< from here on distances share a bucket; above buckets / 2, at most 2^20
+  /// Whether keys after the query have buckets of their own; otherwise they share that of distance 0. Unset:
+  /// true in encoders, false in decoders.
   std::optional<bool> bidirectional{};
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"relative_bias_buckets", "buckets of the relative bias", Allowed::positive},
           self.buckets);
@@ -139,14 +159,14 @@ struct RelativeBiasPositions {
                       "buckets for keys after the query, too; left out: in encoders only"},
           self.bidirectional);
   }
-  /// Throws ValueError, as `op`, that names an impossible field.
+  /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {
-    // Both directions need an exact bucket and a wider one.
+    // Each of two directions needs at least one exact and one wider bucket.
     if (buckets < 4 || buckets % 4 != 0) {
       throw ValueError(op, "relative_bias_buckets is " + std::to_string(buckets) +
                                ", must be positive and divisible by 4");
     }
-    // A table by distance is made of it.
+    // RelativeBias allocates a table by distance.
     constexpr index_t most = index_t{1} << 20;
     if (max_distance <= buckets / 2 || max_distance > most) {
       throw ValueError(op, "relative_bias_max_distance is " + std::to_string(max_distance) +
@@ -154,23 +174,26 @@ struct RelativeBiasPositions {
                                ", and at most " + std::to_string(most));
     }
   }
+  /// Whether all fields are equal.
   friend bool operator==(const RelativeBiasPositions&, const RelativeBiasPositions&) = default;
 };
 
-/// Learned keys and values by distance in each layer (Shaw et al. 2018).
+/// Adds learned vectors by distance to keys and values, in each layer (Shaw et al. 2018).
 struct ShawPositions {
-  static constexpr const char* word = "shaw";
-  index_t max_distance = 16;  ///< further away is as if at this distance
+  static constexpr const char* word = "shaw";  ///< name of this alternative in files and flags
+  index_t max_distance = 16;                   ///< greater distances are clipped to this one
 
+  /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"shaw_max_distance", "distance from which on all share Shaw's keys and values",
                       Allowed::positive},
           self.max_distance);
   }
+  /// Whether all fields are equal.
   friend bool operator==(const ShawPositions&, const ShawPositions&) = default;
 };
 
-/// Positions that act in self-attention.
+/// Positions that act in self-attention. The default is none.
 using AttentionPositions =
     std::variant<NoPositions, RotaryPositions, AlibiPositions, RelativeBiasPositions, ShawPositions>;
 

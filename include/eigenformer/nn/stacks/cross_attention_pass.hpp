@@ -8,17 +8,22 @@
 
 namespace eigenformer {
 
-/// A pass over whole sequences that keeps the weights of one attention to the memory, as
-/// SequencePass::collect keeps those of all: what alignments are read from and trained by. Differentiable.
+/// A pass over whole sequences that stores the weights of one attention to the memory, where
+/// SequencePass::collect stores those of all: for extracting and training alignments. Differentiable.
+///
+///     ef::CrossAttentionPass<float> pass(layout, ef::AttentionMask::causal(), memory, 1);
+///     auto decoded = model.run_decoder(ctx, target, pass);
+///     auto weights = pass.weights();  // of layer 1
 template <class T>
 class CrossAttentionPass final : public LayerPass<T> {
  public:
-  /// mask: of the self-attentions. layer: the attention to keep, counted from 0 in the order of the calls.
+  /// mask: of the self-attentions. layer: the attention to the memory whose weights are stored, counted from
+  /// 0 in the order of the calls.
   CrossAttentionPass(SequenceLayout layout, AttentionMask mask, Memory<T> memory, index_t layer)
       : pass_(std::move(layout), std::move(mask), {memory}), memory_(std::move(memory)), layer_(layer) {}
 
-  /// (B, H, Lq, Lk), before dropout and zero outside the sequences; undefined where the layers have made no
-  /// such call.
+  /// The weights (B, H, Lq, Lk), before dropout, zero outside the sequences; undefined before the call or if
+  /// there are fewer layers.
   const Var<T>& weights() const noexcept { return weights_; }
 
   const SequenceLayout& layout() const noexcept override { return pass_.layout(); }
@@ -49,7 +54,7 @@ class CrossAttentionPass final : public LayerPass<T> {
     vars.push_back(&memory_.rows);
     return vars;
   }
-  /// The layer whose weights are kept runs on the pass itself, so that they are recorded.
+  /// False for the layer whose weights are stored: it runs on the pass itself, so that they are recorded.
   bool follow(const LayerPass<T>& copy) override {
     const index_t calls = static_cast<const CrossAttentionPass&>(copy).calls_;
     if (calls_ <= layer_ && calls > layer_) return false;

@@ -7,8 +7,8 @@
 
 namespace eigenformer {
 
-/// Self-attention or an SSRU, attention to a memory, and a feed-forward network. Vaswani et al. 2017, 3.1;
-/// names as PyTorch's nn.TransformerDecoderLayer.
+/// Self-attention or an SSRU, attention to a memory, and a feed-forward network, each with residual
+/// connection and norm. Vaswani et al. 2017, 3.1; names as in PyTorch's nn.TransformerDecoderLayer.
 ///
 ///     ef::DecoderLayer<float> layer({.d_model = 12, .num_heads = 3, .dim_feedforward = 20}, rng);
 ///     auto y = layer(ctx, x, ef::Memory<float>(memory), {.target = ef::AttentionMask::causal()});
@@ -16,24 +16,24 @@ namespace eigenformer {
 /// x and y are (B, T, 12), memory is (B, S, 12).
 template <class T = float>
 struct DecoderLayer {
-  using value_type = T;
-  using Options = LayerOptions;
-  static constexpr const char* stack_name = "decoder";
-  static constexpr bool is_decoder = true;
+  using value_type = T;                                 ///< element type, float or double
+  using Options = LayerOptions;                         ///< what the layer is constructed from
+  static constexpr const char* stack_name = "decoder";  ///< name of a Stack of these layers in messages
+  static constexpr bool is_decoder = true;  ///< in a Stack, a relative bias is not bidirectional by default
 
-  OptionalModule<MultiHeadAttention<T>> self_attn;
-  OptionalModule<Ssru<T>> ssru;          ///< in place of self_attn with SelfMixing::ssru
-  MultiHeadAttention<T> multihead_attn;  ///< to the memory
-  FeedForward<T> feed_forward;           ///< its parameters are the layer's linear1 and linear2
-  Norm<T> norm1;
-  Norm<T> norm2;
-  Norm<T> norm3;
-  OptionalModule<Norm<T>> post_norm1;  ///< of the sub-layers' outputs, with sandwich_norm
-  OptionalModule<Norm<T>> post_norm2;
-  OptionalModule<Norm<T>> post_norm3;
-  LayerOptions options;
+  OptionalModule<MultiHeadAttention<T>> self_attn;  ///< absent with SelfMixing::ssru
+  OptionalModule<Ssru<T>> ssru;                     ///< with SelfMixing::ssru
+  MultiHeadAttention<T> multihead_attn;             ///< attention to the memory
+  FeedForward<T> feed_forward;         ///< its parameters are listed as the layer's linear1, linear2, linear3
+  Norm<T> norm1;                       ///< of self-attention or the SSRU
+  Norm<T> norm2;                       ///< of the attention to the memory
+  Norm<T> norm3;                       ///< of the feed-forward network
+  OptionalModule<Norm<T>> post_norm1;  ///< of the first sub-layer's output, with sandwich_norm
+  OptionalModule<Norm<T>> post_norm2;  ///< of the memory attention's output, with sandwich_norm
+  OptionalModule<Norm<T>> post_norm3;  ///< of the feed-forward network's output, with sandwich_norm
+  LayerOptions options;                ///< as given
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   DecoderLayer(const LayerOptions& given, RandomGenerator& rng)
       : self_attn(make_attention(detail::validated("decoder_layer", given), rng)),
         ssru(make_ssru(given, rng)),
@@ -49,8 +49,9 @@ struct DecoderLayer {
     name_parameters(*this);
   }
 
-  /// x: the rows of the pass, which has a memory. Returns the same shape. ctx must know the rows' layout
-  /// where it drops, as Stack sees to.
+  /// x: (rows, D), the rows of the pass, which must have a memory. Returns the same shape. In training ctx
+  /// must have the layout of the rows (Context::for_rows), which Stack sets. Throws ValueError without a
+  /// memory.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
     Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options, [&](const Var<T>& rows) {
       return ssru ? (*ssru)(ctx, rows, pass) : pass.self_attention(ctx, *self_attn, rows);
@@ -61,14 +62,14 @@ struct DecoderLayer {
                      [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
-  /// Alone. x: (B, T, D), or (T, D) of one sequence. Returns the same shape. Throws ShapeError where shapes
-  /// or masks do not fit.
+  /// The layer on its own. x: (B, T, D), or (T, D) for one sequence. Returns the same shape. Throws
+  /// ShapeError if shapes or masks do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, full_layout("decoder_layer", x.shape()), memory, masks);
   }
-  /// The same for rows as the layout says. maps, when given, receives the weights (B, H, T, T) and (B, H, T,
-  /// S).
+  /// The same for rows in the given layout. maps, if not null, receives the weights (B, H, T, T) and (B, H,
+  /// T, S).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   DecoderMaps<T>* maps = nullptr) const {
@@ -80,8 +81,10 @@ struct DecoderLayer {
     return (*this)(ctx.for_rows(layout), x, pass);
   }
 
+  /// Features of a row.
   index_t d_model() const noexcept { return options.d_model; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("self_attn", self.self_attn);
     visit("ssru", self.ssru);
@@ -108,7 +111,7 @@ struct DecoderLayer {
 
 static_assert(std::is_nothrow_move_constructible_v<DecoderLayer<float>>);
 
-/// N decoder layers: nn.TransformerDecoder.
+/// N decoder layers, as PyTorch's nn.TransformerDecoder.
 template <class T = float>
 using Decoder = Stack<DecoderLayer<T>>;
 

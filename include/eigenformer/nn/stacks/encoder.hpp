@@ -10,7 +10,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// Of attention to a memory: its keys stand in no order that the queries' positions belong to.
+// For attention to a memory: without positions and window, because distances between target and source tokens
+// mean nothing.
 inline MultiHeadAttentionOptions memory_attention_options(const LayerOptions& o) {
   return {.d_model = o.d_model,
           .num_heads = o.num_heads,
@@ -39,7 +40,7 @@ inline FeedForwardOptions feed_forward_options(const LayerOptions& o) {
           .bias = o.bias,
           .gated = o.gated};
 }
-// The norm of a sub-layer's output, where there is one.
+// The norm of a sub-layer's output, with sandwich_norm.
 template <class T>
 OptionalModule<Norm<T>> sandwich_norm(const LayerOptions& o) {
   if (!o.sandwich_norm) return {};
@@ -49,7 +50,7 @@ inline const LayerOptions& validated(const char* op, const LayerOptions& options
   options.validate(op);
   return options;
 }
-// Of layers that have no other self-mixing.
+// For layers without other self-mixing.
 inline const LayerOptions& with_attention(const char* op, const LayerOptions& options) {
   if (options.self_mixing == SelfMixing::attention) return validated(op, options);
   throw ValueError(op, "self_mixing is ssru, must be attention in a layer that may look ahead");
@@ -58,25 +59,25 @@ inline const LayerOptions& with_attention(const char* op, const LayerOptions& op
 }  // namespace detail
 
 /// Self-attention and a feed-forward network, each with residual connection and norm. Vaswani et al.
-/// 2017, 3.1; names as PyTorch's nn.TransformerEncoderLayer.
+/// 2017, 3.1; names as in PyTorch's nn.TransformerEncoderLayer.
 ///
 ///     ef::EncoderLayer<float> layer({.d_model = 12, .num_heads = 3, .dim_feedforward = 20}, rng);
 ///     auto y = layer(ctx, x);  // (B, L, 12) -> (B, L, 12)
 template <class T = float>
 struct EncoderLayer {
-  using value_type = T;
-  using Options = LayerOptions;
-  static constexpr const char* stack_name = "encoder";
+  using value_type = T;                                 ///< element type, float or double
+  using Options = LayerOptions;                         ///< what the layer is constructed from
+  static constexpr const char* stack_name = "encoder";  ///< name of a Stack of these layers in messages
 
-  MultiHeadAttention<T> self_attn;
-  FeedForward<T> feed_forward;  ///< its parameters are the layer's linear1 and linear2
-  Norm<T> norm1;
-  Norm<T> norm2;
-  OptionalModule<Norm<T>> post_norm1;  ///< of the sub-layers' outputs, with sandwich_norm
-  OptionalModule<Norm<T>> post_norm2;
-  LayerOptions options;
+  MultiHeadAttention<T> self_attn;     ///< of the rows of a sequence to each other
+  FeedForward<T> feed_forward;         ///< its parameters are listed as the layer's linear1, linear2, linear3
+  Norm<T> norm1;                       ///< of self-attention
+  Norm<T> norm2;                       ///< of the feed-forward network
+  OptionalModule<Norm<T>> post_norm1;  ///< of self-attention's output, with sandwich_norm
+  OptionalModule<Norm<T>> post_norm2;  ///< of the feed-forward network's output, with sandwich_norm
+  LayerOptions options;                ///< as given
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field, and for self_mixing ssru.
   EncoderLayer(const LayerOptions& given, RandomGenerator& rng)
       : self_attn(detail::self_attention_options(detail::with_attention("encoder_layer", given)), rng),
         feed_forward(detail::feed_forward_options(given), rng),
@@ -88,8 +89,8 @@ struct EncoderLayer {
     name_parameters(*this);
   }
 
-  /// x: the rows of the pass. Returns the same shape. ctx must know the rows' layout where it drops, as Stack
-  /// sees to.
+  /// x: (rows, D), the rows of the pass. Returns the same shape. In training ctx must have the layout of the
+  /// rows (Context::for_rows), which Stack sets.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
     const Var<T> h = sub_layer(ctx, x, norm1, post_norm1, options,
                                [&](const Var<T>& rows) { return pass.self_attention(ctx, self_attn, rows); });
@@ -97,21 +98,23 @@ struct EncoderLayer {
                      [&](const Var<T>& rows) { return feed_forward(ctx, rows); });
   }
 
-  /// Alone. x: (B, L, D), or (L, D) of one sequence. Returns the same shape. Throws ShapeError where x or the
-  /// mask does not fit.
+  /// The layer on its own. x: (B, L, D), or (L, D) for one sequence. Returns the same shape. Throws
+  /// ShapeError if x or the mask has the wrong shape.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const AttentionMask& mask = {}) const {
     return (*this)(ctx, x, full_layout("encoder_layer", x.shape()), mask);
   }
-  /// The same for rows as the layout says.
+  /// The same for rows in the given layout.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}) const {
     SequencePass<T> pass(layout, mask);
     return (*this)(ctx.for_rows(layout), x, pass);
   }
 
+  /// Features of a row.
   index_t d_model() const noexcept { return options.d_model; }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("self_attn", self.self_attn);
     visit("", self.feed_forward);
@@ -124,7 +127,7 @@ struct EncoderLayer {
 
 static_assert(std::is_nothrow_move_constructible_v<EncoderLayer<float>>);
 
-/// N encoder layers: nn.TransformerEncoder.
+/// N encoder layers, as PyTorch's nn.TransformerEncoder.
 template <class T = float>
 using Encoder = Stack<EncoderLayer<T>>;
 

@@ -13,72 +13,81 @@
 
 namespace eigenformer {
 
-/// What a decoder attends to: the encoder's output and whose it is.
+/// What a decoder attends to: the encoder's output with its layout.
+///
+///     ef::Memory<float> memory(encoder(ctx, source, layout), layout);
+///     auto y = decoder(ctx, target, memory);
 template <class T>
 struct Memory {
-  Var<T> rows;            ///< (M, D) or (B, S, D)
-  SequenceLayout layout;  ///< of these rows
-  std::vector<std::int32_t>
-      key_sequence{};  ///< the sequence of memory of each target sequence; empty: its own number
+  Var<T> rows;            ///< (M, D), or (B, S, D)
+  SequenceLayout layout;  ///< of rows
+  /// For each target sequence the memory's sequence that it attends to; empty: the one with the same number.
+  std::vector<std::int32_t> key_sequence{};
 
-  /// Memory of full sequences, (B, S, D) or (S, D), or with a layout.
+  /// Sequences of full length, (B, S, D), or one sequence, (S, D). Throws ShapeError for other ranks.
   explicit Memory(Var<T> encoded) : rows(std::move(encoded)), layout(full_layout("memory", rows.shape())) {}
+  /// Rows in the given layout; sequences: key_sequence. Nothing is checked before the memory is used.
   Memory(Var<T> encoded, SequenceLayout encoded_layout, std::vector<std::int32_t> sequences = {})
       : rows(std::move(encoded)), layout(std::move(encoded_layout)), key_sequence(std::move(sequences)) {}
 };
 
-/// Who may attend to whom in a decoder. Nothing is causal unless the mask says so.
+/// The masks of a decoder. No mask means no restriction: nothing is causal unless the target mask is.
 struct DecoderMasks {
   AttentionMask target{};  ///< of the self-attention
   AttentionMask memory{};  ///< of the attention to the encoder's output
 };
 
-/// The attention weights of a decoder, one (B, H, Lq, Lk) for each layer.
+/// The attention weights of a decoder, before dropout, one (B, H, Lq, Lk) for each layer.
 template <class T>
 struct DecoderMaps {
-  std::vector<Var<T>> target;
-  std::vector<Var<T>> memory;
+  std::vector<Var<T>> target;  ///< of the self-attentions; empty for layers without one
+  std::vector<Var<T>> memory;  ///< of the attentions to the memory
 };
 
-/// How the rows that a layer works on reach other rows. In training they are whole sequences (SequencePass),
-/// in decoding new tokens whose predecessors are in a cache (CachedPass). A layer that asks the pass is
-/// written once: it trains, and it decodes with a cache.
+/// How a layer reaches rows other than its own: in training they are whole sequences (SequencePass), in
+/// decoding new tokens whose predecessors are cached (CachedPass). A layer written against this interface
+/// both trains and decodes with a cache.
 template <class T>
 class LayerPass {
  public:
   virtual ~LayerPass() = default;
 
-  /// Of the rows that the layers are given.
+  /// The layout of the rows that the layers are given.
   virtual const SequenceLayout& layout() const noexcept = 0;
 
-  /// Self-attention of the rows x: (rows, D). Returns (rows, D).
+  /// Self-attention of the rows x, (rows, D), with the pass's mask. Returns (rows, D). Throws ShapeError if x
+  /// does not match the layout, ValueError for an attention with RelativeBiasPositions in a stack without a
+  /// relative bias.
   [[nodiscard]] virtual Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                                               const Var<T>& x) = 0;
 
-  /// Attention of the rows x, (rows, D), to a memory. Returns (rows, D). Throws ValueError where the pass has
-  /// no such memory.
+  /// Attention of the rows x, (rows, D), to memory number `memory`. Returns (rows, D). The attention's
+  /// options should have no positions and no window, which decoding with a cache does not apply to memories,
+  /// and kdim and vdim equal to d_model. Throws ValueError if the pass has no such memory.
   [[nodiscard]] virtual Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                                                 const Var<T>& x, std::size_t memory = 0) = 0;
 
-  /// Each row of x, (rows, D), after the n - 1 rows before it in its sequence, zeros where the sequence has
-  /// not begun: (rows, n, D), the row itself last. What causal convolutions are made of.
+  /// Each row of x, (rows, D), preceded by the n - 1 rows before it in its sequence, with zeros before the
+  /// beginning: (rows, n, D), the row itself last. The input of causal convolutions. Throws ValueError for n
+  /// below 1.
   [[nodiscard]] virtual Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) = 0;
 
-  /// c[t] = forget[t] * c[t - 1] + (1 - forget[t]) * input[t] for each feature of the rows (rows, D), as
-  /// recurrence() has it: what recurrent layers are made of. Returns (rows, D).
+  /// c[t] = forget[t] * c[t - 1] + (1 - forget[t]) * input[t] for each feature of the rows (rows, D), with c
+  /// = 0 before the beginning; see recurrence(). The core of recurrent layers. Returns (rows, D).
   [[nodiscard]] virtual Var<T> recurrence(const Context<T>& ctx, const Var<T>& forget,
                                           const Var<T>& input) = 0;
 
-  /// The bias by distance that the stack's self-attentions add, for those whose options have
-  /// RelativeBiasPositions; nullptr: none. Called by Stack.
+  /// Sets the bias by distance for the self-attentions whose options have RelativeBiasPositions; nullptr:
+  /// none. Called by Stack.
   virtual void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) = 0;
 
-  /// A copy of this pass that a layer may run on again in backward (checkpoint()), with other Vars in place
-  /// of those of shared(); nullptr where layers can only run on the pass itself.
+  /// A copy of this pass on which a layer can run again during backward (checkpoint()), with other Vars in
+  /// place of those of shared(); nullptr if layers can only run on the pass itself.
   virtual std::shared_ptr<LayerPass<T>> copy() const { return nullptr; }
-  /// The recorded Vars that layers reach through the pass, such as the rows of a memory.
+  /// The recorded Vars that layers use through the pass, such as the rows of a memory.
   virtual std::vector<Var<T>*> shared() { return {}; }
-  /// Takes over what a layer left in a copy. False: it has to run on the pass itself, which is as it was.
+  /// Takes over what a layer left in a copy of this pass. Returns false, and changes nothing, if the layer
+  /// has to run on the pass itself.
   virtual bool follow(const LayerPass<T>& copy) {
     (void)copy;
     return true;
@@ -86,10 +95,13 @@ class LayerPass {
 
  protected:
   LayerPass() = default;
+  /// Copies are made through copy() only.
   LayerPass(const LayerPass&) = default;
+  /// Copies are made through copy() only.
   LayerPass& operator=(const LayerPass&) = default;
 
-  // The bias for an attention that adds one.
+  /// `bias` for an attention with RelativeBiasPositions, an undefined Var for others. Throws ValueError if
+  /// the attention needs a bias that is undefined.
   static const Var<T>& bias_for(const MultiHeadAttention<T>& attention, const Var<T>& bias) {
     static const Var<T> none;
     if (!std::holds_alternative<RelativeBiasPositions>(attention.options.positions)) return none;
@@ -98,20 +110,21 @@ class LayerPass {
         "self_attention",
         "the attention's options have RelativeBiasPositions, but its stack has no relative_bias");
   }
+  /// Throws ValueError (`[op] ...`) for n below 1.
   static void require_window(const char* op, index_t n) {
     if (n < 1) throw ValueError(op, "n is " + std::to_string(n) + ", must be at least 1");
   }
 };
 
-/// The pass over whole sequences: what training, encoders and forced decoding use. Differentiable.
+/// The pass over whole sequences, for training, encoders and forced decoding. Differentiable.
 ///
 ///     ef::SequencePass<float> pass(layout, ef::AttentionMask::causal(), {memory});
 ///     auto y = decoder(ctx, x, pass);
 template <class T>
 class SequencePass final : public LayerPass<T> {
  public:
-  /// mask: of the self-attentions, joined with the layout's padding; memory_mask: of the attentions to every
-  /// memory.
+  /// mask: of the self-attentions, joined with the layout's padding; memory_mask: of the attentions to all
+  /// memories. Throws ShapeError if a memory does not match its layout.
   explicit SequencePass(SequenceLayout layout, AttentionMask mask = {}, std::vector<Memory<T>> memories = {},
                         AttentionMask memory_mask = {})
       : layout_(std::move(layout)),
@@ -122,8 +135,8 @@ class SequencePass final : public LayerPass<T> {
       check_rows("attention", "memory", memory.rows.shape(), memory.layout);
   }
 
-  /// Gathers the attention weights of every attention from now on, in the order of the calls: (B, H, Lq, Lk)
-  /// each, differentiable. maps must outlive the pass.
+  /// From now on appends the weights of every attention to `maps`, in the order of the calls: (B, H, Lq, Lk)
+  /// each, differentiable. maps must outlive the pass; nullptr stops. Layers are then not checkpointed.
   void collect(DecoderMaps<T>* maps) { maps_ = maps; }
 
   const SequenceLayout& layout() const noexcept override { return layout_; }
@@ -145,8 +158,8 @@ class SequencePass final : public LayerPass<T> {
     return attention.cross(ctx, x, layout_, m.rows, m.layout, memory_mask_, m.key_sequence, weights);
   }
   Var<T> window(const Context<T>& ctx, const Var<T>& x, index_t n) override;
-  /// Throws ValueError for a mask that is not causal, none() aside: a recurrence sees all rows before it and
-  /// none after it.
+  /// Throws ValueError for masks other than none() and causal(): a recurrence sees all earlier rows and no
+  /// later ones.
   Var<T> recurrence(const Context<T>&, const Var<T>& forget, const Var<T>& input) override {
     if (!mask_.is_none() && !mask_.is_causal()) {
       throw ValueError(
@@ -159,7 +172,7 @@ class SequencePass final : public LayerPass<T> {
   void use_bias(const Context<T>& ctx, const RelativeBias<T>* bias) override {
     bias_ = bias == nullptr ? Var<T>() : (*bias)(ctx);
   }
-  /// None while weights are collected: those would not be recorded.
+  /// nullptr while weights are collected, because a copy would not record them.
   std::shared_ptr<LayerPass<T>> copy() const override {
     return maps_ == nullptr ? std::make_shared<SequencePass>(*this) : nullptr;
   }
@@ -183,7 +196,7 @@ Var<T> SequencePass<T>::window(const Context<T>&, const Var<T>& x, index_t n) {
   this->require_window("window", n);
   check_rows("window", "input", x.shape(), layout_);
   const index_t rows = x.shape().rows(), d = x.dim(-1);
-  // Row `rows` is a row of zeros, for what lies before a sequence and for padding.
+  // Index `rows` is a row of zeros, for rows before a sequence and for padding.
   Tensor<std::int32_t> ids = Tensor<std::int32_t>::full(Shape{rows * n}, static_cast<std::int32_t>(rows));
   for (index_t b = 0; b < layout_.batch(); ++b) {
     const index_t first = layout_.offset(b);

@@ -6,28 +6,29 @@
 
 namespace eigenformer {
 
+/// Options of an Ssru.
 struct SsruOptions {
-  index_t d_model = defaults::d_model;
-  bool bias = true;  ///< of the forget gate
+  index_t d_model = defaults::d_model;  ///< features of a row
+  bool bias = true;                     ///< a bias in the forget gate
 };
 
-/// The Simpler Simple Recurrent Unit of Kim et al. 2019 ("From Research to Production and Back"), in place of
-/// a decoder's self-attention:
+/// The Simpler Simple Recurrent Unit of Kim et al. 2019 ("From Research to Production and Back"), which
+/// replaces a decoder's self-attention:
 ///
 ///     f = sigmoid(forget(x)),  c[t] = f[t] * c[t - 1] + (1 - f[t]) * input(x)[t],  y = relu(c)
 ///
-/// A token reaches those before it through c alone, which begins with zeros: decoding keeps one vector a
-/// sequence and layer, however long the sequence is.
+/// A token sees earlier ones through c alone, which starts at zero, so decoding stores one vector for each
+/// sequence and layer, whatever the length.
 ///
 ///     ef::Ssru<float> unit({.d_model = 12}, rng);
 ///     ef::SequencePass<float> pass(layout);
 ///     auto y = unit(ctx, x, pass);  // (rows, 12)
 template <class T = float>
 struct Ssru {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  Linear<T> input;   ///< without bias
-  Linear<T> forget;  ///< of the forget gate
+  Linear<T> input;   ///< D -> D, without bias
+  Linear<T> forget;  ///< D -> D, the forget gate
 
   /// Throws ValueError for a d_model that is not positive.
   Ssru(const SsruOptions& options, RandomGenerator& rng)
@@ -41,6 +42,7 @@ struct Ssru {
     return relu(pass.recurrence(ctx, sigmoid(forget(ctx, x)), input(ctx, x)));
   }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("input", self.input);
     visit("forget", self.forget);

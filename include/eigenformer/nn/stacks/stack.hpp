@@ -15,9 +15,9 @@
 
 namespace eigenformer {
 
-/// A layer of a Stack: a module that is made of options and a generator, and called with rows and the pass
-/// that they are in. x: (rows, D); returns the same shape. Options that convert to LayerOptions give the
-/// stack its final norm, its stochastic depth and its relative bias.
+/// A layer of a Stack: a module that is constructed from its Options and a generator, and called with rows
+/// and their pass: x (rows, D), returns the same shape. If its Options derive from LayerOptions, the stack
+/// takes its final norm, stochastic depth and relative bias from them.
 template <class L>
 concept Layer = Module<L> && requires {
   typename L::value_type;
@@ -49,7 +49,7 @@ const char* stack_name() {
   }
 }
 
-// Layers drawn one after the other, so that no two start alike.
+// Draws the layers one after the other, so that they start different.
 template <class L>
 std::vector<L> make_layers(const char* op, const StackOptions<typename L::Options>& options,
                            RandomGenerator& rng) {
@@ -59,7 +59,7 @@ std::vector<L> make_layers(const char* op, const StackOptions<typename L::Option
   typename L::Options layer = options.layer;
   for (index_t i = 0; i < options.num_layers; ++i) {
     if constexpr (std::derived_from<typename L::Options, LayerOptions>) {
-      // Linear decay: the deeper, the more dispensable. Huang et al. 2016, eq. 4.
+      // Linear decay: deeper layers are skipped more often. Huang et al. 2016, eq. 4.
       layer.layer_drop =
           options.layer.layer_drop * static_cast<double>(i + 1) / static_cast<double>(options.num_layers);
     }
@@ -70,27 +70,28 @@ std::vector<L> make_layers(const char* op, const StackOptions<typename L::Option
 
 }  // namespace detail
 
-/// N layers of one kind, which start different, and an optional final norm.
+/// N layers of one kind, each with its own random start, and an optional final norm.
 ///
-///     ef::Stack<ef::EncoderLayer<float>> encoder({.num_layers = 2, .layer = {.d_model = 12, .num_heads =
-///     3}}, rng); auto memory = encoder(ctx, x, ef::AttentionMask::key_padding(padding));  // (B, L, 12)
+///     ef::Stack<ef::EncoderLayer<float>> encoder(
+///         {.num_layers = 2, .layer = {.d_model = 12, .num_heads = 3}}, rng);
+///     auto memory = encoder(ctx, x, ef::AttentionMask::key_padding(padding));  // (B, L, 12)
 template <class L>
 struct Stack {
-  using value_type = typename L::value_type;
-  using T = value_type;
-  using Options = StackOptions<typename L::Options>;
+  using value_type = typename L::value_type;          ///< element type, float or double
+  using T = value_type;                               ///< short for value_type
+  using Options = StackOptions<typename L::Options>;  ///< what the stack is constructed from
 
-  std::vector<L> layers;
-  OptionalModule<Norm<T>> norm;
+  std::vector<L> layers;                          ///< in the order of their application
+  OptionalModule<Norm<T>> norm;                   ///< after the last layer, with final_norm
   OptionalModule<RelativeBias<T>> relative_bias;  ///< with RelativeBiasPositions; one for all layers
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError that names the invalid field.
   Stack(const Options& options, RandomGenerator& rng) : layers(detail::make_layers<L>(name(), options, rng)) {
     if constexpr (std::convertible_to<const typename L::Options&, const LayerOptions&>) {
       const LayerOptions& layer = options.layer;
       if (options.final_norm) norm.emplace(detail::norm_options(layer));
       if (const auto* o = std::get_if<RelativeBiasPositions>(&layer.positions)) {
-        // Decoders see nothing after the query.
+        // Decoders see no keys after the query.
         const bool both = !(requires { L::is_decoder; });
         relative_bias.emplace(*o, layer.num_heads, both, rng);
       }
@@ -100,14 +101,15 @@ struct Stack {
     finish();
   }
 
-  /// From given layers. Throws ValueError when there are none or their widths differ.
+  /// A stack of given layers, without a relative bias. Throws ValueError if there are none or the widths of
+  /// layers and norm differ.
   explicit Stack(std::vector<L> given, OptionalModule<Norm<T>> final_norm = {})
       : layers(std::move(given)), norm(std::move(final_norm)) {
     finish();
   }
 
-  /// x: (B, L, D) or (rows, D), as the pass's layout says. Returns the same shape. What decoders and
-  /// encoders, training and cached decoding have in common.
+  /// x: (B, L, D) or (rows, D), in the pass's layout. Returns the same shape. The one path for encoders and
+  /// decoders, training and cached decoding. Throws ShapeError if x does not match the layout.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) const {
     check_rows(name(), "input", x.shape(), pass.layout());
     const Context<T> c = ctx.for_rows(pass.layout());
@@ -118,12 +120,13 @@ struct Stack {
     return x.rank() == 2 ? h : reshape(h, x.shape());
   }
 
-  /// Without a memory. x: (B, L, D), or (L, D) of one sequence. Returns the same shape.
+  /// Runs the stack without a memory. x: (B, L, D), or (L, D) for one sequence. Returns the same shape.
+  /// Throws ShapeError if x or the mask has the wrong shape.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x,
                                   const AttentionMask& mask = {}) const {
     return (*this)(ctx, x, full_layout(name(), x.shape()), mask);
   }
-  /// The same for rows as the layout says. maps, when given, receives each layer's attention weights (B, H,
+  /// The same for rows in the given layout. maps, if not null, receives each layer's attention weights (B, H,
   /// L, L).
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const AttentionMask& mask = {}, std::vector<Var<T>>* maps = nullptr) const {
@@ -135,12 +138,14 @@ struct Stack {
     return y;
   }
 
-  /// With a memory. x: (B, T, D), or (T, D) of one sequence. Returns the same shape.
+  /// Runs the stack with a memory. x: (B, T, D), or (T, D) for one sequence. Returns the same shape. Throws
+  /// ShapeError if shapes or masks do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const Memory<T>& memory,
                                   const DecoderMasks& masks = {}) const {
     return (*this)(ctx, x, full_layout(name(), x.shape()), memory, masks);
   }
-  /// The same for rows as the layout says. maps, when given, receives the attention weights of every layer.
+  /// The same for rows in the given layout. maps, if not null, receives the attention weights of every layer;
+  /// see DecoderMaps.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& x, const SequenceLayout& layout,
                                   const Memory<T>& memory, const DecoderMasks& masks = {},
                                   DecoderMaps<T>* maps = nullptr) const {
@@ -152,8 +157,10 @@ struct Stack {
     return (*this)(ctx, x, pass);
   }
 
+  /// Features of a row, those of layer 0.
   index_t d_model() const { return layers.front().d_model(); }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("layers", self.layers);
     visit("norm", self.norm);
@@ -163,7 +170,7 @@ struct Stack {
  private:
   static const char* name() { return detail::stack_name<L>(); }
 
-  // One layer: where the tape asks for it a checkpoint, which runs on a new copy of the pass each time.
+  // Runs one layer; as a checkpoint, on a new copy of the pass each time, if the tape checkpoints layers.
   static Var<T> run(const L& layer, const Context<T>& ctx, const Var<T>& x, LayerPass<T>& pass) {
     const bool checkpoints = ctx.records() && ctx.tape()->checkpoints_layers();
     const std::shared_ptr<LayerPass<T>> copy = checkpoints ? pass.copy() : nullptr;
@@ -184,7 +191,7 @@ struct Stack {
     return followed ? y : layer(repeated, x, pass);
   }
 
-  // Layers that were not made together must at least have one width.
+  // Given layers may differ, but not in width.
   void finish() {
     static_assert(Layer<L>,
                   "a layer of a Stack needs value_type, Options, fields, a constructor (const Options&, "
@@ -208,7 +215,7 @@ struct Stack {
 
 }  // namespace eigenformer
 
-/// EIGENFORMER_MODULE_INSTANCES of the stack of a layer. Used in namespace eigenformer.
+/// EIGENFORMER_MODULE_INSTANCES for a Stack of a layer. Used in namespace eigenformer.
 #define EIGENFORMER_STACK_INSTANCES(LAYER)                                                               \
   EIGENFORMER_INSTANCE(struct Stack<LAYER<float>>)                                                       \
   EIGENFORMER_INSTANCE(struct Stack<LAYER<double>>)                                                      \

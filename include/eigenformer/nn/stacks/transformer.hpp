@@ -7,30 +7,33 @@
 
 namespace eigenformer {
 
-/// Who may attend to whom in a Transformer. Key padding is joined with `&`:
-/// `{.source = AttentionMask::key_padding(p), .target = AttentionMask::causal(), .memory =
+/// The masks of a Transformer; nothing is masked by default. Masks are joined with `&`, for example with key
+/// padding: `{.source = AttentionMask::key_padding(p), .target = AttentionMask::causal(), .memory =
 /// AttentionMask::key_padding(p)}`.
 struct TransformerMasks {
-  AttentionMask source{};  ///< the encoder's self-attention
-  AttentionMask target{};  ///< the decoder's self-attention
-  AttentionMask memory{};  ///< the decoder's attention to the encoder's output
+  AttentionMask source{};  ///< of the encoder's self-attention
+  AttentionMask target{};  ///< of the decoder's self-attention
+  AttentionMask memory{};  ///< of the decoder's attention to the encoder's output
 };
 
-/// The same as the six arguments of PyTorch's nn.Transformer.forward:
-/// `model(ctx, x, y, ef::PyTorchMasks{.tgt_mask = ef::AttentionMask::causal(), .src_key_padding_mask =
-/// ...})`.
+/// The masks of a Transformer under the six argument names of PyTorch's nn.Transformer.forward:
 ///
-/// A boolean attn_mask of PyTorch is AttentionMask::block(mask), one of floats AttentionMask::additive(mask),
-/// for all sequences (Lq, Lk) or, where PyTorch has (B H, Lq, Lk), with mask.reshape({B, H, Lq, Lk}); a
-/// key_padding_mask (B, Lk) is AttentionMask::key_padding(mask).
+///     auto y = model(ctx, source, target,
+///                    ef::PyTorchMasks{.tgt_mask = ef::AttentionMask::causal(),
+///                                     .src_key_padding_mask = ef::AttentionMask::key_padding(p)});
+///
+/// A boolean attn_mask of PyTorch corresponds to AttentionMask::block(mask), a float one to
+/// AttentionMask::additive(mask). Its shape is (Lq, Lk) for all sequences; for PyTorch's (B H, Lq, Lk) pass
+/// mask.reshape({B, H, Lq, Lk}). A key_padding_mask (B, Lk) corresponds to AttentionMask::key_padding(mask).
 struct PyTorchMasks {
-  AttentionMask src_mask{};
-  AttentionMask tgt_mask{};
-  AttentionMask memory_mask{};
-  AttentionMask src_key_padding_mask{};
-  AttentionMask tgt_key_padding_mask{};
-  AttentionMask memory_key_padding_mask{};
+  AttentionMask src_mask{};                 ///< of the encoder's self-attention
+  AttentionMask tgt_mask{};                 ///< of the decoder's self-attention
+  AttentionMask memory_mask{};              ///< of the decoder's attention to the encoder's output
+  AttentionMask src_key_padding_mask{};     ///< of source tokens as keys of the encoder
+  AttentionMask tgt_key_padding_mask{};     ///< of target tokens as keys of the decoder
+  AttentionMask memory_key_padding_mask{};  ///< of source tokens as keys of the decoder
 
+  /// The same masks, each joined with its key padding mask.
   operator TransformerMasks() const {  // NOLINT(google-explicit-constructor)
     return {.source = src_mask & src_key_padding_mask,
             .target = tgt_mask & tgt_key_padding_mask,
@@ -38,25 +41,26 @@ struct PyTorchMasks {
   }
 };
 
-/// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as PyTorch's
+/// An encoder and a decoder on embeddings. Vaswani et al. 2017; names, final norms and masks as in PyTorch's
 /// nn.Transformer.
 ///
-///     ef::Transformer<float> model({.layer = {.d_model = 12, .num_heads = 3}, .encoder = {.num_layers = 2}},
-///     rng); auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
+///     ef::Transformer<float> model(
+///         {.layer = {.d_model = 12, .num_heads = 3}, .encoder = {.num_layers = 2}}, rng);
+///     auto y = model(ctx, source, target, {.target = ef::AttentionMask::causal()});  // (B, T, 12)
 template <class T = float, class EncoderLayerType = EncoderLayer<T>, class DecoderLayerType = DecoderLayer<T>>
 struct Transformer {
-  using value_type = T;
+  using value_type = T;  ///< element type, float or double
 
-  Stack<EncoderLayerType> encoder;
-  Stack<DecoderLayerType> decoder;
+  Stack<EncoderLayerType> encoder;  ///< source rows to memory
+  Stack<DecoderLayerType> decoder;  ///< target rows and memory to output rows
 
-  /// Weights start Xavier uniform, biases zero. Throws ValueError that names an impossible field.
+  /// Weights start Xavier uniform, biases zero. Throws ValueError that names the invalid field.
   Transformer(const TransformerOptions& options, RandomGenerator& rng)
       : encoder(encoder_options(options), rng), decoder(decoder_options(options), rng) {
     name_parameters(*this);
   }
 
-  /// From a given encoder and decoder. Throws ValueError when their widths differ.
+  /// A given encoder and decoder. Throws ValueError if their widths differ.
   Transformer(Stack<EncoderLayerType> given_encoder, Stack<DecoderLayerType> given_decoder)
       : encoder(std::move(given_encoder)), decoder(std::move(given_decoder)) {
     if (encoder.d_model() != decoder.d_model()) {
@@ -67,15 +71,15 @@ struct Transformer {
     name_parameters(*this);
   }
 
-  /// source: (B, S, D), target: (B, T, D), or one sequence each without B. Returns the target's shape.
-  /// Throws ShapeError where shapes or masks do not fit.
+  /// source: (B, S, D), target: (B, T, D), or (S, D) and (T, D) for one sequence. Returns the target's shape.
+  /// Throws ShapeError if shapes or masks do not match.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source, const Var<T>& target,
                                   const TransformerMasks& masks = {}) const {
     return (*this)(ctx, source, full_layout("transformer", source.shape()), target,
                    full_layout("transformer", target.shape()), masks);
   }
 
-  /// The same for rows as the layouts say, padded or packed; what a layout calls padding is masked as a key.
+  /// The same for rows in the given layouts, padded or packed. Padding of a layout is masked as a key.
   [[nodiscard]] Var<T> operator()(const Context<T>& ctx, const Var<T>& source,
                                   const SequenceLayout& source_layout, const Var<T>& target,
                                   const SequenceLayout& target_layout,
@@ -84,8 +88,10 @@ struct Transformer {
     return decoder(ctx, target, target_layout, memory, DecoderMasks{masks.target, masks.memory});
   }
 
+  /// Features of a row.
   index_t d_model() const { return encoder.d_model(); }
 
+  /// Calls visit(name, member) for each parameter, buffer and sub-module (see Module).
   static void fields(auto& self, auto&& visit) {
     visit("encoder", self.encoder);
     visit("decoder", self.decoder);

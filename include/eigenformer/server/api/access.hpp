@@ -15,24 +15,26 @@
 
 namespace eigenformer {
 
-/// Who may translate: those with an API key, and each of them so many times a minute.
+/// Checks API keys and limits the requests per minute of each client. Thread-safe.
 class ApiAccess {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = std::chrono::steady_clock;  ///< the clock of the rate limit
 
-  /// keys: empty: everybody. per_minute: 0: any number.
+  /// keys: accepted keys, none of them empty; no keys: everybody has access. per_minute: requests per client;
+  /// 0: no limit.
   ApiAccess(std::vector<std::string> keys, index_t per_minute)
       : keys_(std::move(keys)), per_minute_(static_cast<double>(per_minute)) {}
 
+  /// Whether requests need an API key.
   bool needs_key() const noexcept { return !keys_.empty(); }
 
-  /// Throws HttpError: 401 without a key, 403 with a wrong one. given: what came as api_key; else the
-  /// request's "Authorization: Bearer" counts. Returns the key, or the client's address where none is asked
-  /// for.
+  /// Returns the key of a request, or the client's address when no key is needed; both identify the client
+  /// for count(). given: the parameter api_key; when it is empty, the key is taken from "Authorization:
+  /// Bearer". Throws HttpError: 401 without a key, 403 for a wrong one.
   std::string require_key(const HttpRequest& request, std::string given) const {
     if (keys_.empty()) return request.client;
     constexpr std::string_view bearer = "Bearer ";
-    // The name of a scheme has no case (RFC 9110, section 11.1).
+    // The name of a scheme is case-insensitive (RFC 9110, section 11.1).
     const std::string_view scheme = std::string_view(request.authorization).substr(0, bearer.size());
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
     if (given.empty() && std::equal(scheme.begin(), scheme.end(), bearer.begin(), bearer.end(),
@@ -45,8 +47,8 @@ class ApiAccess {
     return given;
   }
 
-  /// Counts a request of a client. Throws HttpError 429 where it has had its number: a bucket of tokens, one
-  /// minute's, that fills all the time.
+  /// Counts a request of a client, by a token bucket that holds the requests of one minute. Throws HttpError
+  /// 429 with Retry-After when the bucket is empty.
   void count(const std::string& client) {
     if (per_minute_ == 0) return;
     const std::scoped_lock lock(mutex_);
@@ -70,7 +72,7 @@ class ApiAccess {
   };
   static constexpr std::size_t most_buckets = 10'000;
 
-  // In a time that does not tell how much of a key was right.
+  // Compares in a time that does not depend on how much of the key is right.
   static bool equal(const std::string& a, const std::string& b) {
     unsigned different = a.size() == b.size() ? 0 : 1;
     for (std::size_t i = 0; i < b.size(); ++i)
@@ -79,13 +81,13 @@ class ApiAccess {
     return different == 0;
   }
 
-  // What a bucket holds now.
+  // The tokens that a bucket holds now.
   double tokens(const Bucket& bucket, Clock::time_point now) const {
     const double minutes = std::chrono::duration<double>(now - bucket.at).count() / 60;
     return std::min(per_minute_, bucket.tokens + minutes * per_minute_);
   }
 
-  // Forgets those whose bucket is full, as a new one is; all, where that makes no room.
+  // Forgets clients with a full bucket, which is the same as a new one; all clients if that frees nothing.
   void forget(Clock::time_point now) {
     std::erase_if(buckets_, [&](const auto& entry) { return tokens(entry.second, now) >= per_minute_; });
     if (buckets_.size() >= most_buckets) buckets_.clear();

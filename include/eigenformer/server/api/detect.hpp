@@ -13,10 +13,10 @@
 
 namespace eigenformer {
 
-/// The language that a text is taken for.
+/// A possible language of a text.
 struct DetectedLanguage {
-  std::string code;
-  double confidence = 0;  ///< in percent, among the languages that were asked about
+  std::string code;       ///< as passed to detect_language(), such as "en"
+  double confidence = 0;  ///< percent, 0 to 100; those of all candidates add up to 100 but for rounding
 };
 
 namespace detail {
@@ -38,8 +38,8 @@ inline Script script_of(char32_t c) {
   return Script::other;
 }
 
-// What a language is known by: its script, the letters that it has beside a to z (in other scripts: that not
-// all languages of the script have), and words that come often in any text.
+// The features of a language: its script, its letters other than a to z (in other scripts: letters that not
+// all languages of the script have), and frequent words.
 struct LanguageProfile {
   std::string_view code;
   Script script;
@@ -140,7 +140,7 @@ inline const LanguageProfile* find_profile(std::string_view code) {
   return nullptr;
 }
 
-// A small letter of what Latin-1, Greek and Cyrillic have as capitals; enough to look words up.
+// The lower-case form of capitals of Latin, Greek and Cyrillic; enough for the words of the profiles.
 inline char32_t lower_letter(char32_t c) {
   if ((c >= 'A' && c <= 'Z') || (c >= 0xC0 && c <= 0xDE && c != 0xD7) || (c >= 0x391 && c <= 0x3A9) ||
       (c >= 0x410 && c <= 0x42F))
@@ -169,16 +169,16 @@ inline void append_utf8(std::string& text, char32_t c) {
 
 }  // namespace detail
 
-/// Whether detect_language() knows a language.
+/// Whether detect_language() has a profile of a language.
 inline bool can_detect(std::string_view code) { return detail::find_profile(code) != nullptr; }
 
-/// Which of some languages a text is in, the likeliest first: a naive Bayes classifier (Maron 1961) over a
-/// few of each language's commonest words, the letters that it has beside others and its script, all
-/// languages equally likely before. No more than the first 4096 characters are looked at. Of single words and
-/// names it knows little, and says so by its confidence. Languages of which it has no profile are left out.
+/// Returns the languages `among` which a UTF-8 text may be, the most likely first, without those that have no
+/// profile. It is a naive Bayes classifier (Maron 1961) with frequent words, special letters and the script
+/// as features and equal priors. Only the first 4096 letters are read. Single words and names give a low
+/// confidence.
 inline std::vector<DetectedLanguage> detect_language(std::string_view text,
                                                      std::span<const std::string> among) {
-  // How much likelier a common word and a letter of its own are in a language that has them than in another.
+  // Log likelihood ratios of a frequent word and of a special letter in a language that has them.
   const double word_evidence = std::log(20.0), letter_evidence = std::log(10.0);
   constexpr std::size_t most_letters = 4096;
   struct Candidate {
@@ -212,7 +212,7 @@ inline std::vector<DetectedLanguage> detect_language(std::string_view text,
       const detail::LanguageProfile& profile = *candidate.profile;
       const bool own = c >= 0x80 && profile.letters.find(letter) != std::string_view::npos;
       const bool japanese = profile.script == detail::Script::kana && script == detail::Script::han;
-      // Chinese characters alone are rather Chinese.
+      // Text of Chinese characters alone is more likely Chinese than Japanese.
       if (japanese) candidate.score -= std::log(2.0);
       if (own) {
         candidate.score += letter_evidence;

@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// The value of a hexadecimal digit; -1: it is none.
+// The value of a hexadecimal digit; -1 for another character.
 inline int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -42,7 +42,8 @@ inline std::string form_decoded(std::string_view text) {
 
 }  // namespace detail
 
-/// The values of a form (application/x-www-form-urlencoded) by name, in order. Throws HttpError 400.
+/// Parses a form (application/x-www-form-urlencoded): the decoded values of each name, in their order. UTF-8
+/// is not checked. Throws HttpError 400 for an invalid percent encoding.
 inline std::map<std::string, std::vector<std::string>> parse_form(std::string_view body) {
   std::map<std::string, std::vector<std::string>> values;
   for (std::size_t begin = 0; begin < body.size();) {

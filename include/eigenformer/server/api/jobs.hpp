@@ -20,13 +20,16 @@
 
 namespace eigenformer {
 
-/// The translations that a server has accepted and not answered.
+/// Counts the translations that a server has accepted and not answered. Thread-safe.
 class JobCount {
  public:
+  /// most: the number of jobs allowed at a time.
   explicit JobCount(std::size_t most) : most_(most) {}
 
+  /// The current number of jobs.
   std::size_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
-  /// One more, as long as the result is kept. Throws HttpError 503 where there are too many.
+  /// Counts one more job until the result is destroyed, which must be before this object. Throws HttpError
+  /// 503 when there are too many.
   std::shared_ptr<void> add() {
     if (count_.fetch_add(1) >= most_) {
       count_.fetch_sub(1);
@@ -40,13 +43,14 @@ class JobCount {
   std::atomic<std::size_t> count_{0};
 };
 
-/// A request for translation from when it is accepted until it is answered. Its model may still have to be
-/// loaded, and its client may go at any time.
+/// An accepted translation request until it is answered. Its model may have to be loaded first, and its
+/// client may disconnect at any time. Thread-safe; held by shared_ptr.
 class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
  public:
-  using Headers = std::vector<std::pair<std::string, std::string>>;
+  using Headers = std::vector<std::pair<std::string, std::string>>;  ///< names and values of header fields
 
-  /// place: what counts it. headers: of its answer.
+  /// detected: the language, if the source was "auto". headers: added to the answer. place: the result of
+  /// JobCount::add(). metrics: must outlive the job.
   TranslateJob(ApiTranslation wanted, std::optional<DetectedLanguage> detected, HttpReply reply,
                Headers headers, std::shared_ptr<void> place, ServerMetrics& metrics)
       : wanted_(std::move(wanted)),
@@ -56,7 +60,8 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
         place_(std::move(place)),
         metrics_(metrics) {}
 
-  /// Begins with the model, or says why there is none. Does nothing for a job that was cancelled.
+  /// Starts the translation with a loaded model, or answers with `error` when backend is null. Does nothing
+  /// for a cancelled job.
   void begin(const std::shared_ptr<TranslationBackend>& backend, const std::exception_ptr& error) {
     if (cancelled()) return finish();
     if (backend == nullptr) return fail(error);
@@ -89,7 +94,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
     }
   }
 
-  /// Its client does not want it any more.
+  /// Cancels the job, because its client has disconnected.
   void cancel() {
     std::function<void()> cancel;
     {
@@ -100,7 +105,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
     if (cancel) cancel();
   }
 
-  /// Its answer where there is nothing to do: texts that are in their language already.
+  /// Sends the answer; called directly, without begin(), for texts that are already in the target language.
   void done(std::vector<TranslatedText> texts) {
     const auto json = translation_json(texts, wanted_.list, wanted_.task, detected_);
     std::size_t characters = 0;
@@ -118,9 +123,11 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
     reply_.send(std::move(answer));
   }
 
+  /// Whether the answer is a stream of events.
   bool streams() const noexcept { return wanted_.stream; }
+  /// The texts and what to do with them.
   const TranslationTask& task() const noexcept { return wanted_.task; }
-  /// For done() without a model.
+  /// Begins the stream before done() is called without begin(); does nothing for an answer that is not one.
   void begin_stream() const {
     if (wanted_.stream) reply_.begin_stream({.content_type = "text/event-stream", .headers = headers_});
   }
@@ -149,7 +156,7 @@ class TranslateJob : public std::enable_shared_from_this<TranslateJob> {
     }
   }
 
-  // Gives back what it holds before its client has the answer, and may come again.
+  // Releases the model and the place before the client receives the answer and may send its next request.
   void finish() {
     std::shared_ptr<TranslationBackend> backend;
     std::shared_ptr<void> place;

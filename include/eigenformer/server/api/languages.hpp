@@ -64,14 +64,14 @@ inline bool is_language_code(std::string_view code) {
 
 }  // namespace detail
 
-/// The English name of a language; its code where it is not known.
+/// The English name of a language, from its ISO 639-1 code; the code itself when it is unknown.
 inline std::string language_name(const std::string& code) {
   for (const auto& language : detail::language_names)
     if (language.code == code) return std::string(language.name);
   return code;
 }
 
-/// The languages of a pair, such as "en-de"; nothing for what is none.
+/// Parses a language pair such as "en-de" to source and target; nothing for another text.
 inline std::optional<std::pair<std::string, std::string>> parse_language_pair(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
@@ -80,14 +80,15 @@ inline std::optional<std::pair<std::string, std::string>> parse_language_pair(st
   return std::pair(std::string(source), std::string(target));
 }
 
-/// Where a model is, and which languages its folder is for.
+/// A model's folder and its languages.
 struct ModelPlace {
-  std::string source, target;
-  std::filesystem::path folder;
+  std::string source,            ///< code of the source language
+      target;                    ///< code of the target language
+  std::filesystem::path folder;  ///< its model folder, which is not checked
 };
 
-/// Reads "en-de=FOLDER", or a folder whose name ends with its languages, such as models/opus-mt-en-de. Throws
-/// ValueError for one that does not say them.
+/// Parses "en-de=FOLDER", or a folder whose name ends with its languages, such as models/opus-mt-en-de.
+/// Throws ValueError for a text without languages.
 inline ModelPlace parse_model_place(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals != std::string::npos) {
@@ -104,7 +105,7 @@ inline ModelPlace parse_model_place(const std::string& text) {
   if (last != std::string::npos) {
     const auto pair =
         parse_language_pair(std::string_view(name).substr(first == std::string::npos ? 0 : first + 1));
-    // Of a name alone, two letters or three are a code: "model-int8" is none.
+    // In a folder's name, codes have two or three letters: "model-int8" has none.
     if (pair && pair->first.size() <= 3 && pair->second.size() <= 3) return {pair->first, pair->second, text};
   }
   throw ValueError("server",

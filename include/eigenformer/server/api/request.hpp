@@ -20,10 +20,11 @@
 
 namespace eigenformer {
 
-/// What a client of LibreTranslate's API sends, as JSON or as a form.
+/// The parameters of a request to LibreTranslate's API, sent as JSON or as a form. All texts are UTF-8.
 class ApiParameters {
  public:
-  /// Throws HttpError: 400 for a body that is not what its type says, 415 for another type.
+  /// Parses a request's body by its content type. Throws HttpError: 400 for an invalid body, 415 for a
+  /// content type other than application/json and application/x-www-form-urlencoded.
   explicit ApiParameters(const HttpRequest& request) {
     std::string type = request.content_type.substr(0, request.content_type.find(';'));
     while (!type.empty() && type.back() == ' ') type.pop_back();
@@ -51,19 +52,23 @@ class ApiParameters {
     }
   }
 
-  /// Throws HttpError 400 where the parameter is not a text; `otherwise` where there is none.
+  /// A parameter that is a text; `otherwise` when it is absent or null. Throws HttpError 400 for another
+  /// type.
   std::string text(const char* name, const std::string& otherwise = "") const {
     const auto found = values_.find(name);
     if (found == values_.end() || found->is_null()) return otherwise;
     if (!found->is_string()) throw invalid(name, "must be a text");
     return found->get<std::string>();
   }
+  /// A parameter that is a text. Throws HttpError 400 when it is absent, empty or of another type.
   std::string required_text(const char* name) const {
     std::string value = text(name);
     if (value.empty()) throw missing(name);
     return value;
   }
 
+  /// A parameter that is true or false, also as text or as 1 or 0; false when it is absent or null. Throws
+  /// HttpError 400 for another value.
   bool flag(const char* name) const {
     const auto found = values_.find(name);
     if (found == values_.end() || found->is_null()) return false;
@@ -73,7 +78,8 @@ class ApiParameters {
     throw invalid(name, "must be true or false");
   }
 
-  /// A number from 0 to `most`. Throws HttpError: 400 for what is none, 422 for one that is out of range.
+  /// A parameter that is a whole number from 0 to `most`; 0 when it is absent or null. Throws HttpError: 400
+  /// for another value, 422 for a number out of range.
   index_t number(const char* name, index_t most) const {
     const auto found = values_.find(name);
     if (found == values_.end() || found->is_null()) return 0;
@@ -99,8 +105,8 @@ class ApiParameters {
     return value;
   }
 
-  /// The texts of q, and whether they are a list. Throws HttpError: 400 for what is neither a text nor a list
-  /// of texts, 422 for more of them, or longer ones, than the options allow.
+  /// The texts of the parameter q, and whether it is a list. Throws HttpError: 400 when it is absent or
+  /// neither a text nor a list of texts, 422 for more or longer texts than the options allow.
   std::pair<std::vector<std::string>, bool> texts(const ServerOptions& options) const {
     const auto found = values_.find("q");
     if (found == values_.end() || found->is_null()) throw missing("q");
@@ -126,7 +132,7 @@ class ApiParameters {
   static HttpError invalid(const std::string& name, const std::string& what) {
     return HttpError(400, "Invalid request: " + name + " " + what);
   }
-  // The words of LibreTranslate.
+  // The same message as LibreTranslate's.
   static HttpError missing(const std::string& name) {
     return HttpError(400, "Invalid request: missing " + name + " parameter");
   }
@@ -154,15 +160,17 @@ class ApiParameters {
   nlohmann::json values_;
 };
 
-/// What /translate is asked for.
+/// A request to /translate.
 struct ApiTranslation {
-  std::string source, target;  ///< codes of languages; source may be auto
-  TranslationTask task;
-  bool list = false;    ///< q was a list
-  bool stream = false;  ///< the answer is a stream of events
+  std::string source,    ///< language code, or "auto"
+      target;            ///< language code
+  TranslationTask task;  ///< texts, format and options
+  bool list = false;     ///< whether q was a list; the answer has lists, then
+  bool stream = false;   ///< whether the answer is a stream of events
 };
 
-/// Throws HttpError: 400 or 422, as the parameters do.
+/// Reads the parameters of /translate. Throws HttpError 400 for a missing or invalid parameter, 422 for one
+/// beyond the limits of the options.
 inline ApiTranslation api_translation(const ApiParameters& parameters, const ServerOptions& options) {
   ApiTranslation wanted;
   std::tie(wanted.task.texts, wanted.list) = parameters.texts(options);

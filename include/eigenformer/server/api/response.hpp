@@ -13,22 +13,24 @@
 
 namespace eigenformer {
 
-/// JSON in one line. Bytes of texts that are not UTF-8 become U+FFFD.
+/// JSON as one line of text. Bytes that are not UTF-8 become U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+/// An answer with JSON and a line end as its body.
 inline HttpAnswer json_answer(const nlohmann::ordered_json& json, unsigned status = 200) {
   return {.status = status, .body = json_text(json) + "\n"};
 }
 
-/// An error as LibreTranslate tells it: {"error": "..."}.
+/// The answer for an error in LibreTranslate's format, {"error": "..."}, with the error's status and headers.
 inline HttpAnswer api_error(const HttpError& error) {
   HttpAnswer answer = json_answer({{"error", error.message()}}, error.status());
   answer.headers = error.headers();
   return answer;
 }
 
+/// A detected language in LibreTranslate's format: {"confidence": 92.5, "language": "en"}.
 inline nlohmann::ordered_json detection_json(const DetectedLanguage& detected) {
   return {{"confidence", detected.confidence}, {"language", detected.code}};
 }
@@ -49,7 +51,8 @@ inline nlohmann::ordered_json details_json(const TranslatedText& text) {
 
 }  // namespace detail
 
-/// The answer of /translate. list: whether q was one; then each field is a list, too.
+/// The answer of /translate. texts: a result for each text of the task, at least one unless list. list:
+/// whether q was a list; then each field is a list, too. detected: the source language if it was "auto".
 inline nlohmann::ordered_json translation_json(const std::vector<TranslatedText>& texts, bool list,
                                                const TranslationTask& task,
                                                const std::optional<DetectedLanguage>& detected) {

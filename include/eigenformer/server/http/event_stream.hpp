@@ -12,11 +12,12 @@
 
 namespace eigenformer {
 
-/// The bytes of an answer of server-sent events (HTML Living Standard, 9.2) that wait to be written. What a
-/// slow client leaves waiting does not grow with time: an event may replace an earlier one.
+/// The unsent bytes of an answer of server-sent events (HTML Living Standard, 9.2). An event may replace an
+/// earlier unsent one, so that memory for a slow client does not grow with time.
 class EventStream {
  public:
-  /// chunked: whether the body is sent in HTTP/1.1's chunks.
+  /// Begins a stream with the header of its answer. chunked: whether the body uses HTTP/1.1's chunked
+  /// encoding.
   void begin(const boost::beast::http::response<boost::beast::http::empty_body>& header, bool chunked) {
     std::ostringstream text;
     text << header.base();
@@ -26,25 +27,27 @@ class EventStream {
     ended_ = false;
   }
 
-  /// data: one line of text.
+  /// Adds an event. data: one line of text.
   void add(const std::string& name, const std::string& data) {
     flush();
     append(encoded(name, data));
   }
 
-  /// An event that is only sent where no later one of its number comes before it could be.
+  /// Adds an event that replaces an unsent one with the same number.
   void replace(std::size_t number, const std::string& name, const std::string& data) {
     replaceable_[number] = encoded(name, data);
   }
 
+  /// Ends the stream; later events are dropped.
   void end() {
     flush();
     if (chunked_ && !ended_) waiting_ += "0\r\n\r\n";
     ended_ = true;
   }
+  /// Whether end() was called.
   bool ended() const { return ended_; }
 
-  /// All that waits.
+  /// Returns and removes all unsent bytes.
   std::string take() {
     flush();
     return std::exchange(waiting_, {});

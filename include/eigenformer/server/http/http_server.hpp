@@ -21,12 +21,13 @@
 
 namespace eigenformer {
 
-/// Listens at an address, and has a fixed number of threads that serve all connections.
+/// An HTTP/1.1 server with a fixed number of threads for all connections.
 class HttpServer {
  public:
-  using tcp = boost::asio::ip::tcp;
+  using tcp = boost::asio::ip::tcp;  ///< the protocol of its sockets
 
-  /// Listens from now on. Throws ValueError for impossible options and IoError where it cannot listen.
+  /// Opens the port; connections are served after start(). Throws ValueError for invalid options, IoError
+  /// when the port cannot be opened.
   HttpServer(ServerOptions options, HttpHandler handler)
       : options_(std::move(options)),
         handler_(std::move(handler)),
@@ -57,19 +58,19 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  /// The port that it listens at.
+  /// The TCP port that it listens at, also when options.port is 0.
   unsigned short port() const noexcept { return port_; }
-  /// Connections that are open.
+  /// Number of open connections.
   std::size_t connections() const { return sessions_->count(); }
 
-  /// Answers from now on.
+  /// Starts the threads that serve connections, and returns; call it once.
   void start() {
     accept();
     for (index_t i = 0; i < options_.io_threads; ++i) threads_.emplace_back([this] { context_.run(); });
   }
 
-  /// Takes no more connections, answers the requests that have begun, and returns when all are answered;
-  /// after stop_seconds what is left is closed.
+  /// Accepts no more connections, answers the requests that have begun, and returns when all connections are
+  /// closed; after stop_seconds, closes those that are left.
   void stop() {
     if (threads_.empty()) return close_acceptor();
     std::promise<void> closed;
@@ -83,14 +84,14 @@ class HttpServer {
     if (!sessions_->wait_until_none(std::chrono::seconds(options_.stop_seconds))) abort();
   }
 
-  /// Closes all connections, whatever they do.
+  /// Closes all connections immediately, also in the middle of a request.
   void abort() {
     boost::asio::post(strand_, [this] { close_acceptor(); });
     sessions_->each([](HttpSession& session) { session.abort(); });
   }
 
  private:
-  // The sessions that there are; those outlive the server that some reply still knows.
+  // All sessions; a session may outlive the server while a reply refers to it.
   class Sessions {
    public:
     void add(const std::shared_ptr<HttpSession>& session) {
@@ -127,15 +128,15 @@ class HttpServer {
     std::map<HttpSession*, std::weak_ptr<HttpSession>> sessions_;
   };
 
-  // Connections above max_connections that are told so before they are closed; what comes above these is
-  // closed without a word.
+  // Connections above max_connections that get an error before they are closed; further ones are closed
+  // without an answer.
   static constexpr std::size_t refused_at_once = 64;
 
   void accept() {
     acceptor_.async_accept(
         boost::asio::make_strand(context_), [this](boost::system::error_code error, tcp::socket socket) {
           if (!acceptor_.is_open()) return;
-          if (error) {  // such as no more file descriptors: trying again at once would only take time
+          if (error) {  // such as no more file descriptors: trying again at once would be a busy loop
             pause_.expires_after(std::chrono::milliseconds(100));
             pause_.async_wait([this](boost::system::error_code) {
               if (acceptor_.is_open()) accept();

@@ -9,29 +9,30 @@
 
 namespace eigenformer {
 
-/// A request as it came, whole.
+/// A complete HTTP request. Header fields that are absent are empty.
 struct HttpRequest {
-  std::string method;  ///< GET, POST, ...
-  std::string path;    ///< from the first / up to the ?
-  std::string query;   ///< behind the ?
-  std::string body;
-  std::string content_type;   ///< as the client wrote it
-  std::string origin;         ///< of the page that called; empty: none
-  std::string authorization;  ///< such as "Bearer key"
-  std::string client;         ///< the address it came from
+  std::string method;         ///< GET, POST, ...; GET for HEAD, whose body is left out when sending
+  std::string path;           ///< target up to the ?, not decoded
+  std::string query;          ///< target after the ?, not decoded
+  std::string body;           ///< bytes of the body, at most ServerOptions::max_body
+  std::string content_type;   ///< Content-Type, unchanged
+  std::string origin;         ///< Origin: scheme and host of the calling page
+  std::string authorization;  ///< Authorization, such as "Bearer key"
+  std::string client;         ///< IP address of the client
 };
 
-/// An answer to be sent whole.
+/// A complete HTTP answer.
 struct HttpAnswer {
-  unsigned status = 200;
-  std::string content_type = "application/json";
-  std::string body{};
-  std::vector<std::pair<std::string, std::string>> headers{};
+  unsigned status = 200;                                       ///< HTTP status code
+  std::string content_type = "application/json";               ///< Content-Type
+  std::string body{};                                          ///< bytes of the body
+  std::vector<std::pair<std::string, std::string>> headers{};  ///< names and values of further header fields
 };
 
-/// An error answer: the HTTP status, a message for people, and further header fields.
+/// An error that is answered with an HTTP status.
 class HttpError : public Error {
  public:
+  /// status: 400 to 599. message: for the client. headers: further header fields of the answer.
   HttpError(unsigned status, std::string message,
             std::vector<std::pair<std::string, std::string>> headers = {})
       : Error("server", message),
@@ -39,9 +40,11 @@ class HttpError : public Error {
         message_(std::move(message)),
         headers_(std::move(headers)) {}
 
+  /// The HTTP status code.
   unsigned status() const noexcept { return status_; }
-  /// Without the "[server]" of what().
+  /// The message without the "[server]" of what().
   const std::string& message() const noexcept { return message_; }
+  /// Names and values of further header fields.
   const std::vector<std::pair<std::string, std::string>>& headers() const noexcept { return headers_; }
 
  private:
@@ -50,13 +53,14 @@ class HttpError : public Error {
   std::vector<std::pair<std::string, std::string>> headers_;
 };
 
-/// What is known of a request once it is over; nothing of its texts.
+/// A log record of a finished request, without its texts.
 struct HttpRecord {
-  std::string client, method;
-  std::string route;    ///< what the handler called it; empty: no route of the server's
-  std::string note;     ///< what the handler said of it, such as the languages and sizes
-  unsigned status = 0;  ///< 499: the client went before its answer
-  double seconds = 0;   ///< from the whole request to the last byte of the answer
+  std::string client,   ///< IP address of the client
+      method;           ///< as sent by the client; empty when the request could not be read
+  std::string route;    ///< set by HttpReply::describe(); empty: an unknown path
+  std::string note;     ///< set by HttpReply::describe(), such as languages and sizes
+  unsigned status = 0;  ///< HTTP status of the answer; 499: the client disconnected before it
+  double seconds = 0;   ///< time from the complete request to the last byte of the answer
 };
 
 }  // namespace eigenformer

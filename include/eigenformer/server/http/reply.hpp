@@ -15,16 +15,19 @@
 
 namespace eigenformer {
 
-/// The way to answer one request, from any thread. Of a request that is over (answered, out of time, its
-/// client gone) everything is ignored.
+/// Answers one request, from any thread. Calls for a finished request (answered, timed out, or its client has
+/// disconnected) are ignored.
 class HttpReply {
  public:
+  /// number: that of the request in its session. Made by HttpSession.
   HttpReply(std::shared_ptr<HttpSession> session, std::uint64_t number)
       : session_(std::move(session)), number_(number) {}
 
+  /// Sends the answer, which finishes the request.
   void send(HttpAnswer answer) const {
     in_strand([answer = std::move(answer)](HttpSession& s) mutable { s.send(std::move(answer)); });
   }
+  /// Sends an error answer, or in a stream an event "error", and finishes the request.
   void send(const HttpError& error) const {
     in_strand([error](HttpSession& s) {
       if (s.state_ == HttpSession::State::answering) return s.send_error(error);
@@ -33,11 +36,13 @@ class HttpReply {
       s.end_stream();
     });
   }
-  /// Begins an answer of server-sent events: its status, headers and content type.
+  /// Begins an answer of server-sent events, with the status, headers and content type of `header`; its body
+  /// is ignored.
   void begin_stream(HttpAnswer header) const {
     in_strand([header = std::move(header)](HttpSession& s) mutable { s.begin_stream(std::move(header)); });
   }
-  /// Sends an event. replaces: one of this number that waits for the client is forgotten.
+  /// Sends an event of a stream. data: one line of text. replaces: an unsent event with this number is
+  /// dropped.
   void event(std::string name, std::string data, std::optional<std::size_t> replaces = std::nullopt) const {
     in_strand([name = std::move(name), data = std::move(data), replaces](HttpSession& s) mutable {
       if (s.state_ != HttpSession::State::streaming) return;
@@ -49,13 +54,14 @@ class HttpReply {
       s.write_events();
     });
   }
+  /// Ends a stream, which finishes the request.
   void end_stream() const {
     in_strand([](HttpSession& s) { s.end_stream(); });
   }
-  /// gone is called once when the client goes before its answer, or time is up. Only to be called by the
-  /// handler, as describe().
+  /// Sets a function that is called once when the client disconnects before its answer or the time is over.
+  /// May only be called within HttpHandler::handle.
   void when_gone(std::function<void()> gone) const { session_->gone_ = std::move(gone); }
-  /// What is recorded of the request.
+  /// Sets route and note of the request's HttpRecord. May only be called within HttpHandler::handle.
   void describe(std::string route, std::string note) const {
     session_->record_.route = std::move(route);
     session_->record_.note = std::move(note);

@@ -22,20 +22,22 @@ namespace eigenformer {
 
 class HttpReply;
 
-/// What a server does with requests. handle() is called by the threads that read and write, and must not
-/// wait; it answers by the reply, then or later, from any thread. What it throws is sent as an error.
+/// The callbacks of a server; all must be set. They are called by its threads, several at a time.
 struct HttpHandler {
+  /// Handles a request. It must not block; it answers by the reply, at once or later. An HttpError that it
+  /// throws is sent as the answer, bad_alloc as 503, other exceptions as 500.
   std::function<void(HttpRequest, HttpReply)> handle;
-  std::function<HttpAnswer(const HttpError&)> error_answer;  ///< what an error looks like
-  std::function<void(const HttpRecord&)> over;               ///< called when a request is over
+  std::function<HttpAnswer(const HttpError&)> error_answer;  ///< makes the answer for an error
+  std::function<void(const HttpRecord&)> over;               ///< called when a request is finished
 };
 
-/// A connection and its requests, one after the other. All of it runs in the socket's strand.
+/// A connection and its requests, one after the other. All handlers run in the socket's strand; the public
+/// functions may be called from any thread.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  using tcp = boost::asio::ip::tcp;
+  using tcp = boost::asio::ip::tcp;  ///< the protocol of its socket
 
-  /// The handler must outlive it. ended is called when it is destroyed.
+  /// options and handler are held by reference. ended: called by the destructor.
   HttpSession(tcp::socket socket, const ServerOptions& options, const HttpHandler& handler,
               std::function<void(HttpSession*)> ended)
       : stream_(std::move(socket)),
@@ -51,10 +53,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
 
+  /// Begins to read requests.
   void start() {
     in_strand([self = shared_from_this()] { self->read(); });
   }
-  /// Says 503 to a connection for which there is no room, and closes it.
+  /// Answers 503 because there are too many connections, and closes the connection.
   void refuse() {
     in_strand([self = shared_from_this()] {
       self->begin_request();
@@ -62,7 +65,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
       self->send_error(HttpError(503, "the server has too many connections", {{"Retry-After", "1"}}));
     });
   }
-  /// Closes the connection when the request that has begun is answered; now, where there is none.
+  /// Closes the connection after the current request is answered, or at once when there is none.
   void stop() {
     in_strand([self = shared_from_this()] {
       self->stopping_ = true;
@@ -70,7 +73,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
         self->close();
     });
   }
-  /// Closes the connection, whatever it does.
+  /// Closes the connection at once, also in the middle of a request.
   void abort() {
     in_strand([self = shared_from_this()] { self->lose(); });
   }
@@ -81,7 +84,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using ErrorCode = boost::beast::error_code;
   enum class State { reading, answering, streaming, writing, closed };
 
-  // How long a request goes on after its client has closed its sending direction: it may be gone.
+  // How long a request continues after its client has closed its sending direction: it may have disconnected.
   static constexpr std::chrono::seconds half_closed_time{2};
   // Bytes that are read and discarded after an error answer, before the connection is closed: closing
   // earlier would reset it, and the client might lose the answer.
@@ -120,7 +123,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     const std::size_t hosts = header.count(http::field::host);
     if (hosts > 1 || (header.version() >= 11 && hosts == 0))
       return refuse(400, hosts == 0 ? "the request has no Host" : "the request has more than one Host");
-    // A proxy in front may see another end of the body than we do: it is read as one form alone.
+    // Only one form is accepted: a proxy in front might disagree with us on where the body ends.
     if (header.count(http::field::transfer_encoding) > 0 &&
         (header.count(http::field::transfer_encoding) > 1 ||
          !boost::beast::iequals(header[http::field::transfer_encoding], "chunked")))
@@ -168,7 +171,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   void handle(HttpRequest request);  // in reply.hpp
 
-  // A request that cannot be read to its end is refused where its client still listens.
+  // Answers a request that cannot be read to its end with an error if its client is still connected.
   void reading_failed(ErrorCode error) {
     namespace http = boost::beast::http;
     if (error.category() != http::make_error_code(http::error::bad_method).category() ||
@@ -196,7 +199,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     head_ = false;
   }
 
-  // Sees whether the client goes while its answer is made.
+  // Detects that the client disconnects before its answer is sent.
   void watch() {
     stream_.socket().async_wait(
         tcp::socket::wait_read, [self = shared_from_this(), number = number_](ErrorCode error) {
@@ -205,7 +208,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
           self->stream_.socket().non_blocking(true, error);
           const std::size_t size =
               self->stream_.socket().receive(boost::asio::buffer(&byte, 1), tcp::socket::message_peek, error);
-          if (size > 0) return;  // its next request
+          if (size > 0) return;  // the next request
           if (error == boost::asio::error::would_block) return self->watch();
           if (error != boost::asio::error::eof) return self->lose();
           self->half_closed_ = true;
@@ -235,7 +238,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (auto gone = std::exchange(gone_, nullptr)) gone();
   }
 
-  // The client is not there any more.
+  // Handles the loss of the client.
   void lose() {
     if (is_answering()) {
       record_.status = 499;
@@ -274,7 +277,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     for (const auto& [name, value] : answer.headers) message.set(name, value);
   }
 
-  // Nothing but writing is to come.
+  // Cancels the timer and the wait of watch(): from now on, the session only writes.
   void quiet() {
     timer_.cancel();
     ErrorCode ignored;
@@ -301,7 +304,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     handler_.over(record_);
   }
 
-  // Sends the end of the stream and reads on until the client has closed, or has sent too much.
+  // Closes the sending direction, and reads until the client closes the connection or has sent too much.
   void linger() {
     state_ = State::writing;
     ErrorCode ignored;
@@ -328,7 +331,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     state_ = State::streaming;
     http::response<http::empty_body> header(static_cast<http::status>(answer.status), version_);
     write_headers(header, answer);
-    // Of HTTP/1.0, which has no chunks, the end of the connection is that of the stream.
+    // HTTP/1.0 has no chunks: closing the connection ends the stream.
     if (version_ < 11) keep_alive_ = false;
     header.keep_alive(keep_alive_);
     header.chunked(version_ >= 11);

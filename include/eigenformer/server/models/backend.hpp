@@ -11,47 +11,51 @@
 
 namespace eigenformer {
 
-/// What a client wants translated, and what it wants to know of it.
+/// Texts to translate, and what to return for them.
 struct TranslationTask {
-  std::vector<std::string> texts;
-  bool html = false;         ///< texts are HTML, of which tags stay
-  index_t alternatives = 0;  ///< further translations of each text
-  bool details = false;      ///< words, confidences and alignments
+  std::vector<std::string> texts;  ///< documents in UTF-8, of any number of lines
+  bool html = false;               ///< texts are HTML, whose tags are kept
+  index_t alternatives = 0;        ///< number of further translations of each text
+  bool details = false;            ///< also return words, confidences and alignments; not for HTML
 };
 
-/// A word of a translation, with the white space before it.
+/// A word of a translation.
 struct TranslatedWord {
-  std::string text;
+  std::string text;                      ///< the word, with the white space before it
   double confidence = 0;                 ///< in [0, 1]; below 0: not known
-  std::vector<std::uint32_t> sources{};  ///< the words of the source that it stands for, in order
+  std::vector<std::uint32_t> sources{};  ///< indices in source_words of the aligned words, ascending
 };
 
 /// The translation of one text.
 struct TranslatedText {
-  std::string text;
-  std::vector<std::string> alternatives{};
-  /// Where details were asked for: the source cut into words, each with the white space before it, and the
-  /// translation. Put together again, the pieces of either are the text.
+  std::string text;  ///< the best translation
+  std::vector<std::string>
+      alternatives{};  ///< other translations, the best first; may be fewer than requested
+  /// With TranslationTask::details: the words of the source, each with the white space before it. Their
+  /// concatenation is the source.
   std::vector<std::string> source_words{};
+  /// With TranslationTask::details: the words of `text`. Their concatenation is `text`.
   std::vector<TranslatedWord> words{};
 };
 
-/// What a backend says while it works on a task, by threads of its own. None of these may wait, or throw.
+/// Callbacks of a task, called by the backend's threads. None of them may block or throw.
 struct TaskEvents {
-  /// The translation of texts[i] so far; the next one may be another. Empty: nobody wants to know.
+  /// Called with the translation of texts[i] so far, which later calls may change; may be empty.
   std::function<void(std::size_t i, std::string text)> partial{};
-  /// Called once: with a result for each text, or with why there is none.
+  /// Called with a result for each text. Either this or `failed` is called, once.
   std::function<void(std::vector<TranslatedText>)> done;
+  /// Called when the task failed or was cancelled; the exception is never null.
   std::function<void(std::exception_ptr)> failed;
 };
 
-/// A model as a server uses it: many tasks at a time.
+/// A loaded model of a server, which works on many tasks at a time.
 class TranslationBackend {
  public:
   virtual ~TranslationBackend() = default;
 
-  /// Begins a task, and returns what cancels it: that may be called once, at any time, from any thread, and
-  /// then failed is called soon, or done. start() must not wait; it throws HttpError where there is no room.
+  /// Starts a task without blocking, and returns a function that cancels it, which may be called once, at any
+  /// time, from any thread; then `failed` or `done` is called soon. Throws HttpError 503 when there are too
+  /// many tasks, 422 for a task that is too large.
   virtual std::function<void()> start(TranslationTask task, TaskEvents events) = 0;
 };
 

@@ -20,28 +20,30 @@
 
 namespace eigenformer {
 
-/// A model that a server has: its languages, and how it is loaded.
+/// A model of a server: its languages, and how it is loaded.
 struct ServedModel {
-  std::string source, target;  ///< codes, such as en
-  /// Called by the registry's own thread, once more each time after the model was dropped. May take its time
-  /// and may throw.
+  std::string source,  ///< code of the source language, such as "en"
+      target;          ///< code of the target language
+  /// Loads the model. Called by the registry's thread on first use, and again after the model was unloaded.
+  /// May take long and may throw; must not return null.
   std::function<std::unique_ptr<TranslationBackend>()> load;
 };
 
-/// The models of a server: loaded when first used, dropped when nobody has used them for a while. Both are
-/// the work of one thread, so that no other waits for a disk; models that are loaded go on meanwhile.
+/// The models of a server, which are loaded on first use and unloaded when they have been idle for some time.
+/// Both happen in one thread, so that no other waits for a disk; loaded models work on meanwhile.
+/// Thread-safe.
 class ModelRegistry {
  public:
-  using Clock = std::chrono::steady_clock;
-  /// Receives the model, or why there is none; called by the registry's thread or, for a model that is
-  /// loaded, at once.
+  using Clock = std::chrono::steady_clock;  ///< the clock of the idle time
+  /// Receives the model, or null and the reason. Called by the registry's thread or, for a loaded model,
+  /// within use().
   using Ready = std::function<void(std::shared_ptr<TranslationBackend>, std::exception_ptr)>;
-  /// Told when a model was loaded (true) or dropped, and how long that took.
+  /// Called when a model was loaded (true) or unloaded (false), with the seconds that it took.
   using Notice = std::function<void(const ServedModel&, bool loaded, double seconds)>;
-  /// Told when a model could not be loaded. Whoever asks for it next has it tried again.
+  /// Called when a model could not be loaded. The next use() of the model tries again.
   using Failure = std::function<void(const ServedModel&, const std::exception_ptr&)>;
 
-  /// idle: how long a model stays that nobody uses; 0: for ever.
+  /// idle: time after which an unused model is unloaded; 0: never. Loads nothing yet.
   ModelRegistry(std::vector<ServedModel> models, std::chrono::milliseconds idle, Notice notice = {},
                 Failure failure = {})
       : idle_(idle), notice_(std::move(notice)), failure_(std::move(failure)) {
@@ -52,8 +54,8 @@ class ModelRegistry {
   ModelRegistry(const ModelRegistry&) = delete;
   ModelRegistry& operator=(const ModelRegistry&) = delete;
 
-  /// Gives no model to anybody from now on, and returns when nobody uses one any more and all are dropped.
-  /// Not by several threads at once.
+  /// Refuses further use() with HttpError 503, waits until no model is in use, and unloads all. Must not be
+  /// called by several threads at once.
   void shutdown() {
     {
       const std::scoped_lock lock(mutex_);
@@ -70,24 +72,27 @@ class ModelRegistry {
     }
   }
 
+  /// Number of models, loaded or not.
   std::size_t size() const noexcept { return entries_.size(); }
+  /// The description of model i. Throws std::out_of_range when there is no model i.
   const ServedModel& model(std::size_t i) const { return entries_.at(i).model; }
-  /// How many are loaded.
+  /// Number of loaded models.
   std::size_t loaded() const {
     const std::scoped_lock lock(mutex_);
     return static_cast<std::size_t>(
         std::count_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.backend != nullptr; }));
   }
 
-  /// The model of two languages, if there is one.
+  /// The index of the model for two languages; nothing when there is none.
   std::optional<std::size_t> find(const std::string& source, const std::string& target) const {
     for (std::size_t i = 0; i < entries_.size(); ++i)
       if (entries_[i].model.source == source && entries_[i].model.target == target) return i;
     return std::nullopt;
   }
 
-  /// Gives model i to `ready`. The model stays as long as what `ready` received, of which the last copy may
-  /// be dropped by the model's own threads.
+  /// Passes model i to `ready`, after loading it if necessary. The model stays loaded while copies of the
+  /// pointer exist, the last of which may be destroyed by the model's own threads. Throws std::out_of_range
+  /// when there is no model i.
   void use(std::size_t i, Ready ready) {
     std::shared_ptr<TranslationBackend> backend;
     std::exception_ptr error;
@@ -115,8 +120,8 @@ class ModelRegistry {
     ServedModel model;
     std::unique_ptr<TranslationBackend> backend{};
     bool wanted = false;       // waits to be loaded
-    std::size_t users = 0;     // who have it now
-    Clock::time_point used{};  // when the last one gave it back
+    std::size_t users = 0;     // number of users
+    Clock::time_point used{};  // when the last user released it
     std::vector<Ready> waiting{};
   };
 
@@ -124,7 +129,7 @@ class ModelRegistry {
     return std::make_exception_ptr(HttpError(503, "the server is about to end"));
   }
 
-  // The model for one user. The mutex must be held.
+  // Returns the model for one more user. The mutex must be held.
   std::shared_ptr<TranslationBackend> lend(Entry& entry) {
     ++entry.users;
     return {entry.backend.get(), [this, &entry](TranslationBackend*) {
@@ -184,7 +189,7 @@ class ModelRegistry {
     }
   }
 
-  // When an idle model is to be dropped; nothing for one in use, and where models stay.
+  // The time at which an idle model is unloaded; nothing for one in use, or when models are never unloaded.
   std::optional<Clock::time_point> end_of(const Entry& entry) const {
     if (idle_.count() == 0 || entry.backend == nullptr || entry.users > 0) return std::nullopt;
     return entry.used + idle_;
@@ -196,8 +201,8 @@ class ModelRegistry {
     return next;
   }
 
-  // Drops a model that has been idle for long enough, without the lock, so that all may be different when it
-  // returns; false: there is none.
+  // Unloads a model that has been idle for long enough, and returns whether there was one. Releases the lock
+  // meanwhile, so that everything may have changed when it returns.
   bool drop_idle(std::unique_lock<std::mutex>& lock) {
     const auto now = Clock::now();
     for (Entry& entry : entries_) {

@@ -24,7 +24,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// A text cut into words, each with the white space before it; that at the end belongs to the last one.
+/// Splits a text into words, each with the white space before it; white space at the end belongs to the last.
 inline std::vector<std::string> word_pieces(std::string_view text, const std::vector<ByteSpan>& words) {
   std::vector<std::string> pieces;
   std::size_t begin = 0;
@@ -37,7 +37,7 @@ inline std::vector<std::string> word_pieces(std::string_view text, const std::ve
   return pieces;
 }
 
-/// Words, confidences and alignment of a translation.
+/// Adds words, confidences and alignment of a translation to a result.
 inline void add_details(TranslatedText& result, const std::string& source, const Translation& translation) {
   const std::vector<ByteSpan> words = word_spans(translation.text);
   result.source_words = word_pieces(source, word_spans(source));
@@ -54,8 +54,8 @@ inline void add_details(TranslatedText& result, const std::string& source, const
         static_cast<std::uint32_t>(link.source));
 }
 
-/// A text of a task: the documents that it is made of (itself, or the segments of its markup), and where
-/// their sentences are among the lines that a model is given.
+/// A text of a task: its documents (the text itself, or the segments of its markup), and the position of
+/// their sentences among the lines that are passed to the model.
 class ServedDocument {
  public:
   ServedDocument(std::string text, bool html, const DocumentOptions& options, const SentenceFits& fits,
@@ -80,7 +80,7 @@ class ServedDocument {
 
   bool has_line(std::size_t line) const { return line >= first_ && line < first_ + lines_; }
 
-  /// The text so far. so_far: of all lines of the task. Of a text without markup.
+  /// The translation so far of a text without markup. so_far: translations of all lines of the task.
   std::string partial(const std::vector<std::string>& so_far) const {
     std::string text;
     std::size_t end = 0;
@@ -93,7 +93,8 @@ class ServedDocument {
     return text;
   }
 
-  /// The translations, the best first: of each rank that a line has. found: of all lines of the task.
+  /// The translations, the best first, one for each rank that a line has. found: translations of all lines of
+  /// the task.
   std::vector<Translation> translations(const std::vector<std::vector<Translation>>& found,
                                         std::size_t most) const {
     std::vector<std::vector<DocumentTranslation>> documents;
@@ -136,7 +137,7 @@ class ServedDocument {
   std::vector<std::vector<DocumentPart>> parts_;
 };
 
-/// A task from when its lines are known until they are translated.
+/// A task whose lines are being translated.
 class ServedTask {
  public:
   ServedTask(TranslationTask task, TaskEvents events, const DocumentOptions& options,
@@ -152,12 +153,12 @@ class ServedTask {
 
   bool wants_progress() const { return events_.partial && !task_.html; }
 
-  /// Calls come one at a time.
+  /// Must not be called by several threads at once.
   void progress(const TranslationProgress& progress) {
     so_far_[progress.line] = progress.text;
     const auto now = std::chrono::steady_clock::now();
     for (std::size_t i = 0; i < documents_.size(); ++i) {
-      // More often than a reader sees would only take time, of long texts much.
+      // At most one event in 30 ms: assembling a long text takes time, and readers do not see more.
       if (!documents_[i].has_line(progress.line) || now - shown_[i] < std::chrono::milliseconds(30)) continue;
       shown_[i] = now;
       events_.partial(i, documents_[i].partial(so_far_));
@@ -201,12 +202,12 @@ class ServedTask {
 
 }  // namespace detail
 
-/// A model served by a Translator: texts are cut into paragraphs and sentences, and those of all clients are
-/// translated together.
+/// A model served by a Translator: texts are split into paragraphs and sentences, and sentences of all
+/// clients are translated in common batches.
 class TranslatorBackend final : public TranslationBackend {
  public:
-  /// owner: what holds the model. Alignments are made as the translator's options say, and only for tasks
-  /// that need them. Throws as Translator does.
+  /// owner: keeps the model alive. documents: how texts are split into sentences. Alignments follow the
+  /// options of the translator, and are only computed for tasks that need them. Throws as Translator does.
   template <class M>
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner,
                     DocumentOptions documents = {}, const TranslatorOptions& options = {})
@@ -214,7 +215,8 @@ class TranslatorBackend final : public TranslationBackend {
             line_translator(translator, owner), detail::HasCrossAttention<M>,
             [translator, owner](const std::string& line) { return translator.fits(line); },
             std::move(documents), options) {}
-  /// aligns: whether it makes alignments. fits: which sentences it can read.
+  /// lines: translates lines. aligns: whether it can compute alignments. fits: whether a sentence is short
+  /// enough for the model. Throws as Translator does.
   TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, SentenceFits fits,
                     DocumentOptions documents = {}, const TranslatorOptions& options = {})
       : documents_(std::move(documents)),
@@ -237,7 +239,7 @@ class TranslatorBackend final : public TranslationBackend {
     }
     const auto work =
         std::make_shared<detail::ServedTask>(std::move(task), std::move(events), documents_, fits_);
-    if (work->lines.empty()) {  // white space and markup alone
+    if (work->lines.empty()) {  // only white space and markup
       work->finish({});
       return [] {};
     }

@@ -2,7 +2,8 @@
 
 namespace eigenformer {
 
-/// The page at /: type, see it appear. It needs page.css and page.js, and nothing from another host.
+/// The web page at /, which translates while the user types. It loads page.css and page.js, and nothing from
+/// other hosts.
 inline constexpr const char* page_html = R"page(<!doctype html>
 <html lang="en">
 <head>

@@ -2,8 +2,8 @@
 
 namespace eigenformer {
 
-/// What the page does: asks /languages and /frontend/settings, and /translate for a stream each time that the
-/// text has changed.
+/// The script of the page, page.js: reads /languages and /frontend/settings, and requests a stream from
+/// /translate whenever the text has changed.
 inline constexpr const char* page_script = R"page('use strict';
 const $ = id => document.getElementById(id);
 const state = {languages: [], limit: 0, alternatives: 0, request: null, timer: 0, source: [], words: [], chosen: -1};

@@ -2,7 +2,7 @@
 
 namespace eigenformer {
 
-/// The style of the page, in light and in dark.
+/// The style of the page, page.css, for light and dark color schemes.
 inline constexpr const char* page_style = R"page(:root {
   color-scheme: light dark;
   --back: #f6f7f9; --pane: #ffffff; --ink: #1b1f24; --dim: #57606a; --line: #c9d0d8; --focus: #0b5fcc;

@@ -1,0 +1,57 @@
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "eigenformer/io/models/model_folder.hpp"
+#include "eigenformer/io/models/translation_model.hpp"
+#include "failing_allocations.hpp"
+#include "folders.hpp"
+#include "temporary_folder.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer;
+using namespace eigenformer::testing;
+
+// The readers of single files fail in every place in fuzz/<reader> without memory.
+
+TEST_CASE("a model folder: without memory, loading throws, leaks nothing and works the next time") {
+  const auto folder = fixtures_folder() / "model_v1";
+  Runtime::instance().set_threads(1);
+  const AllocationFailures seen =
+      fail_each_allocation([&] { (void)load_model_folder<float>(folder); }, [] {});
+  CHECK(seen.failures > 100);
+  CHECK(seen.survived == 0);
+  CHECK(seen.leaked == 0);
+}
+
+TEST_CASE("a model folder: without memory, saving throws, and the old model stays") {
+  const auto loaded = load_model_folder<float>(fixtures_folder() / "model_v1");
+  auto other = loaded;
+  for (float& w : other.model.projection_bias.value().span()) w = 1;
+  const TemporaryFolder folder;
+  const auto model = folder / "model";
+  save_model_folder(model, loaded);
+  const auto bytes_of = [&] {
+    std::string all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(model)) {
+      if (entry.is_regular_file()) all += entry.path().string() + read_file(entry.path());
+    }
+    return all;
+  };
+  const std::string before = bytes_of();
+  const AllocationFailures seen = fail_each_allocation(
+      [&] {
+        save_model_folder(model, other);
+        save_model_folder(model, loaded);
+      },
+      [&] {
+        // Between the two calls the folder may hold the other model, whole.
+        if (bytes_of() == before) return;
+        save_model_folder(model, loaded);
+        CHECK(bytes_of() == before);
+      });
+  CHECK(seen.failures > 100);
+  CHECK(seen.survived == 0);
+  CHECK(seen.leaked == 0);
+}
