@@ -92,10 +92,10 @@ int main(int argc, char** argv) {
   app.add_option("--parts", f.parts, "attention, module or both")
       ->check(CLI::IsMember({"attention", "module"}))
       ->delimiter(',');
-  app.add_option("--repeats", f.repeats, "passes, of which the fastest counts")
+  app.add_option("--repeats", f.repeats, "number of passes; the fastest is reported")
       ->check(positive)
       ->capture_default_str();
-  app.add_flag("--causal", f.causal, "each token attends to itself and what came before");
+  app.add_flag("--causal", f.causal, "causal attention");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_attention_memory", [&] {
     ef::bench::use_threads(f.threads);

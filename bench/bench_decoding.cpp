@@ -87,14 +87,14 @@ int main(int argc, char** argv) {
   const auto add = [&](const char* name, index_t& value, const char* what) {
     app.add_option(name, value, what)->check(ef::bench::ModelFlags::minimum(1))->capture_default_str();
   };
-  add("--sentences", f.sentences, "source sentences");
-  add("--source", f.source, "source tokens of each");
-  add("--target,--length", f.target, "target tokens of each");
-  add("--beam", f.beam, "beam size; 1 is greedy");
+  add("--sentences", f.sentences, "number of source sentences");
+  add("--source", f.source, "source tokens per sentence");
+  add("--target,--length", f.target, "target tokens per sentence");
+  add("--beam", f.beam, "beam size; 1: greedy search");
   add("--batch", f.batch, "sentences decoded together");
-  add("--repeats", f.repeats, "passes over all sentences that are measured, after one that is not");
+  add("--repeats", f.repeats, "measured passes over all sentences, after one warm-up pass");
   ef::bench::add_format(app, f.format);
-  app.add_flag("--latency", f.latency, "times of single sentences, not the rate of all");
+  app.add_flag("--latency", f.latency, "measure the latency of single sentences instead of throughput");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_decoding", [&] {
     ef::bench::use_threads(f.model.threads);

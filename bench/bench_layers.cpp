@@ -103,10 +103,12 @@ int main(int argc, char** argv) {
   const auto positive = ef::bench::ModelFlags::minimum(1);
   app.add_option("--d_model", f.model.d_model, "model width")->capture_default_str();
   f.model.add_layer_to(app);
-  app.add_option("--tokens", f.tokens, "rows, in all sentences")->check(positive)->capture_default_str();
-  app.add_option("--length", f.length, "tokens of a sentence")->check(positive)->capture_default_str();
-  app.add_option("--dropout", f.dropout, "all dropout rates of forward+backward")->capture_default_str();
-  app.add_flag("--bf16", f.bf16, "products of bfloat16 where they are faster");
+  app.add_option("--tokens", f.tokens, "rows (tokens of all sentences)")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--length", f.length, "tokens per sentence")->check(positive)->capture_default_str();
+  app.add_option("--dropout", f.dropout, "dropout rate of forward+backward")->capture_default_str();
+  app.add_flag("--bf16", f.bf16, "bfloat16 products where they are faster");
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;
   return ef::bench::run("bench_layers", [&] {
     ef::bench::use_threads(f.model.threads);

@@ -124,10 +124,10 @@ int main(int argc, char** argv) {
   Flags f;
   CLI::App app{"Time and memory of loading weights"};
   f.model.add_to(app);
-  app.add_option("--repeats", f.repeats, "loads, of which the fastest counts")
+  app.add_option("--repeats", f.repeats, "number of loads; the fastest is reported")
       ->check(ef::bench::ModelFlags::minimum(1))
       ->capture_default_str();
-  app.add_option("--parts", f.parts, "map, copy, int8, bf16")
+  app.add_option("--parts", f.parts, "what to measure: map, copy, int8, bf16")
       ->check(CLI::IsMember({"map", "copy", "int8", "bf16"}))
       ->delimiter(',');
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;

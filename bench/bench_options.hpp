@@ -25,8 +25,9 @@ struct ModelFlags {
 
   void add_to(CLI::App& app) {
     app.add_option("--d_model", d_model, "model width")->capture_default_str();
-    app.add_option("--layers", layers, "encoder layers, and as many decoder layers")->capture_default_str();
-    app.add_option("--vocab", vocab, "vocabulary size of either side")
+    app.add_option("--layers", layers, "number of encoder layers and of decoder layers")
+        ->capture_default_str();
+    app.add_option("--vocab", vocab, "vocabulary size of source and target")
         ->check(minimum(5))
         ->capture_default_str();
     add_layer_to(app);

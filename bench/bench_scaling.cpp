@@ -241,23 +241,24 @@ void train(const Flags& f, const std::shared_ptr<ef::Communicator>& ranks, const
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Training by several ranks: times, messages, and what a slower network makes of them");
+  CLI::App app("Training with several ranks: times, messages, and the effect of a slower network");
   Flags f;
   f.model.threads = 1;
   f.model.add_to(app);
-  app.add_option("--ranks", f.ranks, "threads; mpirun says it itself")
+  app.add_option("--ranks", f.ranks, "ranks, as threads; ignored under mpirun")
       ->check(ef::bench::ModelFlags::minimum(1));
-  app.add_option("--tokens", f.tokens, "target tokens of a batch")->check(ef::bench::ModelFlags::minimum(1));
-  app.add_option("--length", f.length, "tokens of a sentence")->check(ef::bench::ModelFlags::minimum(1));
+  app.add_option("--tokens", f.tokens, "target tokens per batch")->check(ef::bench::ModelFlags::minimum(1));
+  app.add_option("--length", f.length, "tokens per sentence")->check(ef::bench::ModelFlags::minimum(1));
   app.add_option("--updates", f.updates, "updates to measure")->check(ef::bench::ModelFlags::minimum(1));
-  app.add_option("--accumulate", f.accumulate, "batches of an update; 0: one for each rank");
+  app.add_option("--accumulate", f.accumulate, "batches per update; 0: one per rank");
   app.add_option("--reduction", f.reduction, "fixed-order, local-first or native");
-  app.add_option("--bucket_kib", f.bucket_kib, "size of a bucket")->check(ef::bench::ModelFlags::minimum(1));
-  app.add_option("--latency_us", f.latency_us, "of each exchange");
-  app.add_option("--gbit", f.gbit, "Gbit/s of each rank's link, each way; 0: no limit");
-  app.add_flag("--bf16", f.bf16, "gradients are sent in bf16");
-  app.add_flag("--shard", f.shard, "the optimizer's state in parts");
-  app.add_flag("--serial", f.serial, "communicate after backward");
+  app.add_option("--bucket_kib", f.bucket_kib, "KiB of gradients per bucket")
+      ->check(ef::bench::ModelFlags::minimum(1));
+  app.add_option("--latency_us", f.latency_us, "added latency of each exchange in microseconds");
+  app.add_option("--gbit", f.gbit, "bandwidth of each rank's link in Gbit/s, each way; 0: no limit");
+  app.add_flag("--bf16", f.bf16, "send gradients in bf16");
+  app.add_flag("--shard", f.shard, "shard the optimizer's state");
+  app.add_flag("--serial", f.serial, "communicate after backward, not during it");
   CLI11_PARSE(app, argc, argv);
   ef::Runtime::instance().set_threads(f.model.threads);
   try {

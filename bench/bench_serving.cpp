@@ -116,17 +116,17 @@ int main(int argc, char** argv) {
     app.add_option(name, value, what)->check(ef::bench::ModelFlags::minimum(1))->capture_default_str();
   };
   add("--clients", f.clients, "threads that send requests");
-  add("--sentences", f.sentences, "sentences, one a request");
-  add("--source", f.source, "source tokens of each");
-  add("--target", f.target, "target tokens of each");
-  add("--beam", f.beam, "beam size; 1 is greedy");
-  add("--batch", f.batch, "sentences translated together at most");
-  add("--workers", f.serving.workers, "batches translated at once");
-  add("--repeats", f.repeats, "passes over all sentences that are measured, after one that is not");
+  add("--sentences", f.sentences, "number of sentences, one per request");
+  add("--source", f.source, "source tokens per sentence");
+  add("--target", f.target, "target tokens per sentence");
+  add("--beam", f.beam, "beam size; 1: greedy search");
+  add("--batch", f.batch, "maximum sentences translated together");
+  add("--workers", f.serving.workers, "batches translated at the same time");
+  add("--repeats", f.repeats, "measured passes over all sentences, after one warm-up pass");
   app.add_option("--worker_threads", f.serving.worker_threads,
-                 "threads of each worker; 0: --threads, shared by all")
+                 "threads per worker; 0: all workers share --threads")
       ->capture_default_str();
-  app.add_option("--window", f.serving.window, "seconds that a request waits for others")
+  app.add_option("--window", f.serving.window, "seconds that a request waits for others to join its batch")
       ->capture_default_str();
   ef::bench::add_format(app, f.format);
   if (const int code = ef::bench::parse(app, argc, argv); code >= 0) return code;

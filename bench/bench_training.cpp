@@ -136,16 +136,16 @@ int main(int argc, char** argv) {
   CLI::App app{"Training speed of the encoder-decoder Transformer"};
   f.model.add_to(app);
   const auto positive = ef::bench::ModelFlags::minimum(1);
-  app.add_option("--tokens", f.tokens, "target tokens of a batch, with padding to the bucket's length")
+  app.add_option("--tokens", f.tokens, "target tokens per batch, including padding to the bucket's length")
       ->check(positive)
       ->capture_default_str();
   app.add_option("--length", f.length, "mean length of the buckets")->check(positive)->capture_default_str();
   app.add_flag("--same_length", f.same_length, "every bucket has exactly this length");
-  app.add_option("--steps", f.steps, "updates measured, after three that are not")
+  app.add_option("--steps", f.steps, "measured updates, after three warm-up updates")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--dropout", f.dropout, "all dropout rates")->capture_default_str();
-  app.add_flag("--bf16", f.bf16, "products of bfloat16 where they are faster");
+  app.add_option("--dropout", f.dropout, "dropout rate")->capture_default_str();
+  app.add_flag("--bf16", f.bf16, "bfloat16 products where they are faster");
   app.add_flag("--profile", f.profile, "print time, FLOP/s and bytes of each op");
   // The profile must not end up inside the JSON.
   std::FILE* profile_output = stdout;

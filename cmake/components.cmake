@@ -32,10 +32,10 @@ if(TARGET nlohmann_json::nlohmann_json)
     target_link_libraries(${target} INTERFACE ZLIB::ZLIB)
     target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_ZLIB=1)
   else()
-    message(STATUS "eigenformer: zlib not found, so compressed .npz files and texts (.gz) cannot be read (Debian and Ubuntu: zlib1g-dev)")
+    message(STATUS "eigenformer: zlib not found: compressed .npz files and gzip text cannot be read (Debian and Ubuntu: zlib1g-dev)")
   endif()
 else()
-  message(STATUS "eigenformer: nlohmann-json not found, so no eigenformer::io and nothing that reads or writes models "
+  message(STATUS "eigenformer: nlohmann-json not found: eigenformer::io is not available, nor anything that reads or writes models "
                  "(Debian and Ubuntu: nlohmann-json3-dev)")
 endif()
 
@@ -53,7 +53,7 @@ if(EIGENFORMER_SENTENCEPIECE_INCLUDE_DIR AND EIGENFORMER_SENTENCEPIECE_LIBRARY A
                         INTERFACE eigenformer::eigenformer "${EIGENFORMER_SENTENCEPIECE_TRAIN_LIBRARY}"
                                   "${EIGENFORMER_SENTENCEPIECE_LIBRARY}")
 else()
-  message(STATUS "eigenformer: SentencePiece not found, so no eigenformer::sentencepiece and no subword tokenizer "
+  message(STATUS "eigenformer: SentencePiece not found: eigenformer::sentencepiece and subword tokenizers are not available "
                  "(Debian and Ubuntu: libsentencepiece-dev)")
 endif()
 
@@ -66,8 +66,8 @@ if(EIGENFORMER_ICU_INCLUDE_DIR AND EIGENFORMER_ICU_LIBRARY)
   target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_ICU=1)
   target_link_libraries(${target} INTERFACE eigenformer::eigenformer "${EIGENFORMER_ICU_LIBRARY}")
 else()
-  message(STATUS "eigenformer: ICU not found, so no eigenformer::icu, no tokenizers of BART and BERT and no "
-                 "splitting into sentences (Debian and Ubuntu: libicu-dev)")
+  message(STATUS "eigenformer: ICU not found: eigenformer::icu, the tokenizers of BART and BERT, and sentence "
+                 "splitting are not available (Debian and Ubuntu: libicu-dev)")
 endif()
 
 find_path(EIGENFORMER_ZSTD_INCLUDE_DIR zstd.h)
@@ -79,7 +79,7 @@ if(EIGENFORMER_ZSTD_INCLUDE_DIR AND EIGENFORMER_ZSTD_LIBRARY)
   target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_ZSTD=1)
   target_link_libraries(${target} INTERFACE eigenformer::eigenformer "${EIGENFORMER_ZSTD_LIBRARY}")
 else()
-  message(STATUS "eigenformer: zstd not found, so no eigenformer::zstd and texts compressed by it cannot be read "
+  message(STATUS "eigenformer: zstd not found: eigenformer::zstd is not available, and zstd text cannot be read "
                  "(Debian and Ubuntu: libzstd-dev)")
 endif()
 
@@ -89,7 +89,7 @@ if(TARGET MPI::MPI_CXX)
   target_link_libraries(${target} INTERFACE eigenformer::eigenformer MPI::MPI_CXX)
   target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_MPI=1)
 else()
-  message(STATUS "eigenformer: MPI not found, so no eigenformer::mpi and no training by several processes "
+  message(STATUS "eigenformer: MPI not found: eigenformer::mpi and training with several processes are not available "
                  "(Debian and Ubuntu: libopenmpi-dev openmpi-bin, or libmpich-dev mpich)")
 endif()
 
@@ -108,8 +108,8 @@ if(TARGET eigenformer::io AND eigenformer_boost_version GREATER_EQUAL 107400)
   target_link_libraries(${target} INTERFACE eigenformer::io)
   target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_SERVER=1)
 elseif(TARGET eigenformer::io)
-  message(STATUS "eigenformer: Boost.Beast of Boost 1.74 or newer not found, so no eigenformer::server and no translator "
-                 "serve (Debian and Ubuntu: libboost-dev)")
+  message(STATUS "eigenformer: Boost.Beast (Boost 1.74 or newer) not found: eigenformer::server and translator serve are "
+                 "not available (Debian and Ubuntu: libboost-dev)")
 endif()
 
 # Built only when something links it, with the flags of the project that does. One for all folders of a project.

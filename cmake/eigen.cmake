@@ -15,7 +15,7 @@ if(NOT TARGET Eigen3::Eigen)
                                                    "${EIGENFORMER_EIGEN_INCLUDE_DIR}")
   else()
     message(FATAL_ERROR "eigenformer needs Eigen 3.4 or newer, which was not found. Install it (Debian and Ubuntu: "
-                        "apt install libeigen3-dev; macOS: brew install eigen) or give -DEigen3_DIR=<folder of "
+                        "apt install libeigen3-dev; macOS: brew install eigen) or set -DEigen3_DIR=<folder of "
                         "Eigen3Config.cmake>.")
   endif()
 endif()

@@ -47,14 +47,14 @@ if command -v apt-get >/dev/null && { [[ $(id -u) -eq 0 ]] || command -v sudo >/
   if ! apt_install $required $optional >"$log" 2>&1; then
     if [[ -n $required ]]; then apt_install $required >"$log" 2>&1 || cat "$log" >&2; fi
     for package in $optional; do
-      apt_install "$package" >"$log" 2>&1 || echo "Going on without $package, which could not be installed."
+      apt_install "$package" >"$log" 2>&1 || echo "Continuing without $package, which could not be installed."
     done
   fi
   required=$(missing required "$@")
   optional=""
 fi
 if [[ -n $optional ]]; then
-  echo "Not installed, so what needs it is left out:" $optional
+  echo "Not installed; parts that need these are left out:" $optional
 fi
 if [[ -n $required ]]; then
   echo "Missing, please install (names as on Debian and Ubuntu):" $required >&2

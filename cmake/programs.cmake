@@ -10,7 +10,7 @@ target_link_libraries(eigenformer_compiled PRIVATE eigenformer_warnings)
 
 find_package(CLI11 CONFIG QUIET)
 if(NOT TARGET CLI11::CLI11)
-  message(STATUS "eigenformer: CLI11 not found, so no translator and no bench_training and bench_decoding "
+  message(STATUS "eigenformer: CLI11 not found: the translator and most benchmarks are not built "
                  "(Debian and Ubuntu: libcli11-dev)")
 endif()
 find_package(benchmark CONFIG QUIET)

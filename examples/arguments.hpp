@@ -27,7 +27,7 @@ class Arguments {
   Arguments(std::vector<std::string> names, std::vector<std::string> given)
       : names_(std::move(names)), given_(std::move(given)) {
     if (given_.size() > names_.size())
-      throw UsageError("'" + given_[names_.size()] + "' is an argument too many");
+      throw UsageError("unexpected argument '" + given_[names_.size()] + "'");
   }
 
   /// Argument i, a whole number from 1 to 10^9, or `missing`. Throws UsageError.

@@ -28,9 +28,10 @@ long live_blocks();
 
 /// What fail_each_allocation() saw.
 struct AllocationFailures {
-  long failures = 0;  ///< runs in which a request failed
-  long survived = 0;  ///< of these, runs that did without the memory
-  long leaked = 0;    ///< blocks that are still there after them
+  long failures = 0;   ///< runs in which a request failed
+  long survived = 0;   ///< of these, runs that did without the memory
+  long leaked = 0;     ///< blocks that are still there after them
+  std::string places;  ///< where the requests failed that a run survived, or after which something is left
 };
 
 /// Runs `operation` until no request of it fails any more: first its first request fails, then its second,
@@ -53,11 +54,17 @@ AllocationFailures fail_each_allocation(Operation&& operation, Check&& check) {
       }
       reached = FailingAllocation::reached();
     }
-    seen.leaked += live_blocks() - live;
+    const long left = live_blocks() - live;
     check();
     if (!reached) return seen;
     ++seen.failures;
+    seen.leaked += left;
     if (!thrown) ++seen.survived;
+    if (left != 0 || !thrown) {
+      seen.places += "\nrequest " + std::to_string(before) +
+                     (thrown ? " left " + std::to_string(left) + " blocks" : " survived") +
+                     FailingAllocation::where();
+    }
   }
 }
 

@@ -91,7 +91,7 @@ int train_and_sample(const example::Arguments& arguments) {
        .max_length = 120,
        .forbidden_ids = {ef::Vocabulary::pad_id, ef::Vocabulary::unknown_id, ef::Vocabulary::begin_id}});
   for (const ef::Hypothesis& text : texts) std::printf("| %s\n", tokenizer.decode(text.ids).c_str());
-  std::printf("loss at the end: %.3f nats a character\n", loss);
+  std::printf("final loss: %.3f nats per character\n", loss);
   return steps < 300 || loss < 0.5 ? 0 : 1;
 }
 

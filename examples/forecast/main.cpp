@@ -94,7 +94,7 @@ int train_and_forecast(const example::Arguments& arguments) {
     for (ef::index_t t = 0; t < ahead; ++t) stays.at({i, t, 0}) = series.at({i, seen - 1});
   }
   const double ours = rms(forecast(model, series), truth), naive = rms(stays, truth);
-  std::printf("error of %lld steps ahead, root mean square: %.4f, of saying it stays: %.4f\n",
+  std::printf("root mean square error over %lld steps ahead: %.4f; of repeating the last value: %.4f\n",
               static_cast<long long>(ahead), ours, naive);
   return steps < 600 || ours < naive / 4 ? 0 : 1;
 }

@@ -15,7 +15,7 @@ namespace ef = eigenformer;
 int main(int argc, char** argv) {
   const bool help = argc == 2 && argv[1] == std::string_view("--help");
   if (help || argc != 2 || argv[1][0] == '-') {
-    std::fprintf(help ? stdout : stderr, "usage: parity FIXTURE, a file that make_fixture.py wrote\n");
+    std::fprintf(help ? stdout : stderr, "usage: parity FIXTURE (a file written by make_fixture.py)\n");
     return help ? 0 : 2;
   }
   try {

@@ -34,7 +34,7 @@ int finish(int code) {
   if (good && std::ferror(stdout) != 0) {
     // An earlier write failed, and its reason is gone: ask again.
     good = ::write(STDOUT_FILENO, "\n", 1) == 1;
-    if (good) return fail("cannot write all of the output");
+    if (good) return fail("cannot write the whole output");
   }
   if (good) return code;
   const int error = errno;
@@ -47,16 +47,14 @@ int main(int argc, char** argv) {
   // A file that reaches the size limit is an error to report, like a full disk, and no reason to be killed.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    CLI::App app("Trains encoder-decoder Transformers on pairs of sentences and translates with them.",
+    CLI::App app("Trains encoder-decoder Transformers on sentence pairs and translates with them.",
                  "translator");
     app.set_version_flag("--version",
                          std::string("translator, eigenformer ") + eigenformer::version_string());
     app.require_subcommand(1);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.formatter(std::make_shared<translator::HelpFormatter>());
-    app.footer(
-        "Exit code: 0 when all went well, 130 when a command was interrupted and can go on, 1 for every "
-        "error.");
+    app.footer("Exit code: 0: success; 130: interrupted, the command can be resumed; 1: error.");
     translator::Run run;
     translator::add_demo(app, run);
     translator::add_prepare(app, run);

@@ -1,7 +1,8 @@
 #pragma once
 
-/// Everything that needs nothing but Eigen. Beside it: io.hpp (nlohmann-json) for files, train/trainer.hpp
-/// for whole trainings, text.hpp (SentencePiece) for subwords.
+/// \file
+/// All headers that need Eigen alone. Further headers: io.hpp (nlohmann-json) for files, train/trainer.hpp
+/// for the training loop, text.hpp (SentencePiece) for subwords.
 #include "eigenformer/autograd/ops.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"

@@ -1,15 +1,18 @@
 #pragma once
 
-/// What the library's other headers leave out in files that define EIGENFORMER_COMPILED: kernels and modules,
-/// for float and double. For programs of several files that are built without CMake: one file includes this
+/// \file
+/// The definitions that the other headers omit in files with EIGENFORMER_COMPILED: kernels and modules, for
+/// float and double. For programs of several files that are built without CMake: one file includes this
 /// header, before any other of the library, and all other files are compiled with -DEIGENFORMER_COMPILED.
 #if defined(EIGENFORMER_INLINE)
 #error \
     "eigenformer/implementation.hpp must come before all other headers of eigenformer, and in one file only"
 #endif
 #undef EIGENFORMER_COMPILED
+/// \cond
 #define EIGENFORMER_COMPILED_BUILD
 #define EIGENFORMER_COMPILED_MODULES
 #define EIGENFORMER_INSTANTIATE
+/// \endcond
 #include "eigenformer/eigenformer.hpp"
 #include "eigenformer/kernels/definitions.hpp"

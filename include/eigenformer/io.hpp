@@ -1,8 +1,9 @@
 #pragma once
 
-/// Reading and writing models: safetensors files, NumPy arrays, checkpoints, folders replaced as a whole,
-/// model folders; checkpoints of other libraries; comparing with another implementation. Needs nlohmann-json,
-/// and zlib for compressed .npz files.
+/// \file
+/// Headers for reading and writing models: safetensors files, NumPy arrays, checkpoints, model folders,
+/// checkpoints of other libraries, comparisons with another implementation. They need nlohmann-json, and zlib
+/// for compressed .npz files.
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"

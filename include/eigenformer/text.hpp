@@ -1,4 +1,5 @@
 #pragma once
 
-/// What needs SentencePiece (headers and the libraries sentencepiece and sentencepiece_train): subwords.
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+/// \file
+/// Subwords by SentencePiece, whose headers and libraries (sentencepiece and sentencepiece_train) it needs.
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"

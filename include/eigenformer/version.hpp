@@ -2,9 +2,13 @@
 
 #include <string>
 
-// The one place where the version is written; CMake reads these lines.
+// The only place where the version is written; CMake reads these lines.
+
+/// The first number of the version.
 #define EIGENFORMER_VERSION_MAJOR 0
+/// The second number of the version.
 #define EIGENFORMER_VERSION_MINOR 1
+/// The third number of the version.
 #define EIGENFORMER_VERSION_PATCH 0
 
 namespace eigenformer {

@@ -78,6 +78,7 @@ void check_training_step(int threads, const Options&... options) {
         }
         reached = FailingAllocation::reached();
       }
+      const long kept = live_blocks() - live;
       if (!reached) break;
       ++seen.failures;
       CAPTURE(before);
@@ -88,7 +89,7 @@ void check_training_step(int threads, const Options&... options) {
       } else {
         CHECK(bytes_of(state_dict(trained)) == states[done]);
         CHECK(bytes_of(optimizer.state()) == moments[done]);
-        if (done > 0) CHECK(live_blocks() == live);
+        if (done > 0) CHECK(kept == 0);
         step(trained, optimizer);
       }
       CHECK(bytes_of(state_dict(trained)) == states[done + 1]);
@@ -131,6 +132,6 @@ TEST_CASE("generate: without memory, beam search throws, leaks nothing and works
                                                            CHECK(found[i][0].ids == expected[i][0].ids);
                                                        });
   CHECK(seen.failures > 100);
-  CHECK(seen.survived == 0);
-  CHECK(seen.leaked == 0);
+  CHECK_MESSAGE(seen.survived <= 1, seen.places);  // std::stable_sort() does without a buffer
+  CHECK_MESSAGE(seen.leaked == 0, seen.places);
 }

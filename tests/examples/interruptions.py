@@ -180,7 +180,7 @@ def disk(program):
             print(f"full while training: exit code {process.returncode} -", errors.strip().splitlines()[-1])
             good &= process.returncode == 1 and "No space left" in errors and not place.uses(model)
             os.remove(filler)
-            step = str(int(errors.split("it can go on from step ")[1].split()[0]) + 20)
+            step = str(int(errors.split("--resume continues from step ")[1].split()[0]) + 20)
             done = place.run([program, "train", "--resume", "--model", model, "--epochs", "1000000", "--max-steps", step])
             good &= done.returncode == 0
             print("after room was made:", done.stderr.strip().splitlines()[-2])

@@ -36,7 +36,7 @@ TEST_CASE("an adapter of an imported model is trained, goes on, translates, and 
   };
   const Ended trained = begin(adapter, "3");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(contains(trained.out + trained.err, "million parameters are trained, those of the model stay"));
+  CHECK(contains(trained.out + trained.err, "million parameters; the model's own stay"));
   CHECK(contains(trained.out + trained.err, "--model " + base + " --adapter " + adapter));
   CHECK_FALSE(fs::exists(fs::path(adapter) / "model.safetensors"));
   CHECK(fs::file_size(fs::path(adapter) / "adapter_model.safetensors") <
@@ -73,7 +73,7 @@ TEST_CASE("an adapter of an imported model is trained, goes on, translates, and 
   CHECK(contains(error(train({"--model", in_folder("new"), "--lora-rank", "2"})), "--init-from"));
   CHECK(contains(error(train({"--model", in_folder("new"), "--init-from", base, "--lora-rank", "2",
                               "--lora-targets", "fc1"})),
-                 "the target 'fc1' names no matrix"));
+                 "the target 'fc1' matches no weight matrix"));
   CHECK(contains(error(begin(adapter, "3")), "already holds an adapter"));
   CHECK(contains(error(train({"--model", adapter, "--init-from", base, "--overwrite"})), "holds an adapter"));
   CHECK(contains(error(run("translator", {"translate", "--model", merged, "--adapter", adapter}, lines)),

@@ -59,7 +59,7 @@ TEST_CASE(
     CHECK_MESSAGE(contains(ended.err, why), ended.err);
   };
   refused({"import", "--from", checkpoint.string(), "--model", model}, "exists already; give --overwrite");
-  refused({"import", "--from", model, "--model", model}, "is the checkpoint itself");
+  refused({"import", "--from", model, "--model", model}, "is the checkpoint folder");
   refused({"import", "--from", model, "--model", model + "2"}, "is an eigenformer model already");
   refused({"import", "--from", model + "3", "--model", model + "2"}, "does not exist");
   CHECK_FALSE(fs::exists(model + "2"));
@@ -116,7 +116,7 @@ TEST_CASE(
   };
   refused({"shortlist", "--model", model, "--source", source, "--target", target, "--output", lex,
            "--alignments", folder.write("bad", "0-0\n1:2\n").string()},
-          "line 2: '1:2' is no link, expected links");
+          "line 2: '1:2' is not a link, expected links");
   refused({"translate", "--model", model, "--shortlist", source}, "header of a binary shortlist");
   refused({"translate", "--model", model, "--shortlist", lex, "--sample"}, "--shortlist");
   refused({"quantize", "--model", model, "--to", "int8"}, "has int8 weights already");
@@ -179,13 +179,13 @@ TEST_CASE("a training starts from an imported model, keeps its vocabulary and co
     CHECK(ended.code == 1);
     CHECK_MESSAGE(contains(ended.err, why), ended.err);
   };
-  refused(with({"--d-model", "32"}), "--d-model 32 does not fit the model to start from, which has 16");
-  refused(with({"--tokenizer", "char"}), "--tokenizer is of a new vocabulary: leave it out");
+  refused(with({"--d-model", "32"}), "--d-model 32 differs from the model to start from, which has 16");
+  refused(with({"--tokenizer", "char"}), "--tokenizer sets up a new vocabulary");
   refused(with({"--freeze", "encodr.*"}), "'encodr.*' matches no parameter; the nearest names are");
   refused(with({"--guided-alignment-weight", "0.5"}), "has no effect without --guided-alignment: give both");
   refused(with({"--resume"}), "give --resume or --overwrite, not both");
   folder.write("source", lines + "a dog\n");
   folder.write("target", "der Hund\nein Baum\nein Hund\n");
   refused(run("translator", {"train", "--resume", "--model", tuned, "--max-steps", "6"}),
-          "to go on with other data, start a new training from the saved model");
+          "to continue with other data, start a new training from the saved model");
 }

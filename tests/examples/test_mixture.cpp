@@ -148,8 +148,8 @@ TEST_CASE("several corpora by flags, drawn segmentations, and what does not fit 
   refused(with(twice, {"--corpus-weights", "3"}), "--corpus-weights has 1 weights for 2 corpora");
   refused(with(twice, {"--corpus-weights", "3,x"}), "--corpus-weights has 'x'");
   refused({"--source", corpus.source, "--source", corpus.source, "--target", corpus.target}, "equal numbers");
-  refused({"--corpus-temperature", "5"}, "--corpus-temperature has no effect on one corpus");
-  refused({"--bpe-dropout", "0.1"}, "need subwords, and the tokenizer is 'word'");
+  refused({"--corpus-temperature", "5"}, "--corpus-temperature has no effect on a single corpus");
+  refused({"--bpe-dropout", "0.1"}, "need the tokenizer subword, not 'word'");
   refused({"--sampled-sides", "source"}, "--sampled-sides has no effect");
   for (const auto& [list, why] : std::vector<std::pair<std::string, std::string>>{
            {"[", "is no JSON"},
@@ -178,6 +178,6 @@ TEST_CASE("several corpora by flags, drawn segmentations, and what does not fit 
   const Ended changed =
       run("translator", {"train", "--model", corpus.model, "--resume", "--bpe-dropout", "0.2"});
   CHECK(changed.code != 0);
-  CHECK(contains(changed.err, "--bpe-dropout 0.2 cannot change when a training goes on"));
+  CHECK(contains(changed.err, "--bpe-dropout 0.2 cannot change when a training is resumed"));
   refused({"--tokenizer", "subword", "--vocab-size", "80", "--unigram-alpha", "0.1"}, "expected bpe_dropout");
 }

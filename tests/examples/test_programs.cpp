@@ -38,14 +38,14 @@ TEST_CASE("copy_task: a short training prints how many come out right, and no su
 TEST_CASE("forecast: a short training prints both errors") {
   const Ended ended = run("forecast", {"2"});
   CHECK(ended.code == 0);
-  CHECK(contains(ended.out, "of saying it stays: 0."));
+  CHECK(contains(ended.out, "of repeating the last value: 0."));
 }
 
 TEST_CASE("char_lm: a short training prints eight texts and its loss, the same each time") {
   const Ended ended = run("char_lm", {"4", "1.0"});
   CHECK(ended.code == 0);
   CHECK(contains(ended.out, "\n| "));
-  CHECK(contains(ended.out, " nats a character\n"));
+  CHECK(contains(ended.out, " nats per character\n"));
   CHECK(run("char_lm", {"4", "1.0"}).out == ended.out);
   CHECK(run("char_lm", {"4", "1.0", "2"}).out != ended.out);
 }

@@ -50,7 +50,7 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
     CHECK(compared.code == 0);
     const std::vector<std::string> lines = lines_of(compared.out);
     REQUIRE(lines.size() == 4);
-    CHECK(contains(lines[0], "next-token choices equal: "));
+    CHECK(contains(lines[0], "equal next tokens: "));
     CHECK(contains(lines[1], "A float32  BLEU = 100.00"));
     CHECK(contains(lines[2], "B " + format));
     CHECK(contains(lines[2], "BLEU = 100.00"));
@@ -74,11 +74,11 @@ TEST_CASE("a model is quantised, translates, is inspected and compared, and refu
     refused({"quantize", "--model", small, "--to", "int8"}, small + "' has " + format + " weights already");
     refused({"quantize", "--model", corpus.model, "--to", format, "--overwrite", "--output",
              corpus.model + "/../model"},
-            "is the model itself");
+            "is the model to quantize");
     refused({"quantize", "--model", corpus.model, "--to", "int4"}, "int4");
     // Neither a training nor the confidences of the model before are left beside another model.
     refused({"quantize", "--model", corpus.model, "--to", format, "--overwrite"},
-            small + "' holds a training that --resume can go on with");
+            small + "' holds a training that --resume can continue");
     CHECK(read_file(fs::path(small) / "model.safetensors") == before);
     fs::remove_all(fs::path(small) / "training");
     corpus.folder.write(fs::path(small).filename().string() + "/confidence.json", "{}");

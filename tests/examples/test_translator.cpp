@@ -21,12 +21,12 @@ TEST_CASE("train, translate, evaluate, inspect") {
   CAPTURE(trained.err);
   REQUIRE(trained.code == 0);
   CHECK(contains(trained.err, "training data: 60 pairs read, 60 kept"));
-  CHECK(contains(trained.err, "too few pairs to hold any out"));
+  CHECK(contains(trained.err, "too few pairs to hold some out"));
   CHECK(contains(trained.err, "perplexity "));
   CHECK(contains(trained.err, "  elapsed 0:0"));
   CHECK(contains(trained.err, "  ETA "));
   CHECK(contains(trained.err, " tokens/s  lr "));
-  CHECK(contains(trained.err, "all epochs done after"));
+  CHECK(contains(trained.err, "all epochs finished after"));
   CHECK_FALSE(contains(trained.err, "\r"));  // not a terminal: plain lines
 
   // One line out for each line in: empty ones, odd ones, one without an end.
@@ -71,7 +71,7 @@ TEST_CASE("train, translate, evaluate, inspect") {
   const Ended inspected = run("translator", {"inspect", "--model", corpus.model});
   CHECK(inspected.code == 0);
   for (const char* part :
-       {"format version 1", "d_model                    16", "entries of kind word: <pad> <unk> <s> </s>",
+       {"format version 1", "d_model                    16", "entries, tokenizer word: <pad> <unk> <s> </s>",
         "encoder.layers.0", "decoder.layers.0", "total", "model.safetensors", " MB",
         "warmup                     20"}) {
     CAPTURE(part);
@@ -244,7 +244,7 @@ TEST_CASE("a model's folder teaches a new model, of the same vocabulary; what do
     return ended.err;
   };
   CHECK(contains(refused(corpus.train({"--overwrite", "--teacher", corpus.model})),
-                 "--tokenizer is of a new vocabulary"));
+                 "--tokenizer sets up a new vocabulary"));
   CHECK(contains(refused(taught({"--teacher", "nowhere"})), "'nowhere' does not exist"));
   CHECK(contains(refused(taught({"--r-drop", "1", "--dropout", "0"})), "the model has no dropout"));
   CHECK(contains(refused(corpus.train({"--overwrite", "--distillation-weight", "0.3"})),
@@ -302,7 +302,7 @@ TEST_CASE("validation: held out where none is given, and patience ends training"
   const Ended held_out =
       run("translator", with_files(corpus.train({"--max-steps", "4", "--validate-every", "2"})));
   CHECK(held_out.code == 0);
-  CHECK(contains(held_out.err, "12 pairs spread evenly over the training data are held out"));
+  CHECK(contains(held_out.err, "holding out 12 pairs, evenly spread over the training data"));
   CHECK(contains(held_out.err, "training on: 1188 pairs"));
   CHECK(contains(held_out.err, "validation after step 2, epoch 1"));
   CHECK(contains(held_out.err, "(best so far)"));
@@ -341,13 +341,13 @@ TEST_CASE(
   CAPTURE(stopped.err);
   REQUIRE(stopped.code == 130);
   CHECK(contains(stopped.err, "interrupted: finishing this update, then saving"));
-  CHECK(contains(stopped.err, "go on with: translator train --resume --model " + corpus.model));
+  CHECK(contains(stopped.err, "resume with: translator train --resume --model " + corpus.model));
   CHECK(run("translator", {"translate", "--model", corpus.model, "--max-length", "3"}, "I see\n").code == 0);
 
   const Ended resumed = run("translator", {"train", "--resume", "--model", corpus.model, "--threads", "2"});
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
-  CHECK(contains(resumed.err, "going on after step "));
+  CHECK(contains(resumed.err, "resuming after step "));
   const std::string weights = read_file(fs::path(corpus.model) / "model.safetensors");
   const std::string state = read_file(fs::path(corpus.model) / "training/last.safetensors");
   REQUIRE(run("translator", corpus.train({"--epochs", "600", "--validate-every", "40", "--average-last", "3",
@@ -369,7 +369,7 @@ TEST_CASE(
   }
   {
     Program program("translator", {"train", "--resume", "--model", corpus.model});
-    REQUIRE(program.says("going on after step"));
+    REQUIRE(program.says("resuming after step"));
     program.signal(SIGHUP);
     CHECK(program.wait().code == 130);
   }
@@ -378,7 +378,7 @@ TEST_CASE(
       corpus.folder.write("model/training/last.safetensors.tmp-99999999-3", "half").string();
   const std::string mine = corpus.folder.write("model/notes.tmp-old", "mine").string();
   Program program("translator", {"train", "--resume", "--model", corpus.model});
-  REQUIRE(program.says("going on after step"));
+  REQUIRE(program.says("resuming after step"));
   program.signal(SIGINT);
   program.signal(SIGTERM);
   CHECK(program.wait().code == 130);
@@ -407,7 +407,7 @@ TEST_CASE("a training that version 0.1.0 began goes on with the losses that it h
                          corpus.target, "--valid-source", corpus.source, "--valid-target", corpus.target});
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
-  CHECK(contains(resumed.err, "going on after step 401"));
+  CHECK(contains(resumed.err, "resuming after step 401"));
   const nlohmann::json reference = nlohmann::json::parse(read_file(corpus.model + "/reference.json"));
   int step = 400;
   for (const double expected : reference.at("resumed_losses")) {
@@ -438,5 +438,5 @@ TEST_CASE("a model of another variant is trained, goes on, translates, and says 
   const Ended changed =
       run("translator", corpus.train({"--resume", "--max-steps", "7", "--norm", "layer_norm"}));
   CHECK(changed.code != 0);
-  CHECK(contains(changed.err, "--norm \"layer_norm\" cannot change when a training goes on"));
+  CHECK(contains(changed.err, "--norm \"layer_norm\" cannot change when a training is resumed"));
 }

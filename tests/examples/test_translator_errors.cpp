@@ -128,7 +128,7 @@ TEST_CASE("bad training data: each is named, and no model folder appears") {
   refused(both, {"are empty on one side"});
   refuse("--max-length", "1", {"no sentence pair is left"});
   refuse("--valid-source", corpus.source, {"--valid-source and --valid-target"});
-  refuse("--tsv", corpus.source, {"one of --tsv, --data and --corpora in place of both"});
+  refuse("--tsv", corpus.source, {"one of --tsv, --data and --corpora instead"});
   CHECK_FALSE(fs::exists(corpus.model));
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("impossible sizes are refused by name, and no model folder appears") {
 
 TEST_CASE("a model folder is not overwritten unasked, and a training that cannot go on says why") {
   const TinyCorpus corpus;
-  refused({"train", "--resume", "--model", corpus.model}, {"holds no model to go on with"});
+  refused({"train", "--resume", "--model", corpus.model}, {"holds no model to resume"});
   REQUIRE(run("translator", corpus.train({"--max-steps", "2"})).code == 0);
   const fs::path model = corpus.model;
   const std::string before = read_file(model / "model.safetensors"),
@@ -242,7 +242,7 @@ TEST_CASE("truncated and foreign model folders are refused by translate, evaluat
   write("options.json", options.substr(0, 200));
   all_refuse({"options.json", "truncated or not JSON"});
   write("options.json", "{\"architectures\": [\"MarianMTModel\"], \"d_model\": 512}");
-  all_refuse({"options.json", "not that of a model folder"});
+  all_refuse({"options.json", "not the options.json of a model folder"});
   std::string newer = options;
   newer.replace(newer.find("\"format_version\": 1"), 19, "\"format_version\": 99");
   write("options.json", newer);

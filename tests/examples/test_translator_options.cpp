@@ -75,15 +75,15 @@ TEST_CASE("an encoder and a decoder of their own are trained, go on, translate, 
     return arguments;
   };
   CHECK(contains(refusal(resume({"--encoder-num-heads", "2"})),
-                 "--encoder-num-heads 2 cannot change when a training goes on; it was 4"));
+                 "--encoder-num-heads 2 cannot change when a training is resumed; it was 4"));
   CHECK(contains(refusal(resume({"--encoder-dim-feedforward", "20"})),
-                 "--encoder-dim-feedforward 20 cannot change when a training goes on; it was 32"));
+                 "--encoder-dim-feedforward 20 cannot change when a training is resumed; it was 32"));
   const Ended resumed =
       run("translator", resume({"--max-steps", "5", "--encoder-num-heads", "4", "--decoder-dim-feedforward",
                                 "20", "--layers", "1", "--num-encoder-layers", "2"}));
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
-  CHECK(contains(resumed.err, "going on after step 3"));
+  CHECK(contains(resumed.err, "resuming after step 3"));
   CHECK(options_json(corpus.model).at("model") == model);
 
   const auto translates = [](const std::string& folder) {
@@ -132,9 +132,9 @@ TEST_CASE(
   REQUIRE(run("translator", {"quantize", "--model", corpus.model, "--to", "int8"}).code == 0);
   CHECK(translate(corpus.model + "-int8").out == translate(corpus.model).out);
   CHECK(contains(refusal(corpus.train({"--overwrite", "--self-mixing", "ssru"})),
-                 "encoder's self_mixing is ssru"));
+                 "self_mixing is ssru in the encoder"));
   CHECK(contains(refusal(with({"--overwrite", "--decoder-attention-positions", "rotary"})),
-                 "attention_positions must be none"));
+                 "needs attention_positions none"));
 }
 
 TEST_CASE("what is impossible in one stack is named by its own flag") {
@@ -241,7 +241,7 @@ TEST_CASE("settings that an earlier version wrote under short names go on") {
   CHECK_FALSE(now.contains("clip"));
   CHECK_FALSE(now.contains("heads"));
   CHECK(contains(refusal({"train", "--resume", "--model", corpus.model, "--batch-tokens", "60"}),
-                 "--batch-tokens 60 cannot change when a training goes on; it was 120"));
+                 "--batch-tokens 60 cannot change when a training is resumed; it was 120"));
   training["colour"] = "red";
   corpus.folder.write("model/options.json", json.dump());
   CHECK(contains(refusal({"train", "--resume", "--model", corpus.model}), "colour"));
@@ -307,10 +307,11 @@ TEST_CASE("fields of the search are flags of translate") {
   CHECK(contains(translated({"--attention", file, "--output", file}).err, "expected two files"));
   CHECK(contains(translated({"--alignment", corpus.model + "/./both", "--output", file}).err,
                  "expected two files"));
-  CHECK(contains(translated({"--output", "/dev/stdout"}).err, "'/dev/stdout', which leads to a file"));
+  CHECK(
+      contains(translated({"--output", "/dev/stdout"}).err, "'/dev/stdout', which refers to a regular file"));
   const std::string input = corpus.folder.write("own.txt", "I see the dog.\n").string();
   CHECK(contains(translated({"--input", input, "--output", input}).err, "which --input reads"));
-  CHECK(contains(translated({"--output", corpus.model + "/options.json"}).err, "a file of the model"));
+  CHECK(contains(translated({"--output", corpus.model + "/options.json"}).err, "a file in the model folder"));
 }
 
 TEST_CASE("help of every command has lines of at most 100 columns") {
@@ -332,8 +333,8 @@ TEST_CASE("help of every command has lines of at most 100 columns") {
   check({"train", "--help-all"});
   CHECK(lines_of(all).size() < 40);
   const std::string help = on_one_line(check({"translate", "--help"}));
-  CHECK(contains(help, "1: greedy (above 0); not with --sample"));
-  CHECK(contains(help, "0: the likeliest token (0 or above); needs --sample"));
+  CHECK(contains(help, "1: greedy search (above 0); not with --sample"));
+  CHECK(contains(help, "0: always the likeliest token (0 or above); needs --sample"));
 }
 
 TEST_CASE("what --print-config prints is read by --config, for every command") {
@@ -401,7 +402,7 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
   CHECK(with("[translate]\nmodel = [" + known + "]\nsample = true\nseed = 3").code == 0);
   CHECK(with("model = nowhere\n", {"--model", known}).out == "Ich sehe den Hund.\n");
   CHECK(with(model + "sample = false\nbeam = 3\n").out == "Ich sehe den Hund.\n");
-  refused(model + "config = 'f'\n", "line 2: 'config' is for the command line");
+  refused(model + "config = 'f'\n", "line 2: 'config' is allowed on the command line only");
   refused(model + "beems = 3\n",
           "f.toml', line 2: there is no option 'beems' of translator translate: did you mean 'beam'?");
   refused(model + "beam = four\n", "f.toml', line 2: --beam: is 'four', expected a whole number");
@@ -409,11 +410,11 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
   refused(model + "\n[translate]\nbeam = 0\n", "f.toml', line 4");
   refused(model + "beam 4\n", "line 2: 'beam 4' has no '=', expected key = value");
   refused(model + "beam =\n", "line 2: a value is missing");
-  refused(model + "beam = 4\nbeam-size = 4\n", "line 3: beam is given again, expected once: line 2 has it");
+  refused(model + "beam = 4\nbeam-size = 4\n", "line 3: beam is given twice, expected once: line 2 has it");
   refused(model + "beam = [4]\n", "line 2: beam is a list, expected one value");
   refused("model = [a, b\n", "line 1: a list has no ']'");
-  refused("model = \"a\n", "line 1: a string has no end");
-  refused("model = \"a\" b\n", "line 1: 'b' stands behind the value");
+  refused("model = \"a\n", "line 1: a string is not closed");
+  refused("model = \"a\" b\n", "line 1: 'b' follows the value");
   refused("[dance]\nx = 1\n", "line 2: there is no command 'dance'");
   refused(model + "with-prefix = maybe\n", "expected true or false");
   refused(model + "top-k = 3\n", "--top-k requires --sample");

@@ -96,19 +96,19 @@ TEST_CASE("prepare and train --data refuse what does not fit") {
     CHECK_FALSE(fs::exists(model));
     return ended.err;
   };
-  CHECK(contains(refused(train_on(data, model), {}), "holds no prepared corpus"));
-  CHECK(contains(refused(prepare, {"--source-script", "Elvish"}), "'Elvish' is no script"));
+  CHECK(contains(refused(train_on(data, model), {}), "is not a prepared corpus"));
+  CHECK(contains(refused(prepare, {"--source-script", "Elvish"}), "'Elvish' is not a script"));
   CHECK(contains(refused(prepare, {"--max-ratio", "0.2"}), "max_ratio is 0.2"));
-  CHECK(contains(refused(prepare, {"--tsv", corpus.source}), "--tsv in place of both"));
+  CHECK(contains(refused(prepare, {"--tsv", corpus.source}), "--tsv instead of both"));
   CHECK_FALSE(fs::exists(data));
   REQUIRE(run("translator", prepare).code == 0);
   CHECK(contains(refused(prepare, {}), "already holds a prepared corpus; give --overwrite"));
   CHECK(contains(refused(train_on(data, data), {"--overwrite"}),
                  "holds a prepared corpus; give another folder"));
   CHECK(contains(refused(train_on(data, model), {"--vocab-size", "100"}),
-                 "--vocab-size does not go with a prepared corpus"));
+                 "--vocab-size has no effect with a prepared corpus"));
   CHECK(contains(refused(train_on(data, model), {"--source", corpus.source, "--target", corpus.target}),
-                 "one of --tsv, --data and --corpora in place of both"));
+                 "one of --tsv, --data and --corpora instead"));
   CHECK(contains(refused(train_on(data, data), {}), "holds a prepared corpus; give another folder"));
   REQUIRE(run("translator", corpus.train({"--max-steps", "1", "--tokenizer", "char", "--model",
                                           (folder / "chars").string()}))

@@ -32,7 +32,7 @@ class Server {
                                           "--threads", "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     program = std::make_unique<Program>("translator", arguments);
-    const std::string before = "listening at http://127.0.0.1:";
+    const std::string before = "listening on http://127.0.0.1:";
     REQUIRE(program->says(before));
     REQUIRE(program->says("/\n"));
     const std::string err = program->err();
@@ -114,11 +114,10 @@ TEST_CASE("serve refuses to start with what cannot be") {
   const std::string no_keys = folder.write("keys", "# none\n").string();
   CHECK(refused({"--model", "en-de=" + known, "--api-key-file", no_keys}).find("has no key") !=
         std::string::npos);
-  CHECK(refused({"--model", known}).find("does not say its languages") != std::string::npos);
+  CHECK(refused({"--model", known}).find("does not name its languages") != std::string::npos);
   CHECK(refused({"--model", "en-de=" + folder.path().string()}).find("options.json") != std::string::npos);
-  CHECK(
-      refused({"--model", "en-de=" + known, "--model", "en-de=" + known}).find("two models are for en-de") !=
-      std::string::npos);
+  CHECK(refused({"--model", "en-de=" + known, "--model", "en-de=" + known})
+            .find("two models translate en-de") != std::string::npos);
   CHECK(refused({"--model", "en-de=" + known, "--max-body", "0"}).find("max_body is 0") != std::string::npos);
   CHECK(refused({"--model", "en-de=" + known, "--workers", "0"}).find("workers is 0") != std::string::npos);
 }

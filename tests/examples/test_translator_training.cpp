@@ -97,7 +97,7 @@ TEST_CASE("train: a second training in the folder is refused, and translating th
   for (const char* way : {"--resume", "--overwrite"}) {
     const Ended second = run("translator", corpus.train({"--max-steps", "3", way}));
     CHECK(second.code == 1);
-    CHECK(contains(second.err, "is being trained by process " + std::to_string(::getpid())));
+    CHECK(contains(second.err, "is in use by the training of process " + std::to_string(::getpid())));
   }
   CHECK(run("translator", {"translate", "--model", corpus.model}, "I see the dog.\n").code == 0);
 }

@@ -1,12 +1,14 @@
 // replay READER FOLDER...: fuzz targets where libFuzzer is not. Runs the target of a reader on every file of
-// the folders, on the file cut short at some places, and on it with some bytes changed, the same ones every
-// time.
+// the folders, on the file cut short at some places, on it with some bytes changed, the same ones every
+// time, and on it while one request for memory after the other fails.
 #include "replay.hpp"
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include "failing_allocations.hpp"
 
 namespace {
 
@@ -34,6 +36,12 @@ void run_around(const Bytes& seed) {
   }
 }
 
+// Whether a reader that gets no memory leaves some behind.
+bool leaks(const Bytes& seed) {
+  using namespace eigenformer::testing;
+  return fail_each_allocation([&] { run(seed); }, [] {}).leaked != 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,7 +53,12 @@ int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
       std::ifstream file(entry.path(), std::ios::binary);
-      run_around({std::istreambuf_iterator<char>(file), {}});
+      const Bytes seed(std::istreambuf_iterator<char>(file), {});
+      run_around(seed);
+      if (leaks(seed)) {
+        std::printf("%s: memory is lost when a request for memory fails\n", entry.path().c_str());
+        return 1;
+      }
       ++files;
     }
   }

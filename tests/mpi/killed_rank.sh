@@ -48,14 +48,14 @@ echo "ended after $SECONDS s with exit code $code"
 # Where it stands, seen in a copy.
 cp -r "$work/model" "$work/copy"
 "$translator" train --resume --max-steps 1 --model "$work/copy" >"$work/copy.log" 2>&1 || fail "the folder cannot be resumed"
-step=$(sed -n 's/^going on after step \([0-9]*\).*/\1/p' "$work/copy.log")
+step=$(sed -n 's/^resuming after step \([0-9]*\).*/\1/p' "$work/copy.log")
 [[ -n $step ]] || fail "no step is told"
 ((step > 0)) || fail "nothing was saved before the rank was killed"
-grep -q "saved by a training of 3 ranks, which goes on with 1 rank" "$work/copy.log" || fail "nothing says that ranks changed"
+grep -q "the training was saved with 3 ranks and resumes with 1 rank" "$work/copy.log" || fail "nothing says that ranks changed"
 
 bash "$here/mpirun.sh" "$mpirun" 2 "$translator" train --resume --threads 1 --max-steps $((step + 15)) --model "$work/model" \
   >"$work/resumed.log" 2>&1 || fail "two ranks cannot go on"
-grep -q "3 ranks, which goes on with 2 ranks" "$work/resumed.log" || fail "nothing says that ranks changed to 2"
+grep -q "3 ranks and resumes with 2 ranks" "$work/resumed.log" || fail "nothing says that ranks changed to 2"
 "$translator" "${train[@]}" --max-steps $((step + 15)) --model "$work/alone" >"$work/alone.log" 2>&1 || fail "one process cannot train"
 cmp "$work/model/model.safetensors" "$work/alone/model.safetensors" || fail "the weights differ"
 echo "killed after step $step, resumed by two ranks to step $((step + 15)): the weights of one process"

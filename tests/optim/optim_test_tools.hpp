@@ -96,7 +96,7 @@ void check_frozen(Make&& make) {
 
   const Gradients<double> forgotten({two.b.handle()});
   CHECK(contains(message_of<ValueError>([&] { optimizer.step(forgotten, 0.1); }),
-                 "no gradient is kept for parameter 'a' of shape (3, 5)"));
+                 "there is no gradient of parameter 'a' of shape (3, 5)"));
   CHECK(contains(
       message_of<ValueError>([&] { optimizer.step(gradients, std::numeric_limits<double>::quiet_NaN()); }),
       "must be finite"));

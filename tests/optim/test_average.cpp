@@ -45,8 +45,8 @@ TEST_CASE("the best states are kept, of equal ones the first, in the order in wh
 }
 
 TEST_CASE("averaging refuses nothing, and states that differ") {
-  CHECK(
-      contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }), "nothing to average"));
+  CHECK(contains(message_of<ValueError>([] { (void)StateAverage<float>(3).average(); }),
+                 "no states to average"));
   CHECK(contains(message_of<ValueError>([] { StateAverage<float>(0); }), "count is 0"));
   const std::vector<StateEntry<float>> a{{"w", Tensor<float>::ones({2}), {}}},
       b{{"w", Tensor<float>::ones({3}), {}}}, c{{"v", Tensor<float>::ones({2}), {}}};

@@ -67,8 +67,7 @@ void write_table(std::string& page, const char* name, const char* text, const Ro
   for (const OptionRow& row : rows) {
     if (!row.group.empty()) continue;  // a stack's own values of what the table has already
     std::string flag, fallback = code(row.fallback);
-    if (row.fallback == "0" && row.allowed == ef::allowed_text(ef::Allowed::positive))
-      fallback = "to be given";
+    if (row.fallback == "0" && row.allowed == ef::allowed_text(ef::Allowed::positive)) fallback = "required";
     if (has_flag && has_flag(row)) {
       // What is true by default has use for the flag that turns it off.
       flag = code(translator::flag_of_name((row.fallback == "true" ? "no_" : "") + row.name));
@@ -82,7 +81,7 @@ void write_table(std::string& page, const char* name, const char* text, const Ro
     page += "| " + code(row.name) + " | " + (has_flag ? flag + " | " : "") + type_text(row.kind) + " | " +
             fallback + " | " + row.allowed + " | " +
             (row.owner.empty() ? ""
-                               : "of " + code(row.owner) +
+                               : "with " + code(row.owner) +
                                      (row.owner_word.empty() ? "" : " " + code(row.owner_word)) + ": ") +
             row.help + " |\n";
   }
@@ -102,13 +101,13 @@ std::string page() {
 
 <!-- Written by tests/readme/options_page.cpp: see CONTRIBUTING.md. -->
 
-Each options struct lists its fields once, and validation, JSON, the flags of `translator` and this page are made of that list
-([extending.md](library/extending.md) says how). Names are those of the fields in a model folder's `options.json`. In C++ most are members of the same name; those of a nested
-struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `layer.norm.kind`, `num_encoder_layers` is `encoder.num_layers`. A field of one kind of positions is a member of that struct:
-`rotary_base` is `RotaryPositions::base`. A default that is empty means that the value is left out.
+Each options struct lists its fields once. Validation, JSON, the flags of `translator` and this page are generated from that list
+([extending.md](library/extending.md) shows how). Names are those of the fields in a model folder's `options.json`. In C++ most are members of the same name. Some are members
+of a nested struct: `dropout` is `layer.dropout.rate`, `norm` is `layer.norm.kind`, `num_encoder_layers` is `encoder.num_layers`. A field of one kind of positions is a member
+of that struct: `rotary_base` is `RotaryPositions::base`. An empty default means that the option is not set.
 
-`translator train --help` lists the flags; `--help-all` those of single kinds of positions and of one stack, too. A flag that is false by default is given alone
-(`--gated`); one that is true is turned off with `no-` (`--no-bias`); `=false` and `=true` work for all.
+`translator train --help` lists the flags; `--help-all` also lists those of single kinds of positions and of one stack. A flag that is off by default is given alone
+(`--gated`); one that is on by default is turned off with `no-` (`--no-bias`); `=false` and `=true` work for all.
 )";
   const HasFlag trains = [](const OptionRow& row) {
     return !translator::is_among(row.name, translator::model_fields_without_flag);
@@ -121,49 +120,47 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   const ef::LayerOptions layer;
 
   write_table(page, "LayerOptions",
-              "One encoder or decoder layer, with `DropoutOptions`, `NormStyle` and `AttentionPositions`. Of "
-              "a model with two "
-              "stacks, either stack may have its own values\nof these fields: under `encoder` or `decoder` "
-              "in files, with "
-              "`--encoder-` or `--decoder-` before the long flag, such as `--decoder-num-heads 4`. `d_model` "
-              "is that of both.",
+              "One encoder or decoder layer, with `DropoutOptions`, `NormStyle` and `AttentionPositions`. In "
+              "a model with two stacks, each stack can have its own values\nof these fields: under `encoder` "
+              "or `decoder` in files, with `--encoder-` or `--decoder-` before the long flag, such as "
+              "`--decoder-num-heads 4`. `d_model` is the same for both.",
               option_rows(layer), trains, tool);
-  write_table(page, "Seq2SeqOptions",
-              "And the fields of LayerOptions. `translator train` decides those without a flag by its data; "
-              "`--layers` sets both "
-              "numbers of layers, and `--tie auto`, its default,\nis `all`, or `target` with "
-              "`--separate-vocab`. `--encoder-final-norm` and "
-              "`--decoder-final-norm` decide for one stack.",
-              without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
+  write_table(
+      page, "Seq2SeqOptions",
+      "Also has the fields of LayerOptions. `translator train` sets those without a flag from its data. "
+      "`--layers` sets both numbers of layers. `--tie auto`, its default,\nis `all`, or `target` with "
+      "`--separate-vocab`. `--encoder-final-norm` and `--decoder-final-norm` apply to one stack.",
+      without(option_rows(ef::Seq2SeqOptions{}), layer), trains, tool);
   write_table(page, "EncoderOptions, DecoderOptions",
-              "N layers alone (`StackOptions`), and the fields of LayerOptions.",
+              "A single stack (`StackOptions`). Also has the fields of LayerOptions.",
               without(option_rows(ef::EncoderOptions{}), layer));
-  write_table(page, "LanguageModelOptions", "And the fields of LayerOptions.",
+  write_table(page, "LanguageModelOptions", "Also has the fields of LayerOptions.",
               without(option_rows(ef::LanguageModelOptions{}), layer));
-  write_table(page, "TextEncoderOptions", "And the fields of LayerOptions.",
+  write_table(page, "TextEncoderOptions", "Also has the fields of LayerOptions.",
               without(option_rows(ef::TextEncoderOptions{}), layer));
-  write_table(page, "SequenceRegressorOptions", "And the fields of LayerOptions.",
+  write_table(page, "SequenceRegressorOptions", "Also has the fields of LayerOptions.",
               without(option_rows(ef::SequenceRegressorOptions{}), layer));
   Rows attention = option_rows(ef::MultiHeadAttentionOptions{});
   std::erase_if(attention, [](const OptionRow& row) { return !row.owner_word.empty(); });
-  write_table(page, "MultiHeadAttentionOptions", "And the fields of positions in LayerOptions.", attention);
+  write_table(page, "MultiHeadAttentionOptions", "Also has the fields of positions in LayerOptions.",
+              attention);
   const ef::TrainingOptions training;
   write_table(page, "LoopOptions",
-              "How a training goes on, whatever is trained. `--bf16` is short for `--precision bf16`.",
+              "The training loop of any model. `--bf16` is short for `--precision bf16`.",
               option_rows(ef::LoopOptions{}), every, option_rows(training));
-  write_table(page, "TrainingOptions", "And the fields of LoopOptions.",
+  write_table(page, "TrainingOptions", "Also has the fields of LoopOptions.",
               without(option_rows(training), training.loop), every);
   write_table(page, "GenerationOptions",
-              "Flags of `translator translate`, `evaluate`, `compare` and `calibrate`; `--n-best` is of "
-              "`translate` alone. What is not given is as the model's folder says.",
+              "Flags of `translator translate`, `evaluate`, `compare` and `calibrate`; `--n-best` works with "
+              "`translate` only. Options that are not given have the values in the model folder.",
               option_rows(ef::GenerationOptions{}), decodes);
   write_table(page, "SamplingOptions", "Flags of `translator translate --sample`.",
               option_rows(ef::SamplingOptions{}), decodes);
   write_table(page, "OutputOptions", "Flags of `translator translate` and `score`.",
               option_rows(ef::OutputOptions{}), every);
   write_table(page, "AlignmentOptions",
-              "Flags of `translator translate` and `evaluate`, beside `--alignment`. A model with guided "
-              "alignment has the layer and head that were taught as defaults.",
+              "Flags of `translator translate` and `evaluate`, beside `--alignment`. A model that was "
+              "trained with guided alignment has the trained layer and head as defaults.",
               option_rows(ef::AlignmentOptions{}), every);
   write_table(page, "BatchGenerationOptions",
               "Flags of `translator translate`, `score`, `evaluate`, `compare` and `calibrate`.",
@@ -171,16 +168,18 @@ struct are the nested struct's: `dropout` is `layer.dropout.rate`, `norm` is `la
   write_table(page, "TranslatorOptions", "How a `Translator` shares a model between requests.",
               option_rows(ef::TranslatorOptions{}));
   write_table(page, "BatchingOptions",
-              "How a corpus becomes batches of training. `Trainer` sets them by TrainingOptions.",
+              "How a corpus is split into training batches. `Trainer` sets these from its TrainingOptions.",
               option_rows(ef::BatchingOptions{}));
   ef::PrepareOptions prepare;
   prepare.nfc = true;  // false in a build without ICU
   prepare.tokenizer = "subword";
-  write_table(page, "PrepareOptions", "Flags of `translator prepare`; see [Corpora](training/corpora.md#large-corpora).",
+  write_table(page, "PrepareOptions",
+              "Flags of `translator prepare`; see [Corpora](training/corpora.md#large-corpora).",
               option_rows(prepare), every);
   translator::CorpusOptions corpus;
   corpus.tokenizer = "subword";  // word in a build without SentencePiece
-  write_table(page, "Data of translator train", "What a training reads.", option_rows(corpus), every);
+  write_table(page, "Data of translator train", "The data that a training reads.", option_rows(corpus),
+              every);
   return page;
 }
 
@@ -199,8 +198,8 @@ int main(int argc, char** argv) {
     return std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n') + 1;
   };
   const auto differ = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end()).first;
-  std::cerr << argv[1] << " is not what the options say, from line "
+  std::cerr << argv[1] << " does not match the options from line "
             << lines(found, static_cast<std::size_t>(differ - found.begin()))
-            << " on; CONTRIBUTING.md says how to write it anew\n";
+            << " on; CONTRIBUTING.md says how to regenerate it\n";
   return 1;
 }

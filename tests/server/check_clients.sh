@@ -13,7 +13,7 @@ echo "a key for this test" >"$folder/keys"
 "$program" serve --model "$model" --port 0 --api-key-file "$folder/keys" 2>"$folder/log" &
 server=$!
 for _ in $(seq 100); do
-  url=$(sed -n 's/.*listening at //p' "$folder/log")
+  url=$(sed -n 's/.*listening on //p' "$folder/log")
   [[ -n $url ]] && break
   sleep 0.1
 done

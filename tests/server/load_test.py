@@ -172,7 +172,7 @@ def main():
     log = []
     for line in server.stderr:
         log.append(line)
-        if found := re.search(r"listening at http://[^/]*:(\d+)/", line):
+        if found := re.search(r"listening on http://[^/]*:(\d+)/", line):
             break
     else:
         sys.exit("the server did not start:\n" + "".join(log))

@@ -144,7 +144,7 @@ TEST_CASE("what is refused, and how") {
   CHECK(error(post("/translate", "q=%ff", "Content-Type: application/x-www-form-urlencoded\r\n"), 400) ==
         "Invalid request: the form is not UTF-8");
   CHECK(error(get("/nothing"), 404) == "Not found");
-  CHECK(error(get("/translate"), 405) == "/translate is not for GET");
+  CHECK(error(get("/translate"), 405) == "/translate does not support the method GET");
   CHECK(field(server.ask(get("/translate")), "Allow") == "POST, OPTIONS");
   CHECK(error(get("/health", "", "DELETE"), 405) != "");
   CHECK(error(translate("full"), 503) == "the queue is full");
@@ -325,7 +325,7 @@ TEST_CASE("API keys") {
   CHECK_THROWS_AS(options.validate(), ef::ValueError);
   options.api_keys = {"a key of mine", "another key"};
   TestServer server(options);
-  CHECK(server.json(translate("a"), 401).at("error") == "an API key is needed");
+  CHECK(server.json(translate("a"), 401).at("error") == "an API key is required");
   CHECK(server.json(translate("a", {{"api_key", "a key of mind"}}), 403).at("error") == "Invalid API key");
   CHECK(server.json(translate("a", {{"api_key", "a key of mine, and more"}}), 403).at("error") ==
         "Invalid API key");
@@ -470,7 +470,8 @@ TEST_CASE("options and models that cannot be") {
     ef::TranslationServer server(options, models);
   };
   CHECK_THROWS_AS(make({}, {}), ef::ValueError);
-  CHECK_THROWS_WITH_AS(make({}, {"en", "en"}), doctest::Contains("two models are for en-de"), ef::ValueError);
+  CHECK_THROWS_WITH_AS(make({}, {"en", "en"}), doctest::Contains("two models translate en-de"),
+                       ef::ValueError);
   CHECK_THROWS_AS(make({.host = "example.org"}, {"en"}), ef::ValueError);
   CHECK_THROWS_AS(make({.host = "192.0.2.1", .api_keys = {"a key of mine"}}, {"en"}), ef::IoError);
   CHECK_THROWS_AS(make({.io_threads = 65}, {"en"}), ef::ValueError);

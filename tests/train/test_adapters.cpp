@@ -140,8 +140,8 @@ TEST_CASE(
       of_none(without, corpus, nullptr, none);
   CHECK(contains(message_of<ValueError>([&] { of_small.load(half); }), "was made with lora {"));
   CHECK(contains(message_of<ValueError>([&] { of_other.load(half); }), "was made with lora_base"));
-  CHECK(contains(message_of<ValueError>([&] { of_none.load(half); }), "is that of an adapter"));
-  CHECK(contains(message_of<ValueError>([&] { resumed.load(of_none.state()); }), "is that of a whole model"));
+  CHECK(contains(message_of<ValueError>([&] { of_none.load(half); }), "is of an adapter"));
+  CHECK(contains(message_of<ValueError>([&] { resumed.load(of_none.state()); }), "is of a whole model"));
 }
 
 TEST_CASE("an adapter learns, is saved, and goes on from its folder") {

@@ -116,5 +116,5 @@ TEST_CASE("a training does not go on with another corpus, and says what to do") 
   const TrainingState<float> state = Trainer(model, corpus, nullptr, options).state();
   Trainer trainer(model, other, nullptr, options);
   CHECK(contains(message_of<ValueError>([&] { trainer.load(state); }),
-                 "the corpus is another one than that of the saved training"));
+                 "the corpus differs from that of the saved training"));
 }

@@ -74,7 +74,8 @@ TEST_CASE("a training on a mapped corpus is resumed with the same file, and with
   CHECK(weights_of(second) == weights_of(whole));
 
   Trainer wrong(second, other, nullptr, some_options(12));
-  CHECK(contains(message_of<ValueError>([&] { wrong.load(before.state()); }), "another one than that of"));
+  CHECK(contains(message_of<ValueError>([&] { wrong.load(before.state()); }),
+                 "the corpus differs from that of"));
 }
 
 TEST_CASE("what goes wrong while batches are made ends the training with that error") {

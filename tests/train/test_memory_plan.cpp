@@ -63,9 +63,10 @@ TEST_CASE("amounts of memory are read with their units") {
   CHECK(bytes_of("800MiB") == 800 * mib);
   CHECK(bytes_of("1TB") == mib * mib);
   for (const char* wrong : {"", "G", "2X", "2GG", "-1G", "0", "nan", "2Gi", "1e30"}) {
-    CHECK_MESSAGE(contains(message_of<ValueError>([&] { (void)bytes_of(wrong); }),
-                           "'" + std::string(wrong) + "' is no amount of memory, expected one such as 800M"),
-                  wrong);
+    CHECK_MESSAGE(
+        contains(message_of<ValueError>([&] { (void)bytes_of(wrong); }),
+                 "'" + std::string(wrong) + "' is not an amount of memory, expected one such as 800M"),
+        wrong);
   }
   CHECK(MemoryPlan::text_of(310 * mib - 5) == "310 MiB");
   CHECK(MemoryPlan::text_of(1200 * mib) == "1.2 GiB");
@@ -116,9 +117,9 @@ TEST_CASE("what cannot fit is refused with numbers, and so are batches that cann
   auto model = model_of(16, 1);
   const std::string message =
       message_of<ValueError>([&] { (void)plan_memory(model, text, options(512), mib); });
-  CHECK(contains(message,
-                 "[memory] a training within 1 MiB is not possible: the smallest batches take about "));
-  CHECK(contains(message, "are the process without batches, gradients and moments"));
+  CHECK(contains(
+      message, "[memory] training within 1 MiB of memory is not possible: the smallest batches take about "));
+  CHECK(contains(message, "without batches, gradients and moments"));
   CHECK(contains(message_of<ValueError>([&] { (void)plan_memory(model, text, options(512), mib, true); }),
                  "its batches take"));
   const MemoryPlan fixed = plan_memory(model, text, options(512), std::size_t{1} << 40, true);

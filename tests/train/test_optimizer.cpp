@@ -84,7 +84,7 @@ TEST_CASE("the state of another optimizer is refused by name") {
   const auto before = weights_of(model);
   Trainer other(model, corpus, nullptr, options(2, of(OptimizerKind::adafactor)));
   CHECK(contains(message_of<ValueError>([&] { other.load(state); }),
-                 "was made with optimizer \"adam\", cannot go on with \"adafactor\""));
+                 "was made with optimizer \"adam\", cannot resume with \"adafactor\""));
   Trainer half(model, corpus, nullptr, options(2, all_kinds()[1]));
   CHECK(contains(message_of<ValueError>([&] { half.load(state); }), "optimizer_state \"float32\""));
   CHECK(weights_of(model) == before);

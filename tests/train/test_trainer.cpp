@@ -165,15 +165,16 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
     return changed;
   };
   const std::vector<float> before = weights_of(model);
-  CHECK(contains(refusal(with("seed", 10)), "made with seed 10, cannot go on with 9"));
+  CHECK(contains(refusal(with("seed", 10)), "made with seed 10, cannot resume with 9"));
   CHECK(contains(refusal(with("batch_tokens", 61)), "batch_tokens 61"));
   CHECK(contains(refusal(with("accumulate", 1)), "accumulate 1"));
   CHECK(contains(refusal(with("corpus", other_corpus.fingerprint())), "corpus"));
-  CHECK(contains(refusal(with("step", "many")), "'step' of the training state is \"many\""));
-  CHECK(contains(refusal(with("epoch", -1)), "below 0"));
+  CHECK(contains(refusal(with("step", "many")),
+                 "'step' of the training state has another type than expected: \"many\""));
+  CHECK(contains(refusal(with("epoch", -1)), "must be 0 or above"));
   TrainingState<float> incomplete = state;
   incomplete.values.erase("snapshots");
-  CHECK(contains(refusal(incomplete), "lacks 'snapshots'"));
+  CHECK(contains(refusal(incomplete), "has no 'snapshots'"));
   incomplete = state;
   incomplete.tensors.erase(incomplete.tensors.begin());
   CHECK(contains(refusal(incomplete), "lacks 'model."));
@@ -265,7 +266,7 @@ TEST_CASE("a best value of other validation data does not count after a resume")
   CHECK(same_sink.notices.empty());
   CHECK(std::isfinite(same.best()));
   REQUIRE(other_sink.notices.size() == 1);
-  CHECK(contains(other_sink.notices[0], "the validation data is other than before"));
+  CHECK(contains(other_sink.notices[0], "the validation data has changed"));
   CHECK(changed.best() == std::numeric_limits<double>::infinity());
 }
 
@@ -420,5 +421,5 @@ TEST_CASE("a validation corpus and a metric are not both taken") {
   const TrainingOptions options{
       .loop = {.max_steps = 1, .validation = {.measure = [] { return 1.0; }, .name = "BLEU"}}};
   CHECK(contains(message_of<ValueError>([&] { Trainer trainer(model, corpus, &corpus, options); }),
-                 "both a validation corpus and the metric 'BLEU' are given, must be one of them"));
+                 "a validation corpus and the metric 'BLEU' are both given, expected only one of them"));
 }

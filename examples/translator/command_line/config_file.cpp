@@ -50,7 +50,7 @@ class ConfigParser {
       if (at_end()) continue;
       if (rest_.front() == '[') {
         const std::size_t end = rest_.find(']');
-        if (end == std::string_view::npos) fail("a section has no ']', expected one such as [translate]");
+        if (end == std::string_view::npos) fail("a section has no ']', expected for example [translate]");
         section = trimmed(rest_.substr(1, end - 1));
         rest_.remove_prefix(end + 1);
         require_end();
@@ -79,7 +79,7 @@ class ConfigParser {
   bool at_end() const { return rest_.empty() || rest_.front() == '#'; }
   void require_end() {
     skip_space();
-    if (!at_end()) fail("'" + std::string(rest_) + "' stands behind the value, expected the end of the line");
+    if (!at_end()) fail("'" + std::string(rest_) + "' follows the value, expected the end of the line");
   }
 
   Entry read_entry(const std::string& section) {
@@ -136,7 +136,7 @@ class ConfigParser {
       }
       value += c;
     }
-    if (i == rest_.size()) fail("a string has no end, expected " + std::string(1, quote));
+    if (i == rest_.size()) fail("a string is not closed, expected " + std::string(1, quote));
     rest_.remove_prefix(i + 1);
     return value;
   }
@@ -170,11 +170,11 @@ void apply_config(CLI::App& command, const std::string& path) {
     if (!entry.section.empty() && std::none_of(commands.begin(), commands.end(), [&](const CLI::App* other) {
           return other->get_name() == entry.section;
         }))
-      fail("there is no command '" + entry.section + "', expected the name of one as a section");
+      fail("there is no command '" + entry.section + "', expected a section named after a command");
     if (!entry.section.empty() && entry.section != command.get_name()) continue;
     CLI::Option* const option = find_option(command, entry.key);
     if (entry.key == "config" || entry.key == "print-config")
-      fail("'" + entry.key + "' is for the command line, not for a file of options");
+      fail("'" + entry.key + "' is allowed on the command line only, not in an options file");
     if (option == nullptr || !is_of_use(*option)) {
       const std::string nearest = nearest_option(command, "--" + entry.key);
       fail("there is no option '" + entry.key + "' of translator " + command.get_name() +
@@ -183,8 +183,9 @@ void apply_config(CLI::App& command, const std::string& path) {
     const auto [earlier, is_new] = lines.try_emplace(option, entry.line);
     const bool several = takes_several(*option);
     if (!is_new) {
-      fail(option_key(*option) + " is given again, expected once: line " + std::to_string(earlier->second) +
-           " has it" + (several ? "; several values are a list: " + entry.key + " = [\"a\", \"b\"]" : ""));
+      fail(option_key(*option) + " is given twice, expected once: line " + std::to_string(earlier->second) +
+           " has it" +
+           (several ? "; give several values as a list: " + entry.key + " = [\"a\", \"b\"]" : ""));
     }
     if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");
     if (option->count() > 0) continue;
@@ -221,7 +222,7 @@ std::string quoted(const std::string& text) {
 /// A command's options as a file: what was given, and the defaults of the others as comments.
 std::string config_text(const CLI::App& command) {
   std::string text = "# eigenformer " + std::string(ef::version_string()) +
-                     "; lines that begin with # have defaults\n[" + command.get_name() + "]\n";
+                     "; lines that begin with # show defaults\n[" + command.get_name() + "]\n";
   for (const std::string& group : command.get_groups()) {
     std::string lines;
     for (const CLI::Option* option : command.get_options()) {
@@ -255,7 +256,7 @@ void add_config(CLI::App& command) {
   command
       .add_option_function<std::string>(
           "--config", [&command](const std::string& path) { apply_config(command, path); },
-          "file of options, \"key = value\" in each line; the command line wins")
+          "options file, one \"key = value\" per line; options on the command line take precedence")
       ->configurable(false);
   // After --config in the order of options, which is the order in which they are taken.
   command
@@ -266,7 +267,7 @@ void add_config(CLI::App& command) {
             require_given_once(command);
             throw ConfigRequest{config_text(command)};
           },
-          "print all options as a file for --config, and exit")
+          "print all options as an options file for --config, and exit")
       ->configurable(false);
 }
 

@@ -8,9 +8,9 @@
 namespace translator {
 
 /// Groups of flags that help shows only when asked for all.
-inline constexpr const char* positions_group = "Positions: fields of one kind";
-inline constexpr const char* encoder_group = "Encoder: where it differs from the decoder";
-inline constexpr const char* decoder_group = "Decoder: where it differs from the encoder";
+inline constexpr const char* positions_group = "Positions: options of a single kind";
+inline constexpr const char* encoder_group = "Encoder: values that differ from the decoder's";
+inline constexpr const char* decoder_group = "Decoder: values that differ from the encoder's";
 
 /// Help in lines of at most 100 columns: names to the left, meanings to the right. The groups above are left
 /// out, unless help is asked for with --help-all.

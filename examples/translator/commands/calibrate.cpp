@@ -42,7 +42,7 @@ struct Outcomes {
       shares.push_back(mean(right[i]));
     }
     std::printf("%s\nwords\n%s", title, ef::calibration(words(confidences), words(right)).str().c_str());
-    std::printf("sentences (right: the share of a sentence's words)\n%s\n",
+    std::printf("sentences (right: share of correct words in a sentence)\n%s\n",
                 ef::calibration(sentences, shares).str().c_str());
   }
 };
@@ -50,7 +50,7 @@ struct Outcomes {
 int calibrate(const CalibrateCommand& command) {
   command.set_threads();
   if (command.save && command.folders.size() > 1)
-    throw ef::ValueError("calibrate", "--save is of one model, expected a single --model");
+    throw ef::ValueError("calibrate", "--save works with one model only, but --model is given several times");
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = command.for_models(models);
   const ef::ConfidenceScale scale = options.confidence;
@@ -67,17 +67,17 @@ int calibrate(const CalibrateCommand& command) {
     outcomes.right.push_back(ef::right_words(translations[i].words, references[i]));
   }
   if (outcomes.right.empty())
-    throw ef::IoError("calibrate",
-                      "'" + command.files.source + "' has no sentence with words, expected at least one");
+    throw ef::IoError("calibrate", "'" + command.files.source +
+                                       "' has no words, expected at least one sentence with words");
   outcomes.print("probabilities", {});
   if (scale.slope != 1 || scale.offset != 0) {
-    std::printf("slope %.4f, offset %.4f, of confidence.json\n", scale.slope, scale.offset);
+    std::printf("slope %.4f, offset %.4f, from confidence.json\n", scale.slope, scale.offset);
     outcomes.print("confidences", scale);
   }
   if (command.save) {
     const ef::ConfidenceScale fitted =
         ef::fit_confidence(outcomes.words(outcomes.probabilities), outcomes.words(outcomes.right));
-    outcomes.print("after the fit, on the data of the fit", fitted);
+    outcomes.print("after the fit, on the same data", fitted);
     const std::string& folder = command.adapter.empty() ? command.folders[0] : command.adapter;
     save_confidence(folder, fitted);
     std::printf("slope %.4f, offset %.4f: saved in '%s'\n", fitted.slope, fitted.offset,
@@ -90,16 +90,15 @@ int calibrate(const CalibrateCommand& command) {
 
 void add_calibrate(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "calibrate",
-      "Measures how often words are as right as their confidences say, and fits confidences to data");
+      "calibrate", "Measures how well the confidences of words predict correct words, and fits them to data");
   auto command = std::make_shared<CalibrateCommand>();
   command->add_to(*sub);
   command->files.add_to(*sub);
   sub->add_flag("--save", command->save,
-                "fit the confidences to this data, and save the fit in the model's folder (confidence.json)");
+                "fit the confidences to this data and save the fit in the model folder (confidence.json)");
   sub->footer(
-      "A word counts as right where the reference has it. Fit on data that the model was not trained on, and "
-      "measure on other data.");
+      "A word counts as right if the reference contains it. Fit on data that the model was not trained on, "
+      "and measure on other data.");
   sub->callback([&run, command] { run = [command] { return calibrate(*command); }; });
 }
 

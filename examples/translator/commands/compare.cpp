@@ -35,16 +35,17 @@ ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingM
     const auto t = a.loaded.tokenizers.target->encode(references[i]);
     if (s != b.loaded.tokenizers.source->encode(line) ||
         t != b.loaded.tokenizers.target->encode(references[i])) {
-      throw ef::ValueError("compare",
-                           "'" + command.folders[0] + "' and '" + command.other +
-                               "' have different vocabularies; their choices of tokens cannot be compared");
+      throw ef::ValueError("compare", "'" + command.folders[0] + "' and '" + command.other +
+                                          "' have different vocabularies, so their tokens cannot be "
+                                          "compared; expected the same vocabulary");
     }
     if (s.empty() || t.empty()) continue;
     corpus.source.push_back(s);
     corpus.target.push_back(t);
   }
   if (corpus.size() == 0)
-    throw ef::IoError("compare", "'" + command.files.source + "' has no pair of sentences with words");
+    throw ef::IoError("compare", "'" + command.files.source +
+                                     "' has no pair of sentences with words, expected at least one");
   return corpus;
 }
 
@@ -53,7 +54,7 @@ ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef:
   const std::vector<std::int32_t>& forbidden = text.forbidden_ids;
   ef::Batcher batcher(corpus, {.shuffle = false, .text = text});
   ef::Accuracy equal;
-  LineProgress progress(static_cast<std::uint64_t>(corpus.size()), 0, true, "comparing choices");
+  LineProgress progress(static_cast<std::uint64_t>(corpus.size()), 0, true, "comparing next tokens");
   std::uint64_t done = 0;
   for (ef::index_t k = 0; k < batcher.num_batches(0); ++k) {
     const ef::Batch batch = batcher.batch(0, k);
@@ -76,7 +77,7 @@ int compare(const CompareCommand& command) {
   const SentenceTranslator of_first = sentence_translator(first, command.for_models(first)),
                            of_second = sentence_translator(second, command.for_models(second));
   const ef::Accuracy equal = agreement(a, b, encode_for_both(command, a, b, sources, references));
-  std::printf("next-token choices equal: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
+  std::printf("equal next tokens: %.2f %% (%lld of %lld)\n", 100 * equal.rate(),
               static_cast<long long>(equal.correct), static_cast<long long>(equal.total));
   for (const DecodingModels* models : {&first, &second}) {
     const SentenceTranslator& translator = models == &first ? of_first : of_second;
@@ -93,20 +94,17 @@ int compare(const CompareCommand& command) {
 }  // namespace
 
 void add_compare(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand("compare",
-                                     "Tells how much two models differ, such as a model and its int8 copy: "
-                                     "equal choices of tokens, BLEU of both");
+  CLI::App* sub = app.add_subcommand(
+      "compare", "Compares two models, such as a model and its int8 copy: equal next tokens, BLEU of both");
   auto command = std::make_shared<CompareCommand>();
   command->add_to(*sub, false);
-  sub->add_option("--with", command->other,
-                  "folder of the model to compare with; it needs the same vocabulary")
+  sub->add_option("--with", command->other, "model folder to compare with; it needs the same vocabulary")
       ->required();
   command->files.add_to(*sub);
   sub->footer(
-      "Choices of tokens are compared under forced decoding: for each token of the reference, the end "
-      "included, both models "
-      "see the source and the reference's tokens before it, and say what comes next. A is --model, B is "
-      "--with.");
+      "Next tokens are compared under forced decoding: for each token of the reference, including the end "
+      "symbol, both models predict the token from the source and the tokens of the reference before it. A is "
+      "--model, B is --with.");
   sub->callback([&run, command] { run = [command] { return compare(*command); }; });
 }
 

@@ -47,7 +47,7 @@ struct DemoCommand {
     if (!folder.empty())
       require_new_model_folder("demo", folder, "--model", overwrite);
     else if (overwrite)
-      throw ef::ValueError("demo", "--overwrite is for the folder of --model, which is not given");
+      throw ef::ValueError("demo", "--overwrite has no effect without --model: give both");
   }
 };
 
@@ -103,7 +103,7 @@ ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
 
 void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations,
                        ef::index_t count) {
-  std::printf("\nSentences it has never seen:\n");
+  std::printf("\nSentences that it has never seen:\n");
   for (std::size_t i = 0; i < std::min(translations.size(), static_cast<std::size_t>(count)); ++i) {
     std::printf("\n  English    %s\n  German     %s\n  reference  %s%s\n", corpus.source[i].c_str(),
                 translations[i].c_str(), corpus.target[i].c_str(),
@@ -136,8 +136,8 @@ int demo(const DemoCommand& command) {
   ef::RandomGenerator rng(command.seed);
   ef::Seq2SeqTransformer<float> model(model_options(tokenizers), rng);
   std::printf(
-      "Learning German from nothing but %lld English sentences and their translations:\n"
-      "a Transformer of %lld parameters, %lld English and %lld German words and marks, %s.\n",
+      "Learning German from only %lld English sentences and their translations:\na Transformer of %lld "
+      "parameters, vocabularies of %lld English and %lld German words and punctuation marks, %s.\n",
       static_cast<long long>(training_set.size()), static_cast<long long>(ef::count_parameters(model)),
       static_cast<long long>(tokenizers.source->vocabulary_size()),
       static_cast<long long>(tokenizers.target->vocabulary_size()),
@@ -177,8 +177,8 @@ int demo(const DemoCommand& command) {
 
   const ef::Accuracy exact = ef::exact_match(translations, corpus.held_out.target);
   std::printf(
-      "\nOn %zu sentences that it was not trained on:\nexact match: %.1f %%\n%s\n%s\n%.1f s in all, %.1f s "
-      "of them to learn\n",
+      "\nOn %zu sentences that it was not trained on:\nexact match: %.1f %%\n%s\n%s\n%.1f s in total, %.1f s "
+      "of them training\n",
       translations.size(), 100 * exact.rate(),
       ef::corpus_bleu(translations, corpus.held_out.target).str().c_str(), ef::bleu_signature().c_str(),
       seconds(), trained);
@@ -194,19 +194,18 @@ int demo(const DemoCommand& command) {
 
 void add_demo(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "demo", "Trains on built-in sentences for less than a minute, then shows what was learnt");
+      "demo", "Trains on built-in sentences for less than a minute and shows translations");
   auto command = std::make_shared<DemoCommand>();
-  sub->add_option("--pairs", command->pairs, "sentence pairs to learn from")->capture_default_str();
+  sub->add_option("--pairs", command->pairs, "sentence pairs to train on")->capture_default_str();
   sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();
-  sub->add_option("--epochs", command->epochs, "passes over them at most")->capture_default_str();
-  sub->add_option("--max-seconds", command->max_seconds, "seconds until training ends at the latest")
+  sub->add_option("--epochs", command->epochs, "maximum passes over them")->capture_default_str();
+  sub->add_option("--max-seconds", command->max_seconds, "time limit of the training in seconds")
       ->capture_default_str();
-  sub->add_option("--show", command->shown, "translations to show")->capture_default_str();
+  sub->add_option("--show", command->shown, "number of translations to show")->capture_default_str();
   sub->add_option("--seed", command->seed, "seed of sentences and weights")->capture_default_str();
-  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
-      ->capture_default_str();
-  sub->add_option("--model", command->folder, "folder to save the model in; left out: it is not saved");
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
+  sub->add_option("--model", command->folder, "model folder to write; not given: the model is not saved");
+  sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the folder");
   sub->callback([&run, command] { run = [command] { return demo(*command); }; });
 }
 

@@ -63,12 +63,12 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
         if (static_cast<std::size_t>(link.source) < source_words &&
             static_cast<std::size_t>(link.target) < target_words)
           continue;
-        throw ef::IoError("evaluate", "'" + command.alignment + "', line " + std::to_string(i + 1) +
-                                          " has the link " + std::to_string(link.source) + "-" +
-                                          std::to_string(link.target) + ", expected numbers from 0 within " +
-                                          counted(static_cast<long long>(source_words), "source word") +
-                                          " and " +
-                                          counted(static_cast<long long>(target_words), "target word"));
+        throw ef::IoError("evaluate",
+                          "'" + command.alignment + "', line " + std::to_string(i + 1) + " has the link " +
+                              std::to_string(link.source) + "-" + std::to_string(link.target) +
+                              ", expected word numbers, counted from 0, within " +
+                              counted(static_cast<long long>(source_words), "source word") + " and " +
+                              counted(static_cast<long long>(target_words), "target word"));
       }
     }
     const auto found = pairs[i].alignment == nullptr
@@ -109,7 +109,7 @@ int evaluate(const EvaluateCommand& command) {
   std::printf("exact match: %.1f %% (%lld of %lld)\n", 100 * exact.rate(),
               static_cast<long long>(exact.correct), static_cast<long long>(exact.total));
   if (const double perplexity = reference_perplexity(translator, sources, references); perplexity > 0) {
-    std::printf("perplexity of the references: %.3f a token\n", perplexity);
+    std::printf("perplexity of the references: %.3f per token\n", perplexity);
   }
   if (aligned) {
     std::printf("alignment of the references: error rate %.4f, precision %.4f, recall %.4f\n",
@@ -128,14 +128,14 @@ int evaluate(const EvaluateCommand& command) {
 
 void add_evaluate(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "evaluate", "Translates a file and scores it against a reference: BLEU, chrF, exact match");
+      "evaluate", "Translates a file and scores it against references: BLEU, chrF, exact match");
   auto command = std::make_shared<EvaluateCommand>();
   command->add_to(*sub);
   command->files.add_to(*sub);
-  sub->add_option("--output", command->output, "file for the translations");
+  sub->add_option("--output", command->output, "file to write the translations to");
   sub->add_option("--alignment", command->alignment,
-                  "right links between the words of source and reference, 0-0 sure and 0p1 possible, for the "
-                  "error rate of the model's alignment")
+                  "file of reference alignments between the words of source and reference (0-0: sure link, "
+                  "0p1: possible link), to compute the alignment error rate")
       ->group("Alignments");
   command->alignment_fields.emplace(*sub, ef::AlignmentOptions{}, "Alignments");
   sub->callback([&run, command] { run = [command] { return evaluate(*command); }; });

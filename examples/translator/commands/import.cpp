@@ -28,7 +28,7 @@ void check_output(const ImportCommand& command) {
   const fs::path output = command.folder;
   if (fs::equivalent(command.from, output, ignored)) {
     throw ef::ValueError(
-        "import", "'" + output.string() + "' is the checkpoint itself; give another folder as --model");
+        "import", "'" + output.string() + "' is the checkpoint folder; give another folder as --model");
   }
   require_new_model_folder("import", output, "--model", command.overwrite);
 }
@@ -71,23 +71,26 @@ int import_model(const ImportCommand& command) {
 
 void add_import(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "import", "Makes a model of a checkpoint of Marian, CTranslate2 or Hugging Face's transformers");
+      "import",
+      "Makes a model folder from a checkpoint of Marian, CTranslate2 or Hugging Face's transformers");
   auto command = std::make_shared<ImportCommand>();
   sub->add_option("--from", command->from,
-                  "folder of the checkpoint: model.bin and its vocabularies, or config.json, "
-                  "model.safetensors and the tokenizer's files; or a Marian model (.bin) with its "
-                  "vocabularies (.spm) beside it")
+                  "checkpoint folder: of CTranslate2 (model.bin and vocabularies) or Hugging Face "
+                  "(config.json, model.safetensors and tokenizer files); or a Marian model (.bin) with its "
+                  "vocabularies (.spm) in the same folder")
       ->required();
-  sub->add_option("--model", command->folder, "folder for the model")->required();
+  sub->add_option("--model", command->folder, "model folder to write")->required();
   sub->add_option("--source-language", command->options.source_language,
-                  "of a model of several languages, as its vocabulary spells it, such as eng_Latn");
-  sub->add_option("--target-language", command->options.target_language, "the language to translate into");
+                  "source language of a multilingual model, as in its vocabulary, such as eng_Latn");
+  sub->add_option("--target-language", command->options.target_language,
+                  "target language of a multilingual model");
   sub->add_option("--prefix", command->options.source_text,
-                  "text put before each line, such as T5's \"translate English to German: \"");
+                  "text added before each line, such as T5's \"translate English to German: \"");
   sub->add_option("--weights", command->format,
-                  "float32, bf16 or int8; left out: int8 for an int8 model of Marian, else float32")
+                  "format of the weights: float32, bf16 or int8; not given: int8 for an int8 model of "
+                  "Marian, else float32")
       ->check(CLI::IsMember({"float32", "bf16", "int8"}));
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the folder");
+  sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the folder");
   sub->callback([&run, command] { run = [command] { return import_model(*command); }; });
 }
 

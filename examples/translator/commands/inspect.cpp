@@ -32,8 +32,8 @@ void print_options(const char* title, const nlohmann::json& options) {
 }
 
 void print_vocabulary(const char* side, const ef::Tokenizer& tokenizer) {
-  std::printf("  %-26s %lld entries of kind %s:", side, static_cast<long long>(tokenizer.vocabulary_size()),
-              tokenizer.kind().c_str());
+  std::printf("  %-26s %lld entries, tokenizer %s:", side,
+              static_cast<long long>(tokenizer.vocabulary_size()), tokenizer.kind().c_str());
   const ef::index_t shown = std::min<ef::index_t>(12, tokenizer.vocabulary_size());
   for (ef::index_t id = 0; id < shown; ++id)
     std::printf(" %s", tokenizer.token(static_cast<std::int32_t>(id)).c_str());
@@ -107,7 +107,7 @@ int inspect(const InspectCommand& command) {
     print_vocabulary("source", *loaded.tokenizers.source);
     print_vocabulary("target", *loaded.tokenizers.target);
   }
-  if (!d.training.empty()) print_options("options of the training", d.training);
+  if (!d.training.empty()) print_options("training options", d.training);
   if (command.parameters) {
     std::printf("\n%s", ef::summary(loaded.model).c_str());
   } else {
@@ -122,7 +122,7 @@ int inspect(const InspectCommand& command) {
 void add_inspect(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand("inspect", "Shows a model's options, vocabulary, parameters and size");
   auto command = std::make_shared<InspectCommand>();
-  sub->add_option("--model", command->folder, "folder of the model")->required();
+  sub->add_option("--model", command->folder, "model folder")->required();
   sub->add_flag("--parameters", command->parameters, "list every parameter");
   sub->callback([&run, command] { run = [command] { return inspect(*command); }; });
 }

@@ -26,7 +26,8 @@ void check_output(const MergeCommand& command) {
   std::error_code ignored;
   for (const std::string& read : {command.folder, command.adapter}) {
     if (fs::equivalent(read, command.output, ignored))
-      throw ef::ValueError("merge", "'" + command.output + "' is what is merged; expected another folder");
+      throw ef::ValueError(
+          "merge", "'" + command.output + "' is an input of the merge; give another folder as --output");
   }
   require_new_model_folder("merge", command.output, "--output", command.overwrite);
 }
@@ -48,16 +49,17 @@ int merge(const MergeCommand& command) {
 
 void add_merge(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "merge", "Writes a model with a LoRA adapter in its weights: a whole folder, which needs no adapter");
+      "merge",
+      "Merges a LoRA adapter into a model's weights and writes a model folder that needs no adapter");
   auto command = std::make_shared<MergeCommand>();
-  sub->add_option("--model", command->folder, "folder of the model")->required();
+  sub->add_option("--model", command->folder, "model folder")->required();
   sub->add_option("--adapter", command->adapter,
-                  "folder of the adapter, of translator train --lora-rank or of PEFT")
+                  "adapter folder, written by translator train --lora-rank or by PEFT")
       ->required();
-  sub->add_option("--output", command->output, "folder for the model with the adapter")->required();
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the output folder");
+  sub->add_option("--output", command->output, "model folder to write")->required();
+  sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the output folder");
   sub->footer(
-      "The weights keep the model's format, float32 or bf16; a model of int8 weights cannot take one.");
+      "The weights keep the model's format, float32 or bf16. An adapter cannot be merged into int8 weights.");
   sub->callback([&run, command] { run = [command] { return merge(*command); }; });
 }
 

@@ -65,9 +65,9 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   const nlohmann::json given = command.flags->given();
   for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "tags", "sample_pairs", "seed"}) {
     if (!given.contains(name)) continue;
-    throw ef::ValueError("prepare", flag_of_field(name) +
-                                        " is of a new vocabulary: leave it out, the model of "
-                                        "--init-from has its own");
+    throw ef::ValueError(
+        "prepare", flag_of_field(name) +
+                       " sets up a new vocabulary, but the model of --init-from has its own; leave it out");
   }
   const ef::ModelDescription d = ef::read_model_description(command.init_from);
   ef::PrepareModel model{ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.init_from),
@@ -80,7 +80,8 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   if (most < options.max_length && given.contains("max_length")) {
     throw ef::ValueError("prepare", "max_length is " + std::to_string(options.max_length) +
                                         ", must be at most " + std::to_string(most) +
-                                        ", what the model in '" + command.init_from + "' has room for");
+                                        ", the maximum length of the model in '" + command.init_from +
+                                        "' has room for");
   }
   options.max_length = most;
   options.tokenizer = d.tokenizer;
@@ -94,10 +95,10 @@ int prepare(const PrepareCommand& command) {
   set_threads(command.threads);
   ef::PrepareOptions options = command.flags->applied("prepare");
   if (command.valid_source.empty() != command.valid_target.empty())
-    throw ef::ValueError("prepare", "give both of --valid-source and --valid-target, or none");
+    throw ef::ValueError("prepare", "give both --valid-source and --valid-target, or neither");
   if (command.tsv.empty() ? command.source.empty() || command.target.empty()
                           : !command.source.empty() || !command.target.empty()) {
-    throw ef::ValueError("prepare", "give --source and --target, or --tsv in place of both");
+    throw ef::ValueError("prepare", "give --source and --target, or --tsv instead of both");
   }
   ef::PrepareModel model;
   if (!command.init_from.empty()) {
@@ -112,8 +113,7 @@ int prepare(const PrepareCommand& command) {
                                      "' already holds a prepared corpus; give --overwrite to replace it");
   }
   if (ef::is_adapter_folder(command.output)) {
-    throw ef::IoError("prepare",
-                      "'" + command.output + "' holds an adapter; give the corpus a folder of its own");
+    throw ef::IoError("prepare", "'" + command.output + "' holds an adapter; give the corpus another folder");
   }
   check_writable_folder("prepare", command.output);
   StageProgress progress;
@@ -122,7 +122,8 @@ int prepare(const PrepareCommand& command) {
       {command.valid_source, command.valid_target, {}}, [&](const ef::PrepareProgress& p) { progress(p); });
   progress.end();
   std::fputs(report.str().c_str(), stdout);
-  std::fprintf(stderr, "%s\n", ("the corpus is in '" + command.output + "': train with --data").c_str());
+  std::fprintf(stderr, "%s\n",
+               ("the corpus was written to '" + command.output + "'; train on it with --data").c_str());
   return 0;
 }
 
@@ -130,23 +131,23 @@ int prepare(const PrepareCommand& command) {
 
 void add_prepare(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "prepare", "Turns sentence pairs of any number into a folder of tokens, which train --data reads");
+      "prepare",
+      "Prepares a corpus of any size: filters sentence pairs and writes a folder of tokens for train --data");
   auto command = std::make_shared<PrepareCommand>();
-  sub->add_option("--output", command->output, "folder for the prepared corpus")->required();
-  sub->add_option("--source", command->source,
-                  "sentences to translate from, one a line; plain, gzip or zstd");
+  sub->add_option("--output", command->output, "folder to write the prepared corpus to")->required();
+  sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd");
   sub->add_option("--target", command->target, "their translations, line by line");
   sub->add_option("--tsv", command->tsv,
-                  "in place of both: one file of source, tab, target; further columns are ignored");
-  sub->add_option("--valid-source", command->valid_source,
-                  "sentences to validate on; else 1 % of the pairs, at most 1000, is held out");
-  sub->add_option("--valid-target", command->valid_target, "their translations");
+                  "instead of both: one file of source, tab, target per line; further columns are ignored");
+  sub->add_option(
+      "--valid-source", command->valid_source,
+      "source sentences of the validation data; not given: 1 % of the pairs, at most 1000, is held out");
+  sub->add_option("--valid-target", command->valid_target, "target sentences of the validation data");
   sub->add_option("--init-from", command->init_from,
-                  "folder of a model whose tokenizers are to be used, for train --init-from");
+                  "model folder whose tokenizers to use, for train --init-from with that model");
   command->flags = std::make_unique<OptionFlags<ef::PrepareOptions>>(*sub, ef::PrepareOptions{}, "Data");
-  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
-      ->capture_default_str();
-  sub->add_flag("--overwrite", command->overwrite, "replace a prepared corpus that is in the folder");
+  sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
+  sub->add_flag("--overwrite", command->overwrite, "replace an existing prepared corpus in the folder");
   sub->callback([&run, command] { run = [command] { return prepare(*command); }; });
 }
 

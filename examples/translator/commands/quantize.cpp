@@ -34,8 +34,8 @@ fs::path output_folder(const QuantizeCommand& command) {
 void check_output(const QuantizeCommand& command, const fs::path& output) {
   std::error_code ignored;
   if (fs::equivalent(command.folder, output, ignored)) {
-    throw ef::ValueError("quantize",
-                         "'" + output.string() + "' is the model itself; give another folder as --output");
+    throw ef::ValueError(
+        "quantize", "'" + output.string() + "' is the model to quantize; give another folder as --output");
   }
   require_new_model_folder("quantize", output, "--output", command.overwrite);
 }
@@ -50,7 +50,7 @@ int quantize(const QuantizeCommand& command) {
   const ef::WeightFormat before = ef::read_model_description(command.folder).weights;
   if (before != ef::WeightFormat::float32) {
     throw ef::ValueError("quantize", "'" + command.folder + "' has " + ef::weight_format_name(before) +
-                                         " weights already; give the float32 model that it was made of");
+                                         " weights already; give the float32 model that it was made from");
   }
   const fs::path output = output_folder(command);
   check_output(command, output);
@@ -59,7 +59,7 @@ int quantize(const QuantizeCommand& command) {
   ef::save_model_folder(output, loaded.model, loaded.tokenizers, loaded.description.training, format,
                         loaded.description.text);
   remove_confidence(output.string());
-  std::printf("%s: %s weights, %.3f MB; float32 is %.3f MB\n", output.c_str(), command.format.c_str(),
+  std::printf("%s: %s weights, %.3f MB (float32: %.3f MB)\n", output.c_str(), command.format.c_str(),
               megabytes(output), megabytes(command.folder));
   return 0;
 }
@@ -68,18 +68,19 @@ int quantize(const QuantizeCommand& command) {
 
 void add_quantize(CLI::App& app, Run& run) {
   CLI::App* sub =
-      app.add_subcommand("quantize", "Writes a smaller and faster copy of a model: int8 or bf16 weights");
+      app.add_subcommand("quantize", "Writes a smaller and faster copy of a model with int8 or bf16 weights");
   auto command = std::make_shared<QuantizeCommand>();
-  sub->add_option("--model", command->folder, "folder of the model")->required();
-  sub->add_option("--to", command->format, "int8: a quarter of the size; bf16: half of it")
+  sub->add_option("--model", command->folder, "model folder")->required();
+  sub->add_option("--to", command->format,
+                  "format of the weights: int8 (a quarter of the size) or bf16 (half the size)")
       ->required()
       ->check(CLI::IsMember({"int8", "bf16"}));
   sub->add_option("--output", command->output,
-                  "folder for the smaller model; else that of the model and -int8 or -bf16");
-  sub->add_flag("--overwrite", command->overwrite, "replace a model that is in the output folder");
+                  "model folder to write; not given: the name of the model folder with -int8 or -bf16 added");
+  sub->add_flag("--overwrite", command->overwrite, "replace an existing model in the output folder");
   sub->footer(
-      "The copy translates like any model; it cannot be trained on. What it costs in quality: translator "
-      "compare.");
+      "The copy translates like any model, but cannot be trained. translator compare measures the loss of "
+      "quality.");
   sub->callback([&run, command] { run = [command] { return quantize(*command); }; });
 }
 

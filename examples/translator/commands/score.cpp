@@ -60,8 +60,8 @@ int score(const ScoreCommand& command) {
       const bool fewer = source.size() < target.size();
       throw ef::IoError("score", "'" + (fewer ? sources : targets).name() + "' ends after " +
                                      std::to_string(before + std::min(source.size(), target.size())) +
-                                     " lines and '" + (fewer ? targets : sources).name() +
-                                     "' goes on, expected equal numbers");
+                                     " lines, but '" + (fewer ? targets : sources).name() +
+                                     "' has more, expected equal numbers");
     }
     if (source.empty()) break;
     if (before == 0) {
@@ -82,7 +82,7 @@ int score(const ScoreCommand& command) {
       scored += pairs[i].tokens.empty() ? 0 : 1;
       if (!pairs[i].cut) continue;
       progress.say("translator: line " + std::to_string(before + i + 1) +
-                   " has more tokens than the model reads; the rest was left out");
+                   " has more tokens than the model can read; the rest was ignored");
     }
     output.write(text);
     progress.add(before + pairs.size(), tokens);
@@ -100,25 +100,23 @@ int score(const ScoreCommand& command) {
 
 void add_score(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "score", "Gives the log-probability of translations that are there: to filter a corpus, to rerank");
+      "score", "Prints the log-probability of given translations, to filter a corpus or to rerank");
   auto command = std::make_shared<ScoreCommand>();
   add_models(*sub, command->folders, command->adapter, true);
   add_target_language(*sub, command->target_language);
-  sub->add_option("--source", command->source, "sentences, one a line; plain, gzip or zstd")->required();
+  sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd")
+      ->required();
   sub->add_option("--target", command->target, "their translations, line by line")->required();
   sub->add_option(
       "--output", command->output,
-      "file for the results, compressed where its name ends in .gz or .zst; else standard output");
+      "file to write the results to, compressed if its name ends in .gz or .zst; not given: standard output");
   command->format.emplace(*sub, ef::OutputOptions{}, "Results");
   command->batching.emplace(*sub, ef::BatchGenerationOptions{}, "Batches");
   add_threads(*sub, command->threads);
   sub->footer(
-      "Of each pair, as text, log p(target | source) in nats, the end of the sentence included; \"nan\" "
-      "where a "
-      "side has no word.\n"
-      "tsv and jsonl have the number of tokens, exp(-log p / tokens) and a confidence, too; with --scores "
-      "all "
-      "tokens.");
+      "Text output has one number per pair: log p(target | source) in nats, including the end of the "
+      "sentence; \"nan\" if a side has no words.\ntsv and jsonl also have the number of tokens, exp(-log p / "
+      "tokens) and a confidence, and with --scores each token.");
   sub->callback([&run, command] { run = [command] { return score(*command); }; });
 }
 

@@ -44,7 +44,7 @@ std::vector<std::string> read_keys(const std::string& path) {
     const std::string key = ef::trim(line);
     if (!key.empty() && key.front() != '#') keys.push_back(key);
   }
-  if (keys.empty()) throw ef::IoError("serve", "'" + path + "' has no key, expected one a line");
+  if (keys.empty()) throw ef::IoError("serve", "'" + path + "' has no keys, expected one per line");
   return keys;
 }
 
@@ -54,8 +54,8 @@ ef::ServerOptions server_options(const ServeCommand& command) {
   options.cors_origins = command.cors_origins;
   if (options.api_keys.empty() && options.is_reachable()) {
     throw ef::ValueError("serve", "--host is " + options.host +
-                                      ", which other machines can reach: give --api-key-file, so that not "
-                                      "everybody may translate here");
+                                      ", which other machines can reach: give --api-key-file, so that only "
+                                      "clients with a key may translate");
   }
   options.validate();
   return options;
@@ -138,7 +138,7 @@ ef::ServerLog server_log(bool quiet) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& why) {
-      log_line("model " + model.source + "-" + model.target + " cannot be loaded: " + why.what());
+      log_line("model " + model.source + "-" + model.target + " could not be loaded: " + why.what());
     }
   };
   return log;
@@ -159,7 +159,8 @@ int serve(const ServeCommand& command) {
   std::vector<ef::ServedModel> models;
   if (!command.adapter.empty()) {
     if (command.models.size() > 1)
-      throw ef::ValueError("serve", "--adapter is of one model, expected a single --model");
+      throw ef::ValueError("serve",
+                           "--adapter works with one model only, but --model is given several times");
     (void)ef::read_adapter_description(command.adapter);
   }
   for (const std::string& model : command.models)
@@ -168,10 +169,10 @@ int serve(const ServeCommand& command) {
       options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
   ef::TranslationServer server(std::move(options), std::move(models), server_log(command.quiet));
   server.start();
-  log_line("listening at http://" + host + ":" + std::to_string(server.port()) + "/");
+  log_line("listening on http://" + host + ":" + std::to_string(server.port()) + "/");
   int signal = 0;
   sigwait(&signals, &signal);
-  log_line("stopping: what was accepted is answered; once more ends at once");
+  log_line("stopping: accepted requests are still answered; repeat to exit at once");
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   server.stop();
   log_line("stopped");
@@ -182,27 +183,26 @@ int serve(const ServeCommand& command) {
 
 void add_serve(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "serve", "Translates over HTTP: LibreTranslate's API, streams, metrics, and a page to try it at");
+      "serve", "Translates over HTTP: LibreTranslate's API, streams, metrics, and a web page");
   auto command = std::make_shared<ServeCommand>();
-  sub->add_option(
-         "--model", command->models,
-         "languages and folder of a model, such as en-de=FOLDER; given again: one more. Of a folder whose "
-         "name ends with the languages (model-en-de) the name will do")
+  sub->add_option("--model", command->models,
+                  "languages and model folder, such as en-de=FOLDER, or just the folder if its name ends "
+                  "with the languages (model-en-de); repeat for more models")
       ->required()
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   sub->add_option("--adapter", command->adapter,
-                  "folder of a LoRA adapter of the model, which is merged into the weights in memory");
+                  "folder of a LoRA adapter for the model; it is merged into the weights in memory");
   sub->add_option("--api-key-file", command->key_file,
-                  "file of API keys, one a line, of which clients must send one");
-  sub->add_option(
-         "--cors-origin", command->cors_origins,
-         "origin whose pages may read answers, such as https://example.org; given again: one more; *: all")
+                  "file of API keys, one per line; clients must send one of them");
+  sub->add_option("--cors-origin", command->cors_origins,
+                  "origin whose web pages may read answers, such as https://example.org, or * for all; "
+                  "repeat for more")
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  sub->add_flag("--quiet", command->quiet, "no line on standard error for each request");
+  sub->add_flag("--quiet", command->quiet, "do not log each request on standard error");
   command->server.emplace(*sub, ef::ServerOptions{}, "Server and its limits");
   const auto searched = [](const OptionRow& row) {
     return row.name != "num_hypotheses" && !is_among(row.name, decoding_fields_without_flag);
@@ -213,9 +213,9 @@ void add_serve(CLI::App& app, Run& run) {
   command->sharing.emplace(*sub, ef::TranslatorOptions{}, "Batches");
   add_threads(*sub, command->threads);
   sub->footer(
-      "SIGTERM and Ctrl-C end it when all that was accepted is answered. Without --host only this machine "
-      "can "
-      "reach it;\nwith another address an API key is needed. docs/translator/server.md has the API.");
+      "SIGTERM or Ctrl-C stops the server after all accepted requests are answered. Without --host only this "
+      "machine can reach it;\nany other address needs API keys. docs/translator/server.md describes the "
+      "API.");
   sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }
 
@@ -227,14 +227,13 @@ namespace translator {
 
 void add_serve(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "serve", "Translates over HTTP (not in this program, which was built without Boost)");
+      "serve", "Translates over HTTP (not available: this program was built without Boost)");
   sub->allow_extras();
   sub->callback([&run] {
     run = []() -> int {
-      throw ef::ValueError(
-          "serve",
-          "this program was built without Boost.Beast, expected Boost 1.74 or newer when it is built "
-          "(Debian and Ubuntu: libboost-dev)");
+      throw ef::ValueError("serve",
+                           "this program was built without Boost.Beast; install Boost 1.74 or newer (Debian "
+                           "and Ubuntu: libboost-dev) and build it again");
     };
   });
 }

@@ -31,7 +31,7 @@ int make_shortlist(const ShortlistCommand& command) {
   if (sources.size() != targets.size()) {
     throw ef::IoError("shortlist", "'" + command.source + "' has " + std::to_string(sources.size()) +
                                        " lines and '" + command.target + "' " +
-                                       std::to_string(targets.size()) + ", expected as many");
+                                       std::to_string(targets.size()) + ", expected equal numbers");
   }
   if (sources.empty()) {
     throw ef::IoError("shortlist", "'" + command.source + "' and '" + command.target +
@@ -63,9 +63,11 @@ int make_shortlist(const ShortlistCommand& command) {
     listed += n > 0 ? 1 : 0;
     entries += n;
   }
-  std::printf("%s: %zu of %lld source ids have translations, %zu in all, and the first %lld ids\n",
-              command.output.c_str(), listed, static_cast<long long>(size), entries,
-              static_cast<long long>(command.first));
+  std::printf(
+      "%s: %zu of %lld source ids have translations (%zu in total), and the first %lld ids are always "
+      "included\n",
+      command.output.c_str(), listed, static_cast<long long>(size), entries,
+      static_cast<long long>(command.first));
   return 0;
 }
 
@@ -73,19 +75,21 @@ int make_shortlist(const ShortlistCommand& command) {
 
 void add_shortlist(CLI::App& app, Run& run) {
   CLI::App* sub = app.add_subcommand(
-      "shortlist", "Makes a lexical shortlist of a model's sentence pairs, for translate --shortlist");
+      "shortlist", "Builds a lexical shortlist from sentence pairs, for translate --shortlist");
   auto command = std::make_shared<ShortlistCommand>();
-  sub->add_option("--model", command->folder, "folder of the model that cuts texts into tokens")->required();
-  sub->add_option("--source", command->source, "sentences to translate from, one a line")->required();
+  sub->add_option("--model", command->folder, "model folder whose tokenizers to use")->required();
+  sub->add_option("--source", command->source, "source sentences, one per line")->required();
   sub->add_option("--target", command->target, "their translations, line by line")->required();
   sub->add_option("--alignments", command->alignments,
-                  "which tokens, as the model cuts them, stand for each other: 0-0 1-2 ..., line by line; "
-                  "else IBM Model 1 finds out");
-  sub->add_option("--output", command->output, "file for the shortlist, in Marian's binary form")->required();
-  sub->add_option("--first", command->first, "ids from the vocabulary's beginning that are always there")
+                  "file of alignments between the model's tokens, one line per pair, such as 0-0 1-2; not "
+                  "given: computed with IBM Model 1");
+  sub->add_option("--output", command->output, "file to write the shortlist to, in Marian's binary format")
+      ->required();
+  sub->add_option("--first", command->first,
+                  "how many ids from the beginning of the vocabulary are always included")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  sub->add_option("--best", command->best, "translations of each source id at most")
+  sub->add_option("--best", command->best, "maximum translations per source id")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   sub->callback([&run, command] { run = [command] { return make_shortlist(*command); }; });

@@ -37,10 +37,9 @@ namespace {
 /// Throws ValueError for measures of validations that there is no data for.
 void require_validation_data(const ef::ValidationOptions& validation, bool given) {
   if (given || !validation.translates()) return;
-  throw ef::ValueError(
-      "train",
-      "validation by BLEU or chrF needs validation data, and there are too few pairs to hold "
-      "any out: give --valid-source and --valid-target");
+  throw ef::ValueError("train",
+                       "validation by BLEU or chrF needs validation data, and there are too few pairs to "
+                       "hold some out; give --valid-source and --valid-target");
 }
 
 /// Begins the log, or goes on with it. saved: whether the folder holds this training already; what it holds
@@ -111,8 +110,8 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
   if (!s.corpus.guided_alignment.empty()) {
     // The words of an alignment are counted in the line alone.
     if (!description.text.source_text.empty()) {
-      throw ef::ValueError("train", "--guided-alignment does not work with this model, which has '" +
-                                        description.text.source_text + "' put before each source line");
+      throw ef::ValueError("train", "--guided-alignment does not work with this model, which adds '" +
+                                        description.text.source_text + "' before each source line");
     }
     if (train_set.single() == nullptr)
       throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
@@ -133,7 +132,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
                       static_cast<double>(ef::count_parameters(model)) / 1e6,
                       counted(ef::Runtime::instance().threads(), "thread").c_str()));
   if (s.training.loop.precision == ef::kernels::GemmPrecision::bf16 && !ef::kernels::bf16_products_pay()) {
-    progress.say(format("products in float32: by the features in use (%s) they are faster than in bf16",
+    progress.say(format("using float32 products: on this CPU (%s) they are faster than bf16",
                         ef::kernels::isa_name(ef::kernels::isa())));
   }
 
@@ -155,12 +154,12 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
   if (adapter) {
     ef::index_t factors = 0;
     for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
-    progress.say(format("adapter: %.3f million parameters are trained, those of the model stay as they are",
+    progress.say(format("adapter: training %.3f million parameters; the model's own stay unchanged",
                         static_cast<double>(factors) / 1e6));
   }
   if (command.resume) {
     ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
-    progress.say("going on after step " + std::to_string(trainer.step()));
+    progress.say("resuming after step " + std::to_string(trainer.step()));
   }
   sink.watch(trainer, command.resume);
   sink.require_room();
@@ -190,12 +189,12 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
   }
   if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
   if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
-    progress.say("interrupted before the first update: '" + command.folder + "' is as it was");
+    progress.say("interrupted before the first update: '" + command.folder + "' is unchanged");
     return interrupted_exit_code;
   }
   if (!sink.saved()) {
-    throw ef::ValueError("train", "no validation gave a finite number, so '" + command.folder +
-                                      "' keeps the model it had; lower --learning-rate");
+    throw ef::ValueError("train", "no validation gave a finite value, so '" + command.folder +
+                                      "' keeps its previous model; lower --learning-rate");
   }
   describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
@@ -221,34 +220,30 @@ int train(const TrainCommand& command) {
 }  // namespace
 
 void add_train(CLI::App& app, Run& run) {
-  CLI::App* sub =
-      app.add_subcommand("train", "Trains a model on two files of sentences and their translations");
+  CLI::App* sub = app.add_subcommand("train", "Trains a model on sentences and their translations");
   auto command = std::make_shared<TrainCommand>();
-  sub->add_option("--model", command->folder, "folder for the model")->required();
+  sub->add_option("--model", command->folder, "model folder to write, or to resume")->required();
   command->flags = std::make_unique<TrainFlags>(*sub);
-  sub->add_option("--threads", command->threads, "threads; 0: as many as there are cores")
-      ->capture_default_str();
+  sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
   add_memory_limit(*sub, *command);
   sub->add_flag("--resume", command->resume,
-                "resume the training in the folder, bit-identically; other options given replace saved ones, "
-                "where they may change");
+                "resume the interrupted training in the model folder, bit-identically; other given options "
+                "replace saved ones, where that is allowed");
   sub->add_option("--init-from", command->init_from,
-                  "folder of a model to start from, imported ones included: its weights, vocabulary and "
-                  "conventions; options of the model are its own, but for dropout");
-  sub->add_flag("--mpi", command->mpi, "join the processes of MPI; under mpirun that is done anyway");
-  sub->add_option(
-         "--adapter-names", command->adapter_names,
-         "with --lora-rank: names in the adapter's file, as PEFT loads them for transformers' models: "
-         "bart (BART, mBART, Marian, M2M100, NLLB) or t5; own: those of translator inspect")
+                  "model folder to start from (an imported model works, too): its weights, vocabulary and "
+                  "conventions; model options other than dropout cannot change");
+  sub->add_flag("--mpi", command->mpi, "train with all MPI processes; automatic under mpirun");
+  sub->add_option("--adapter-names", command->adapter_names,
+                  "with --lora-rank: names in the adapter file: own, as translator inspect lists them, or as "
+                  "PEFT loads them for transformers' models: bart (BART, mBART, Marian, M2M100, NLLB) or t5")
       ->check(CLI::IsMember({"own", "bart", "t5"}));
   sub->add_flag("--overwrite", command->overwrite,
-                "replace a model that is in the folder, at the first validation of the new one");
-  sub->set_help_all_flag("--help-all", "print all options, those of positions and of one stack too");
+                "replace an existing model in the folder, at the first validation of the new one");
+  sub->set_help_all_flag("--help-all",
+                         "print all options, including those of positions and of single stacks");
   sub->footer(
-      "Options of the model may differ between the stacks: with --encoder- or --decoder- before the name "
-      "they "
-      "are one stack's own, such as --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists "
-      "them.\n" +
+      "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
+      "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
       sub->get_footer());
   sub->callback([&run, command] { run = [command] { return train(*command); }; });
 }

@@ -65,7 +65,7 @@ int translate(const TranslateOptions& options) {
   if (const auto& begin = output.begin()) {
     input.skip_to(*begin);
     done = begin->lines;
-    std::fprintf(stderr, "translator: going on after %s\n",
+    std::fprintf(stderr, "translator: resuming after %s\n",
                  counted(static_cast<long long>(done), "line").c_str());
   } else if (!shard || shard->first()) {
     output.write(translation.header());
@@ -76,8 +76,8 @@ int translate(const TranslateOptions& options) {
   const auto keep = [&] {
     const bool kept = output.keep();
     if (kept)
-      progress.say("translator: what was translated is in '" + output.part() +
-                   "'; go on with the same command and --continue");
+      progress.say("translator: the lines translated so far are in '" + output.part() +
+                   "'; to resume, repeat the command with --continue");
     return kept;
   };
   try {

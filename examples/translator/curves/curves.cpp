@@ -32,7 +32,7 @@ void add_validations(Panel& panel, const std::vector<TrainingRun>& runs, const s
 
 std::vector<Panel> panels_of(const std::vector<TrainingRun>& runs) {
   constexpr std::size_t most_points = 400;
-  Panel loss{"loss, nats a token: training thin, validation bold", 250, false, {}};
+  Panel loss{"loss, nats per token: training thin, validation bold", 250, false, {}};
   Panel rate{"learning rate", 90, true, {}};
   bool has_bleu = false, has_chrf = false, has_loss = false;
   for (std::size_t k = 0; k < runs.size(); ++k) {
@@ -43,7 +43,7 @@ std::vector<Panel> panels_of(const std::vector<TrainingRun>& runs) {
     has_chrf = has_chrf || runs[k].validations.contains("chrf");
     has_loss = has_loss || runs[k].validations.contains("loss");
   }
-  if (!has_loss) loss.title = "loss of training, nats a token";
+  if (!has_loss) loss.title = "training loss, nats per token";
   add_validations(loss, runs, "loss", "");
   Panel translation{has_bleu && has_chrf ? "validation: BLEU solid, chrF dashed"
                     : has_bleu           ? "validation: BLEU"
@@ -76,7 +76,7 @@ int curves(const CurvesCommand& command) {
     names.push_back(runs.back().name);
   }
   ef::write_file(command.output, SvgChart(names, axis->second.second).draw(panels_of(runs)));
-  std::fprintf(stderr, "curves of %s in '%s'\n",
+  std::fprintf(stderr, "wrote curves of %s to '%s'\n",
                counted(static_cast<long long>(runs.size()), "training").c_str(), command.output.c_str());
   return 0;
 }
@@ -85,17 +85,17 @@ int curves(const CurvesCommand& command) {
 
 void add_curves(CLI::App& app, Run& run) {
   CLI::App* sub =
-      app.add_subcommand("curves", "Draws losses, BLEU and chrF, and learning rates of trainings as SVG");
+      app.add_subcommand("curves", "Draws losses, BLEU, chrF and learning rates of trainings as SVG");
   auto command = std::make_shared<CurvesCommand>();
-  sub->add_option("folders", command->folders, "folders of models, or logs (training.jsonl)")
+  sub->add_option("folders", command->folders, "model folders, or logs (training.jsonl)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->required();
-  sub->add_option("--output", command->output, "file for the picture")->required();
-  sub->add_option("--x", command->x, "what the curves are drawn over: steps, minutes or tokens")
+  sub->add_option("--output", command->output, "SVG file to write")->required();
+  sub->add_option("--x", command->x, "quantity on the x axis: steps, minutes or tokens")
       ->capture_default_str();
   sub->footer(
-      "Each training is a colour; after six, colours come again, dashed. See docs/training/running.md and "
-      "docs/training/log.md.");
+      "Each training has a colour; from the seventh on, colours repeat with dashed lines. See "
+      "docs/training/running.md and docs/training/log.md.");
   sub->callback([&run, command] { run = [command] { return curves(*command); }; });
 }
 

@@ -62,7 +62,7 @@ inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
     }
   }
   if (run.loss.empty() && run.validations.empty())
-    throw ef::IoError("curves", "'" + file.string() + "' has neither updates nor validations yet");
+    throw ef::IoError("curves", "'" + file.string() + "' has no updates or validations yet");
   return run;
 }
 

@@ -90,7 +90,8 @@ class DecodingModels {
                                                           const std::string& adapter,
                                                           const std::string& target_language) {
     if (!adapter.empty() && folders.size() > 1)
-      throw eigenformer::ValueError("adapter", "--adapter is of one model, expected a single --model");
+      throw eigenformer::ValueError(
+          "adapter", "--adapter works with one model only, but --model is given several times");
     std::vector<std::unique_ptr<DecodingModel>> models;
     for (const std::string& folder : folders)
       models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));

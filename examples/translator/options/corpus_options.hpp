@@ -28,41 +28,44 @@ struct CorpusOptions {
   static void fields(auto& self, auto&& visit) {
     using ef::Allowed;
     using ef::OptionField;
-    visit(OptionField{"source", "sentences to translate from, one a line; given again: one more corpus"},
-          self.source);
+    visit(OptionField{"source", "source sentences, one per line; repeat for more corpora"}, self.source);
     visit(OptionField{"target", "their translations, line by line"}, self.target);
     visit(
-        OptionField{"tsv", "in place of both: one file of source, tab, target; further columns are ignored"},
+        OptionField{"tsv",
+                    "instead of both: one file of source, tab, target per line; further columns are ignored"},
         self.tsv);
-    visit(OptionField{"data",
-                      "in place of these: the folder that translator prepare wrote, whose tokenizers are "
-                      "used"},
-          self.data);
+    visit(
+        OptionField{"data", "instead of these: a folder written by translator prepare, with its tokenizers"},
+        self.data);
     visit(OptionField{"corpora",
-                      "in place of these: a JSON list of corpora with weights, tags and target languages"},
+                      "instead of these: a JSON list of corpora with weights, tags and target languages"},
           self.corpora);
     visit(OptionField{"corpus_weights",
-                      "shares of several corpora in an epoch, such as 3,1; else by their sizes"},
+                      "weights of several corpora in an epoch, such as 3,1; not given: by size"},
           self.corpus_weights);
     visit(OptionField{"corpus_temperature",
-                      "shares by size to the power 1 / this: 1 every pair once, 5 nearer to equal shares",
+                      "weight corpora by size to the power 1 / temperature: 1 uses every pair once, 5 makes "
+                      "the shares more equal",
                       Allowed::positive},
           self.corpus_temperature);
-    visit(OptionField{"valid_source", "sentences to validate on; else 1 % of the pairs is held out"},
+    visit(OptionField{"valid_source",
+                      "source sentences of the validation data; not given: 1 % of the pairs is held out"},
           self.valid_source);
-    visit(OptionField{"valid_target", "their translations"}, self.valid_target);
-    visit(OptionField{"guided_alignment",
-                      "links between the words of each pair, such as 0-0 1-2, which teach the attention"},
-          self.guided_alignment);
+    visit(OptionField{"valid_target", "target sentences of the validation data"}, self.valid_target);
+    visit(
+        OptionField{
+            "guided_alignment",
+            "file of links between the words of each pair, such as 0-0 1-2, that guide the attention"},
+        self.guided_alignment);
     visit(OptionField{"teacher",
-                      "folders of models, separated by commas, whose probabilities the model learns, too; a "
-                      "new model has their vocabulary"},
+                      "comma-separated model folders for knowledge distillation: the model also learns their "
+                      "probabilities; a new model takes their vocabulary"},
           self.teacher);
-    visit(OptionField{"tokenizer", "char, word or subword"}, self.tokenizer);
-    visit(OptionField{"vocab_size", "entries of a vocabulary at most", Allowed::positive}, self.vocab_size);
-    visit(OptionField{"separate_vocab", "a vocabulary for each language, not one for both"},
+    visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
+    visit(OptionField{"vocab_size", "maximum vocabulary size", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
           self.separate_vocab);
-    visit(OptionField{"max_length", "pairs with more tokens on one side are left out", Allowed::positive},
+    visit(OptionField{"max_length", "drop pairs with more tokens on one side", Allowed::positive},
           self.max_length);
     ef::SubwordSampling::fields(self.sampling, visit);
   }

@@ -19,28 +19,27 @@ namespace ef = eigenformer;
 /// Adds --model and --adapter. several: whether --model may be given more than once.
 inline void add_models(CLI::App& app, std::vector<std::string>& folders, std::string& adapter, bool several) {
   app.add_option("--model", folders,
-                 several ? "folder of the model; given again: models that work together, by the mean of "
-                           "their probabilities"
-                         : "folder of the model")
+                 several
+                     ? "model folder; repeat for an ensemble, which averages the probabilities of its models"
+                     : "model folder")
       ->required()
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
-  app.add_option(
-      "--adapter", adapter,
-      "folder of a LoRA adapter of the model, of translator train or of PEFT, which is merged into "
-      "the weights in memory");
+  app.add_option("--adapter", adapter,
+                 "folder of a LoRA adapter for the model, written by translator train or PEFT; it is merged "
+                 "into the weights in memory");
 }
 
 /// Adds --target-language.
 inline void add_target_language(CLI::App& app, std::string& language) {
   app.add_option("--target-language", language,
-                 "language to translate into, such as de, of a model that was trained with several");
+                 "target language, such as de, of a model that was trained with several");
 }
 
 /// Adds --threads.
 inline void add_threads(CLI::App& app, ef::index_t& threads) {
-  app.add_option("--threads", threads, "threads; 0: as many as there are cores")
+  app.add_option("--threads", threads, "number of threads; 0: one per core")
       ->capture_default_str()
       ->group("Batches");
 }
@@ -70,9 +69,9 @@ class DecodingCommand {
     search_.emplace(
         app, ef::GenerationOptions{}, "Search; imported models bring their own defaults",
         [n_best](const OptionRow& row) { return has_flag(row) && (n_best || row.name != "num_hypotheses"); });
-    app.add_option("--shortlist", shortlist_,
-                   "lexical shortlist (Marian's lex.s2t.bin, or translator shortlist): only likely words are "
-                   "scored")
+    app.add_option(
+           "--shortlist", shortlist_,
+           "lexical shortlist (Marian's lex.s2t.bin, or from translator shortlist): score only likely words")
         ->group("Search; imported models bring their own defaults");
     batching_.emplace(app, ef::BatchGenerationOptions{}, "Batches");
     add_threads(app, threads_);
@@ -81,8 +80,7 @@ class DecodingCommand {
   /// Adds --sample and the fields of sampling that a search does not have.
   void add_sampling_to(CLI::App& app, CLI::Option* attention) {
     constexpr const char* group = "Sampling";
-    sample_ =
-        app.add_flag("--sample", samples_, "draw each translation in place of a beam search")->group(group);
+    sample_ = app.add_flag("--sample", samples_, "sample translations instead of beam search")->group(group);
     for (const char* name : {"--beam", "--length-penalty", "--rule", "--early-stopping", "--force-end",
                              "--n-best", "--coverage-penalty", "--beam-groups", "--diversity-penalty",
                              "--word-penalty", "--patience", "--shortlist"})
@@ -140,7 +138,7 @@ class DecodingCommand {
     if (read.source_size() > size) {
       throw ef::ValueError("shortlist",
                            "'" + shortlist_ + "' has lists for " + std::to_string(read.source_size()) +
-                               " source ids, must be that of the model, which has " + std::to_string(size));
+                               " source ids, must have as many as the model, " + std::to_string(size));
     }
     return std::make_shared<const ef::Shortlist>(read.with_source_ids(tokenizers.joint()));
   }

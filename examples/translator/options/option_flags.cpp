@@ -38,7 +38,7 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
     case OptionKind::flag:
       // What may be on already needs a way to turn it off.
       if (row.fallback != "false") names += ",!" + flag_of_name("no_" + row.name, row.group);
-      if (row.fallback == "true") help += "; on unless turned off";
+      if (row.fallback == "true") help += "; on by default";
       return command.add_flag(names, std::as_const(help));
     case OptionKind::whole_number:
       option = command.add_option_function<std::int64_t>(

@@ -110,7 +110,7 @@ struct RowWriter {
            .kind = OptionKind::flag,
            .fallback = x ? "true" : "false"});
       add({.name = std::string(field.name) + "_kind",
-           .help = "its kind",
+           .help = "type of that norm",
            .kind = OptionKind::word,
            .fallback = text_of(x.value_or(X{})),
            .allowed = allowed_of<X>(field),

@@ -19,8 +19,8 @@ struct PairFiles {
   std::string source, reference;
 
   void add_to(CLI::App& app) {
-    app.add_option("--source", source, "sentences to translate, one a line")->required();
-    app.add_option("--reference", reference, "their right translations, line by line")->required();
+    app.add_option("--source", source, "source sentences, one per line")->required();
+    app.add_option("--reference", reference, "their reference translations, line by line")->required();
   }
 
   /// Reads both files. Throws IoError, as `op`, where their numbers of lines differ, and where they are

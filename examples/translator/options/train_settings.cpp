@@ -27,8 +27,8 @@ constexpr std::array<std::string_view, 6> training_only_names = {
     "dropout",          "attention_dropout", "feed_forward_dropout",
     "residual_dropout", "layer_drop",        "embedding_dropout"};
 
-constexpr const char* while_resuming = "cannot change when a training goes on; it was";
-constexpr const char* in_another_model = "does not fit the model to start from, which has";
+constexpr const char* while_resuming = "cannot change when a training is resumed; it was";
+constexpr const char* in_another_model = "differs from the model to start from, which has";
 
 /// The names of O's fields in files.
 template <class O>
@@ -70,10 +70,10 @@ void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
   if (folders.empty()) return;
   for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "max_length", "guided_alignment"}) {
     if (!given.contains(name)) continue;
-    throw ef::ValueError("train",
-                         flag_of_field(name) +
-                             " does not go with a prepared corpus: leave it out, it was prepared with "
-                             "its own tokenizers and lengths");
+    throw ef::ValueError(
+        "train",
+        flag_of_field(name) +
+            " has no effect with a prepared corpus, which has its own tokenizers and lengths; leave it out");
   }
   corpus.max_length = 0;
   for (const std::string& folder : folders) {
@@ -96,7 +96,8 @@ TrainFlags::TrainFlags(CLI::App& command)
              }),
       training_(command, {}, "Training"),
       layers_(command.add_option_function<std::int64_t>(
-          "--layers", [](const std::int64_t&) {}, "layers of the encoder, and of the decoder (above 0)")),
+          "--layers", [](const std::int64_t&) {},
+          "number of encoder layers and of decoder layers (above 0)")),
       bf16_(command.add_flag("--bf16")->description("short for --precision bf16")),
       tying_(command.get_option("--tie")) {
   for (const char* name : {"--source", "--target", "--tsv", "--data"})
@@ -109,9 +110,9 @@ TrainFlags::TrainFlags(CLI::App& command)
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
   // The curve of Vaswani et al. 2017 is the same, whatever its peak.
   CLI::Option* const schedule = command.get_option("--schedule");
-  schedule->description(schedule->get_description() + "; noam is another name of inverse-sqrt");
+  schedule->description(schedule->get_description() + "; noam is another name for inverse-sqrt");
   add_word(schedule, "noam", "inverse-sqrt");
-  tying_->description(tying_->get_description() + "; auto: all, with --separate-vocab target");
+  tying_->description(tying_->get_description() + "; auto: all, or target with --separate-vocab");
   tying_->default_str("auto");
   tying_->transform(CLI::Validator(
       [this](std::string& word) {
@@ -157,8 +158,8 @@ void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& m
   const nlohmann::json given_corpus = corpus_.given();
   for (const auto& [name, value] : given_corpus.items()) {
     if (name == "tokenizer" || name == "vocab_size" || name == "separate_vocab") {
-      throw ef::ValueError("train", flag_of_field(name) + " is of a new vocabulary: leave it out, the " +
-                                        whose + " has its own");
+      throw ef::ValueError("train", flag_of_field(name) + " sets up a new vocabulary, but the " + whose +
+                                        " has its own; leave it out");
     }
   }
   s.corpus.tokenizer = model.tokenizer;
@@ -176,9 +177,8 @@ TrainSettings TrainFlags::settings() const {
   if (automatic_tying_) s.model.tying = s.corpus.separate_vocab ? ef::Tying::target : ef::Tying::all;
   if (s.corpus.tokenizer != "char" && s.corpus.tokenizer != "word" && s.corpus.tokenizer != "subword") {
     if (const auto folders = prepared_folders(s.corpus); !folders.empty()) {
-      throw ef::ValueError("train", "the corpus in '" + folders[0] +
-                                        "' was prepared with a tokenizer of kind " + s.corpus.tokenizer +
-                                        ", that of a model: give it with --init-from");
+      throw ef::ValueError("train", "the corpus in '" + folders[0] + "' was prepared with the tokenizer " +
+                                        s.corpus.tokenizer + " of a model; give that model with --init-from");
     }
     throw ef::ValueError("train", "tokenizer is '" + s.corpus.tokenizer + "', must be char, word or subword");
   }
@@ -249,25 +249,24 @@ void TrainSettings::validate() const {
   const std::vector<CorpusEntry> entries = corpus_entries(c);
   if (!c.guided_alignment.empty() && (entries.size() > 1 || c.sampling.on())) {
     throw ef::ValueError("train",
-                         "--guided-alignment is of one corpus whose segmentation is not drawn: leave out "
+                         "--guided-alignment supports only one corpus, without subword sampling; leave out "
                          "further corpora, --bpe-dropout and --unigram-alpha");
   }
   if (c.sampling.on() && !prepared_folders(c).empty()) {
-    throw ef::ValueError(
-        "train",
-        "--bpe-dropout and --unigram-alpha need the text, and a prepared corpus has only its "
-        "tokens: give --source and --target, or --tsv");
+    throw ef::ValueError("train",
+                         "--bpe-dropout and --unigram-alpha need text, but a prepared corpus has only "
+                         "tokens; give --source and --target, or --tsv");
   }
   c.sampling.validate();
   if (c.sampling.on() && (c.tokenizer == "char" || c.tokenizer == "word")) {
-    throw ef::ValueError("train", "--bpe-dropout and --unigram-alpha need subwords, and the tokenizer is '" +
-                                      c.tokenizer + "'");
+    throw ef::ValueError(
+        "train", "--bpe-dropout and --unigram-alpha need the tokenizer subword, not '" + c.tokenizer + "'");
   }
   if (c.sampling.sides != ef::SampledSides::both && !c.sampling.on())
     throw ef::ValueError("train",
                          "--sampled-sides has no effect without --bpe-dropout or --unigram-alpha: give both");
   if (c.valid_source.empty() != c.valid_target.empty()) {
-    throw ef::ValueError("train", "give both of --valid-source and --valid-target, or none");
+    throw ef::ValueError("train", "give both --valid-source and --valid-target, or neither");
   }
   ef::validate_fields("train", c);
   if (c.vocab_size < 5) {
@@ -275,8 +274,7 @@ void TrainSettings::validate() const {
                                       ", must be at least 5: four entries are special");
   }
   if (c.separate_vocab && model.tying == ef::Tying::all) {
-    throw ef::ValueError("train",
-                         "--tie all needs one vocabulary for both languages: leave out --separate-vocab");
+    throw ef::ValueError("train", "--tie all needs a joint vocabulary; leave out --separate-vocab");
   }
   model.validate("train");
   training.validate();

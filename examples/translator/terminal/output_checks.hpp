@@ -29,10 +29,9 @@ inline void require_replaceable(const char* op, const std::filesystem::path& fol
   if (eigenformer::is_adapter_folder(folder))
     throw eigenformer::IoError(op, there + "an adapter; give another folder for the model");
   if (std::filesystem::exists(eigenformer::TrainingFolder::state_file(folder))) {
-    throw eigenformer::IoError(op, there +
-                                       "a training that --resume can go on with; give another folder for the "
-                                       "model, or remove '" +
-                                       (folder / "training").string() + "'");
+    throw eigenformer::IoError(
+        op, there + "a training that --resume can continue; give another folder for the model, or remove '" +
+                (folder / "training").string() + "'");
   }
 }
 
@@ -81,10 +80,10 @@ inline void require_no_stream_file(const char* flag, const std::filesystem::path
   const std::string name = path.lexically_normal().string();
   if (!name.starts_with("/dev/") && !name.starts_with("/proc/")) return;
   if (!std::filesystem::is_regular_file(path, error)) return;
-  throw eigenformer::ValueError("translate",
-                                std::string(flag) + " is '" + path.string() +
-                                    "', which leads to a file; expected the file's own name, or no " + flag +
-                                    " for standard output");
+  throw eigenformer::ValueError(
+      "translate", std::string(flag) + " is '" + path.string() +
+                       "', which refers to a regular file; expected that file's own name, or no " + flag +
+                       " for standard output");
 }
 
 /// Throws IoError unless a file can be written; one that is there stays as it is.

@@ -48,7 +48,7 @@ class TerminalProgress {
   /// What is said of a validation: the loss first, whatever decides.
   static std::string text(const eigenformer::ValidationReport& r) {
     std::string line = format("validation after step %lld, epoch %lld%s:", static_cast<long long>(r.step),
-                              static_cast<long long>(r.epoch), r.averaged > 0 ? ", mean of weights" : "");
+                              static_cast<long long>(r.epoch), r.averaged > 0 ? ", averaged weights" : "");
     std::vector<eigenformer::Measured> all = r.others;
     all.insert(r.name == "loss" ? all.begin() : all.end(), {r.name, r.value});
     for (const auto& [name, value] : all) {

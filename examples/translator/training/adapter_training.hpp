@@ -27,7 +27,9 @@ inline bool resumes_adapter(const TrainCommand& command) {
 inline TrainSettings resumed_adapter_settings(const TrainCommand& command) {
   nlohmann::json saved = ef::read_adapter_description(command.folder).training;
   if (!saved.is_object() || !saved.contains("model"))
-    throw ef::IoError("train", "'" + command.folder + "' holds an adapter that was not trained here");
+    throw ef::IoError("train",
+                      "'" + command.folder +
+                          "' holds an adapter that translator train did not write; it cannot be resumed");
   const auto model = ef::options_from_json<ef::Seq2SeqOptions>(saved.at("model"));
   saved.erase("model");
   TrainSettings settings = command.flags->resumed(model, saved);
@@ -65,14 +67,13 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
   }
   if (command.resume) return;
   if (command.init_from.empty()) {
-    throw ef::ValueError("train",
-                         "--lora-rank trains an adapter of a model that exists: give that as --init-from");
+    throw ef::ValueError(
+        "train", "--lora-rank trains an adapter for an existing model; give that model as --init-from");
   }
   if (base->description.weights == ef::WeightFormat::int8) {
-    throw ef::ValueError("train",
-                         "'" + command.init_from +
-                             "' has int8 weights, to which an adapter cannot be added; give the model "
-                             "that it was made of");
+    throw ef::ValueError("train", "'" + command.init_from +
+                                      "' has int8 weights, which cannot be trained with an adapter; give the "
+                                      "float32 model that it was made from");
   }
   if (ef::is_model_folder(command.folder))
     throw ef::IoError("train", "'" + command.folder + "' holds a model; give the adapter another folder");

@@ -11,7 +11,7 @@
 
 #include "eigenformer/data/prepare/prepare_options.hpp"
 #include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/io/models/option_values_json.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "options/corpus_options.hpp"
 
 namespace translator {
@@ -99,7 +99,8 @@ inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string
                                         "target_language, tag or weight");
     }
     if (!value.is_string() || value.get<std::string>().empty())
-      throw ef::ValueError("train", where + " has " + name + " " + value.dump() + ", expected a text");
+      throw ef::ValueError("train",
+                           where + " has " + name + " " + value.dump() + ", expected a non-empty string");
     *field = value.get<std::string>();
     if (field != &entry.target_language && field != &entry.tag) *field = (folder / *field).string();
   }
@@ -110,12 +111,11 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   const std::string name = "'" + path + "'";
   nlohmann::json json;
   try {
-    json = ef::detail::parse_json(ef::read_text_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    throw ef::IoError("train", name + " is no JSON: " + error.what());
+    json = ef::detail::parse_unique_json(ef::read_text_file(path));
   } catch (const ef::ValueError& error) {
     throw ef::IoError("train", name + " " + ef::detail::message_of(error));
   }
+  if (json.is_discarded()) throw ef::IoError("train", name + " is not JSON");
   if (!json.is_array() || json.empty())
     throw ef::ValueError(
         "train", name + " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]");
@@ -142,8 +142,8 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
     const auto sources = detail::parts_of(s.source, '\n'), targets = detail::parts_of(s.target, '\n');
     const bool two = !sources.empty() && !targets.empty(), any = !sources.empty() || !targets.empty();
     if (int{two} + int{!s.tsv.empty()} + int{!s.data.empty()} != 1 || any != two) {
-      throw ef::ValueError(
-          "train", "give --source and --target, or one of --tsv, --data and --corpora in place of both");
+      throw ef::ValueError("train",
+                           "give --source and --target, or one of --tsv, --data and --corpora instead");
     }
     if (sources.size() != targets.size()) {
       throw ef::ValueError("train", "--source is given " + std::to_string(sources.size()) +
@@ -163,21 +163,21 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
     const std::string where = "corpus " + std::to_string(k + 1);
     const bool two = !e.source.empty() && !e.target.empty(), any = !e.source.empty() || !e.target.empty();
     if (int{two} + int{!e.tsv.empty()} + int{!e.data.empty()} != 1 || any != two)
-      throw ef::ValueError("train", where + " needs source and target, or tsv or data in place of both");
+      throw ef::ValueError("train", where + " needs source and target, or tsv or data instead of both");
     if (e.valid_source.empty() != e.valid_target.empty())
-      throw ef::ValueError("train", where + " needs both of valid_source and valid_target, or none");
+      throw ef::ValueError("train", where + " needs both valid_source and valid_target, or neither");
     for (const std::string& tag : e.tags()) detail::require_tag(tag, where);
     if (e.target_language.empty() != entries[0].target_language.empty())
       throw ef::ValueError("train",
-                           "some corpora have a target_language, and some have none: expected all or none");
+                           "some corpora have a target_language and others do not; expected all or none");
     if ((e.weight > 0) != (entries[0].weight > 0))
-      throw ef::ValueError("train", "some corpora have a weight, and some have none: expected all or none");
+      throw ef::ValueError("train", "some corpora have a weight and others do not; expected all or none");
     if (!e.valid_source.empty() && !s.valid_source.empty())
-      throw ef::ValueError("train", where + " has a valid_source: leave out --valid-source");
+      throw ef::ValueError("train", where + " has a valid_source; leave out --valid-source");
     if (!s.valid_source.empty() && e.target_language != entries[0].target_language) {
       throw ef::ValueError("train",
-                           "--valid-source has no target language: give valid_source and valid_target in the "
-                           "list of --corpora");
+                           "--valid-source has no target language; give valid_source and valid_target in the "
+                           "list of --corpora instead");
     }
   }
   if (!s.corpus_weights.empty()) {
@@ -187,7 +187,8 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
   }
   if (s.corpus_temperature != 1) {
     if (entries.size() == 1)
-      throw ef::ValueError("train", "--corpus-temperature has no effect on one corpus: give several");
+      throw ef::ValueError("train",
+                           "--corpus-temperature has no effect on a single corpus; give several corpora");
     if (entries[0].weight > 0)
       throw ef::ValueError("train", "give --corpus-temperature or weights of the corpora, not both");
   }

@@ -76,12 +76,12 @@ class FolderSink final : public ef::TrainingSink {
     try {
       write();
     } catch (const ef::IoError& error) {
-      throw ef::IoError("train", format("cannot save the training after step %lld: ",
-                                        static_cast<long long>(trainer_->step())) +
-                                     ef::detail::message_of(error) +
-                                     (saved_ ? format("; it can go on from step %lld with --resume",
-                                                      static_cast<long long>(saved_step_))
-                                             : std::string("; nothing of it was saved")));
+      throw ef::IoError(
+          "train",
+          format("cannot save the training after step %lld: ", static_cast<long long>(trainer_->step())) +
+              ef::detail::message_of(error) +
+              (saved_ ? format("; --resume continues from step %lld", static_cast<long long>(saved_step_))
+                      : std::string("; nothing was saved before")));
     }
   }
 

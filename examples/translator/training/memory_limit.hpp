@@ -13,17 +13,15 @@ namespace translator {
 /// Adds --memory-limit.
 inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
   command
-      .add_option(
-          "--memory-limit", train.memory_limit,
-          "most memory that the process may take, such as 800M or 2G: batches are cut into as many parts as "
-          "that needs, and activations checkpointed if that does not do; updates have as many tokens as "
-          "without")
+      .add_option("--memory-limit", train.memory_limit,
+                  "memory limit of the process, such as 800M or 2G: splits batches into as many parts as "
+                  "needed, and then checkpoints activations; the tokens per update stay the same")
       ->check(CLI::Validator(
           [](std::string& text) {
             try {
               (void)ef::bytes_of(text);
             } catch (const ef::ValueError&) {
-              return "'" + text + "' is no amount of memory, expected one such as 800M or 2G";
+              return "'" + text + "' is not an amount of memory, expected one such as 800M or 2G";
             }
             return std::string();
           },

@@ -36,7 +36,7 @@ struct Teachers {
       const DecodingModel& model = *models->all()[k];
       if (!model.loaded.model.options.causal) {
         throw ef::ValueError("train", "the teacher in '" + folders[k] +
-                                          "' has a decoder that sees later tokens, which cannot teach");
+                                          "' has a decoder that is not causal, which cannot be a teacher");
       }
       teacher->add(model.loaded.model, model.ctx);
     }
@@ -47,8 +47,8 @@ struct Teachers {
     if (same_text(models->tokenizers(), models->first().loaded.description.text, tokenizers, text)) return;
     throw ef::ValueError(
         "train",
-        "the teacher and the model to train have different vocabularies or text conventions, "
-        "expected the same; a model that is not given with --init-from takes the teacher's");
+        "the teacher and the model to train have different vocabularies or text conventions, expected the "
+        "same; without --init-from a new model takes those of the teacher");
   }
 };
 

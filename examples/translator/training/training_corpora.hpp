@@ -97,11 +97,10 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
     }
   }
   if (validation_given) return corpora;
-  progress.say(held_out > 0
-                   ? "validation data: none given, so " + std::to_string(held_out) +
-                         " pairs spread evenly over the training data are held out"
-                   : "validation data: none given, and too few pairs to hold any out: the latest weights "
-                     "count as the best");
+  progress.say(held_out > 0 ? "validation data: none given; holding out " + std::to_string(held_out) +
+                                  " pairs, evenly spread over the training data"
+                            : "validation data: none given, and too few pairs to hold some out; the latest "
+                              "weights are kept as the best");
   return corpora;
 }
 

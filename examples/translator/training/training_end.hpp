@@ -16,16 +16,16 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
   const char* why = "";
   switch (end) {
     case ef::TrainingEnd::epochs:
-      why = "all epochs done";
+      why = "all epochs finished";
       break;
     case ef::TrainingEnd::max_steps:
-      why = "all steps done";
+      why = "maximum steps reached";
       break;
     case ef::TrainingEnd::max_minutes:
-      why = "time is up";
+      why = "time limit reached";
       break;
     case ef::TrainingEnd::early_stopping:
-      why = "no better validation any more";
+      why = "early stopping";
       break;
     case ef::TrainingEnd::interrupted:
       why = "interrupted";
@@ -40,7 +40,7 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
   }
   progress.say(text);
   if (end == ef::TrainingEnd::interrupted) {
-    progress.say("go on with: translator train --resume --model " + trained.folder().string());
+    progress.say("resume with: translator train --resume --model " + trained.folder().string());
   } else {
     progress.say("translate with: translator translate " + trained.options());
   }

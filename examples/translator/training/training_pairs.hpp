@@ -131,13 +131,12 @@ class TrainingPairs {
     return own;
   }
   static void say(const ef::EncodedCorpus& encoded, bool trains, TerminalProgress& progress) {
-    progress.say(format("%s: %s, %lld source and %lld target tokens",
-                        trains ? "training on" : "validating on", counted(encoded.size(), "pair").c_str(),
-                        static_cast<long long>(encoded.source.tokens()),
-                        static_cast<long long>(encoded.target.tokens())) +
-                 (encoded.report.over_long > 0
-                      ? ", " + std::to_string(encoded.report.over_long) + " over-long left out"
-                      : ""));
+    progress.say(
+        format("%s: %s, %lld source and %lld target tokens", trains ? "training on" : "validating on",
+               counted(encoded.size(), "pair").c_str(), static_cast<long long>(encoded.source.tokens()),
+               static_cast<long long>(encoded.target.tokens())) +
+        (encoded.report.over_long > 0 ? ", " + std::to_string(encoded.report.over_long) + " over-long dropped"
+                                      : ""));
   }
 
   std::vector<std::shared_ptr<const ef::PreparedCorpus>> prepared_;

@@ -44,8 +44,8 @@ class TrainingRanks {
       throw ef::ValueError("train", (command.mpi ? std::string("--mpi is given")
                                                  : "mpirun started " + std::to_string(processes) +
                                                        " processes for one training") +
-                                        ", but this program was built without MPI: install OpenMPI or MPICH "
-                                        "and build again, or train on threads with --workers");
+                                        ", but this program was built without MPI; install OpenMPI or MPICH "
+                                        "and build it again, or train on threads with --workers");
     }
 #endif
   }
@@ -68,12 +68,12 @@ class TrainingRanks {
     const ef::index_t least = std::max(ranks, loop.workers);
     if (!command.resume && loop.accumulate == 1 && least > 1) {
       loop.accumulate = least;
-      progress.say(format("an update has %lld batches, one for each %s (--accumulate %lld)",
+      progress.say(format("each update has %lld batches, one per %s (--accumulate %lld)",
                           static_cast<long long>(least), ranks > 1 ? "rank" : "worker",
                           static_cast<long long>(least)));
     }
     loop.communicator = communicator_;
-    if (ranks > 1) progress.say("training by " + std::to_string(ranks) + " processes");
+    if (ranks > 1) progress.say("training with " + std::to_string(ranks) + " processes");
   }
 
   /// What ranks other than the first do: they compute, and write nothing.

@@ -24,9 +24,8 @@ inline std::optional<ef::TranslationModel<float>> starting_model(const TrainComm
                                             : command.resume ? command.folder
                                                              : command.init_from);
   if (start.description.model.causal) return start;
-  throw ef::ValueError("train",
-                       "the model in '" + command.init_from +
-                           "' has a decoder that sees later tokens, which cannot learn to translate");
+  throw ef::ValueError("train", "the model in '" + command.init_from +
+                                    "' has a decoder that is not causal, which cannot learn to translate");
 }
 
 }  // namespace translator

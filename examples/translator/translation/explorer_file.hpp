@@ -31,7 +31,7 @@ class ExplorerFile {
     if (!file_ || best.attention == nullptr) return;
     if (sentences_.size() == most_lines) {
       throw eigenformer::ValueError("translate", "the input has more than " + std::to_string(most_lines) +
-                                                     " lines, expected at most so many with --explore");
+                                                     " lines, expected at most that many with --explore");
     }
     const eigenformer::TextConventions& text = models_.description().text;
     const auto& tokenizers = models_.tokenizers();

@@ -42,9 +42,9 @@ class InputLines {
         (skipped == position.lines && reader_.offset() == position.offset && reader_.hash() == position.hash))
       return;
     throw eigenformer::ValueError("translate",
-                                  "cannot go on: " + reader_.name() +
-                                      " has changed in lines that an interrupted run has translated; remove "
-                                      "the file of that run to start again");
+                                  "cannot resume: " + reader_.name() +
+                                      " has changed in lines that the interrupted run has already "
+                                      "translated; remove the file of that run to start again");
   }
 
   /// The number of these lines, which takes reading the input once more; nothing where that cannot be done.

@@ -78,7 +78,7 @@ class LineTranslation {
       if (with_attention_ && best.attention == nullptr && !best.text.empty()) {
         results.warnings.push_back(
             "line " + std::to_string(line) +
-            " is too long and was translated in parts, so it has no attention weights");
+            " is too long and was translated in parts; there are no attention weights for it");
       }
       // What was aligned is what the model said.
       if (protect_) protect_placeholders(lines[i], of_line);

@@ -37,7 +37,7 @@ inline std::vector<std::string> missed_terms(const ef::Translation& translation)
     if (term.honoured) continue;
     std::string wanted;
     for (const std::string& target : term.targets) wanted += (wanted.empty() ? "'" : " or '") + target + "'";
-    missed.push_back("the term '" + term.source + "', and its translation does not have " + wanted);
+    missed.push_back("the term '" + term.source + "', but its translation does not have " + wanted);
   }
   return missed;
 }
@@ -64,8 +64,8 @@ inline void translate_markup_document(const TranslateOptions& options) {
   LineReader reader(options.input);
   const std::string document = reader.rest();
   if (const auto wrong = ef::find_invalid_utf8(document)) {
-    throw ef::IoError("translate", reader.name() + " is not UTF-8 from byte " + std::to_string(*wrong + 1) +
-                                       " on; expected text in UTF-8");
+    throw ef::IoError("translate", reader.name() + " has invalid UTF-8 at byte " +
+                                       std::to_string(*wrong + 1) + "; expected text in UTF-8");
   }
   output.write(ef::translate_markup(document, {options.markup()}, documents));
   output.finish();

@@ -47,7 +47,7 @@ inline void add_model(RunIdentity& identity, const std::string& folder, std::siz
 inline std::string difference(const RunIdentity& before, const RunIdentity& now) {
   const auto value = [](const RunIdentity& of, const std::string& name) {
     const auto found = of.find(name);
-    return found == of.end() ? std::string("not there") : "'" + found->second + "'";
+    return found == of.end() ? std::string("not given") : "'" + found->second + "'";
   };
   for (const RunIdentity* names : {&before, &now}) {
     for (const auto& [name, ignored] : *names) {

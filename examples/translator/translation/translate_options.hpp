@@ -40,72 +40,72 @@ struct TranslateOptions : DecodingCommand {
   void add_flags(CLI::App& app) {
     command_ = &app;
     const auto file = [&](CLI::Option* option) { return option->group("Files"); };
-    file(app.add_option("--input", input, "file to translate, plain, gzip or zstd; else standard input"));
-    CLI::Option* const to = file(app.add_option(
-        "--output", output,
-        "file for the translations, compressed where its name ends in .gz or .zst; else standard output"));
-    CLI::Option* const resume =
-        file(app.add_flag("--continue", go_on,
-                          "go on where an interrupted run with the same options and --output stopped; begin "
-                          "where there was none"))
-            ->needs(to);
+    file(app.add_option("--input", input,
+                        "file to translate; plain text, gzip or zstd; not given: standard input"));
+    CLI::Option* const to = file(app.add_option("--output", output,
+                                                "file to write the translations to, compressed if its name "
+                                                "ends in .gz or .zst; not given: standard output"));
+    CLI::Option* const resume = file(app.add_flag("--continue", go_on,
+                                                  "resume an interrupted run with the same options and "
+                                                  "--output; start from the beginning if there is none"))
+                                    ->needs(to);
     file(app.add_option("--shard", shard_text,
-                        "i/n: translate the i-th of n parts of --input, which follow one another; their "
-                        "outputs, joined in order, are the whole output"));
-    CLI::Option* const attention_option =
-        app.add_option("--attention", attention,
-                       "file for the attention weights of every line, layer and head, as safetensors");
+                        "i/n: translate only the i-th of n consecutive parts of --input; the outputs of all "
+                        "parts, concatenated in order, are the whole output"));
+    CLI::Option* const attention_option = app.add_option(
+        "--attention", attention,
+        "file to write the attention weights of every line, layer and head to, as safetensors");
     file(attention_option)->excludes(resume);
-    CLI::Option* const explore_option = app.add_option(
-        "--explore", explore, "file for a page (HTML) that shows every layer and head of the attention");
+    CLI::Option* const explore_option =
+        app.add_option("--explore", explore,
+                       "file to write an HTML page to that shows the attention of every layer and head");
     file(explore_option)->excludes(resume);
     add_to(app, true, true);
     app.add_option("--alignment", alignment,
-                   "file for the alignments of words: for each line its links, such as 0-0 1-2")
+                   "file to write word alignments to: for each line its links, such as 0-0 1-2")
         ->group("Alignments")
         ->excludes(resume);
     app.add_option("--soft-alignment", soft_alignment,
-                   "file for the weights that alignments are made of, token by token as Marian writes them")
+                   "file to write soft alignments to: attention weights per token, as Marian writes them")
         ->group("Alignments")
         ->excludes(resume);
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
     explore_option->excludes(app.get_option("--sample"));
-    CLI::Option* const split =
-        app.add_flag("--split-sentences", splits_sentences,
-                     "lines are paragraphs: their sentences are translated one by one, and the white space "
-                     "between them stays")
-            ->group("Paragraphs")
-            ->excludes(attention_option)
-            ->excludes(explore_option);
+    CLI::Option* const split = app.add_flag("--split-sentences", splits_sentences,
+                                            "treat lines as paragraphs: translate their sentences one by one "
+                                            "and keep the white space between them")
+                                   ->group("Paragraphs")
+                                   ->excludes(attention_option)
+                                   ->excludes(explore_option);
     app.add_option("--language", language,
-                   "language of the input, such as en or deu_Latn, whose rules and abbreviations tell where "
-                   "sentences end; else the model's, where it names one")
+                   "language of the input, such as en or deu_Latn, for the rules and abbreviations that "
+                   "decide where sentences end; not given: the model's source language, if it names one")
         ->group("Paragraphs")
         ->needs(split);
     app.add_flag("--with-prefix", prefixes,
-                 "lines are \"source<TAB>prefix\", and each translation begins with its line's prefix");
-    CLI::Option* const terms = app.add_option("--glossary", glossary,
-                                              "file of terms, \"source<TAB>target\" a line: translations of "
-                                              "lines with the source have the target; a "
-                                              "source alone is not translated");
+                 "lines are \"source<TAB>prefix\"; each translation begins with the prefix of its line");
+    CLI::Option* const terms =
+        app.add_option("--glossary", glossary,
+                       "file of terms, one \"source<TAB>target\" per line: source terms are translated as "
+                       "the target; a source without target stays untranslated");
     terms->group("Glossary")->excludes("--sample");
     app.add_flag("--glossary-ignore-case", glossary_ignores_case,
-                 "sources of the glossary match whatever their case")
+                 "ignore case when matching glossary sources")
         ->group("Glossary")
         ->needs(terms);
     app.add_option("--mbr", utility,
-                   "minimum Bayes risk: of the texts that were drawn, or of the n best, the one most like "
-                   "the others, by chrf or bleu");
+                   "minimum Bayes risk decoding: of the samples or the n best, return the one most similar "
+                   "to the others by this metric: chrf or bleu");
     format.emplace(app, ef::OutputOptions{}, "Results");
     app.add_option("--input-format", input_format,
-                   "text: lines; html or xml: all of the input is one document, in which tags, comments and "
-                   "entities stay, and placeholders as by --protect")
+                   "text: lines; html or xml: one document, whose tags, comments, entities and placeholders "
+                   "(see --protect) are kept")
         ->check(CLI::IsMember({"text", "html", "xml"}))
         ->capture_default_str()
         ->group("Markup");
     app.add_flag("--protect", protect,
-                 "placeholders, such as {name}, %s, <0>, URLs and e-mail addresses, come out as they went in")
+                 "copy placeholders, such as {name}, %s, <0>, URLs and e-mail addresses, unchanged")
         ->group("Markup");
   }
 
@@ -125,7 +125,7 @@ struct TranslateOptions : DecodingCommand {
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(of_lines.begin(), of_lines.end(), name) == of_lines.end()) continue;
       if ((name == "n-best" || name == "num-samples") && !utility.empty()) continue;
-      throw ef::ValueError("translate", "--" + name + " is for lines, and with --input-format " +
+      throw ef::ValueError("translate", "--" + name + " is for lines, but with --input-format " +
                                             input_format + " the input is one document");
     }
   }
@@ -146,7 +146,7 @@ struct TranslateOptions : DecodingCommand {
     if (std::filesystem::exists(input, ignored) && !std::filesystem::is_regular_file(input, ignored)) {
       throw ef::ValueError(
           "translate",
-          "--shard needs a regular file as --input, which can be read twice; '" + input + "' is none");
+          "--shard needs a regular file as --input, which can be read twice; '" + input + "' is not one");
     }
     return parsed;
   }
@@ -219,7 +219,7 @@ struct TranslateOptions : DecodingCommand {
         const std::filesystem::path place = std::filesystem::absolute(*path, ignored).parent_path();
         if (std::filesystem::is_regular_file(*path, ignored) && is_same_path(place, folder))
           throw ef::ValueError("translate", std::string(flag) + " is '" + *path +
-                                                "', a file of the model; expected another place");
+                                                "', a file in the model folder; give another path");
       }
     }
     const auto applied = format->applied("translate");
@@ -235,14 +235,16 @@ struct TranslateOptions : DecodingCommand {
     options.search.token_scores = results.scores || !explore.empty();
     if (options.sampling) options.sampling->token_scores = results.scores;
     if (options.search.attention && options.search.num_hypotheses > 1)
-      throw ef::ValueError("translate", "attention is of one translation a line, --n-best must be 1");
+      throw ef::ValueError("translate",
+                           "attention weights are written for one translation per line; --n-best must be 1");
     const bool written = !alignment.empty() || !soft_alignment.empty();
     if (written || protect || markup() != ef::MarkupFormat::text) {
       options.alignment = alignment_fields->applied("alignment", guided_alignment_options(models));
       if (written && utility.empty() &&
           (options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) > 1) {
         throw ef::ValueError(
-            "translate", "alignments are of one translation a line, --n-best and --num-samples must be 1");
+            "translate",
+            "alignments are written for one translation per line; --n-best and --num-samples must be 1");
       }
     } else if (const auto given = alignment_fields->given(); !given.empty()) {
       throw ef::ValueError("translate",
@@ -257,7 +259,7 @@ struct TranslateOptions : DecodingCommand {
     if (utility.empty()) return options;
     if ((options.sampling ? options.sampling->num_samples : options.search.num_hypotheses) == 1) {
       throw ef::ValueError("translate",
-                           "--mbr has nothing to choose from: give --sample with --num-samples, or --n-best");
+                           "--mbr needs several candidates; give --sample with --num-samples, or --n-best");
     }
     if (utility == "chrf") {
       options.utility = ef::pairwise_chrf;

@@ -35,7 +35,7 @@ class TranslationOutput {
         compression_(ef::compression_of_name(path)) {
     if (go_on && !to_file_)
       throw ef::ValueError("translate",
-                           "--continue needs a regular file as --output; '" + path + "' is none");
+                           "--continue needs a regular file as --output, but '" + path + "' is not one");
     if (!to_file_ || identity_.empty()) {
       stream_.emplace(path);
       return;
@@ -48,8 +48,8 @@ class TranslationOutput {
     }
     if (!go_on) {
       throw ef::ValueError("translate", "'" + file_->part().string() +
-                                            "' holds what an interrupted run has translated; go on with "
-                                            "--continue, or remove it to start again");
+                                            "' holds the translations of an interrupted run; give --continue "
+                                            "to resume it, or remove the file to start again");
     }
     take_up(*file_->saved());
     file_->resume();
@@ -117,7 +117,7 @@ class TranslationOutput {
   }
 
   void take_up(const std::string& text) {
-    const std::string cannot = "cannot go on with '" + file_->part().string() + "': ";
+    const std::string cannot = "cannot resume '" + file_->part().string() + "': ";
     RunIdentity before;
     try {
       const auto state = nlohmann::json::parse(text);
@@ -129,8 +129,9 @@ class TranslationOutput {
     }
     const std::string changed = difference(before, identity_);
     if (!changed.empty()) {
-      throw ef::ValueError("translate",
-                           cannot + changed + "; expected the same run, or remove the file to start again");
+      throw ef::ValueError(
+          "translate",
+          cannot + changed + "; expected the same options and input; remove the file to start again");
     }
   }
 

@@ -22,24 +22,46 @@ inline index_t matrices_of(const Shape& shape) {
   return count;
 }
 
+// The root mean square of a parameter, which is not empty.
+template <class T>
+double root_mean_square(const Tensor<T>& parameter) {
+  return std::sqrt(kernels::sum_of_squares<T>(parameter.data(), parameter.numel()) /
+                   static_cast<double>(parameter.numel()));
+}
+
+// What a step of one parameter keeps for a moment; the next parameter takes the same memory.
+template <class T>
+struct AdafactorFactors {
+  std::vector<T> rows, columns;
+  std::vector<double> squares;
+
+  // Takes the memory for a step of this parameter.
+  void reserve(const Tensor<T>& parameter) {
+    const index_t width = parameter.shape().cols(), height = width > 0 ? parameter.numel() / width : 0;
+    const bool matrix = parameter.rank() >= 2;
+    if (matrix) rows.reserve(static_cast<std::size_t>(height));
+    columns.reserve(static_cast<std::size_t>(matrix ? matrices_of(parameter.shape()) * width : width));
+    squares.reserve(static_cast<std::size_t>(height));
+  }
+};
+
 // One step of Adafactor for one parameter: factored() or full() update the mean squares, then apply() updates
 // the parameter. The update is never stored: each element is the gradient times a factor of its row and one
 // of its column, or times a factor of its own. The order of all sums is independent of threads.
 template <class T>
 class AdafactorStep {
  public:
-  AdafactorStep(Tensor<T>& parameter, const T* gradient, double grad_scale)
+  AdafactorStep(Tensor<T>& parameter, const T* gradient, double grad_scale, AdafactorFactors<T>& factors)
       : p_(parameter.data()),
         g_(gradient),
         scale_(grad_scale),
         columns_(parameter.shape().cols()),
         rows_(columns_ > 0 ? parameter.numel() / columns_ : 0),
-        matrices_(parameter.rank() < 2 ? 1 : matrices_of(parameter.shape())) {}
-
-  // Root mean square of the parameter.
-  double parameter_size() const {
-    return std::sqrt(kernels::sum_of_squares<T>(p_, rows_ * columns_) /
-                     static_cast<double>(rows_ * columns_));
+        matrices_(parameter.rank() < 2 ? 1 : matrices_of(parameter.shape())),
+        row_factors_(factors.rows),
+        column_factors_(factors.columns),
+        squares_(factors.squares) {
+    row_factors_.clear();
   }
 
   // Updates the mean squares by row and column, (matrices, rows) and (matrices, columns). Shazeer and Stern
@@ -99,16 +121,16 @@ class AdafactorStep {
   // Clips the update, averages it into `mean` (size of the parameter; null: no momentum), and changes the
   // parameter.
   void apply(T* mean, double rate, double clip_threshold, double beta1, double weight_decay) {
-    std::vector<double> squares(static_cast<std::size_t>(rows_));
+    squares_.assign(static_cast<std::size_t>(rows_), 0);
     parallel_for(rows_, grain(), [&](index_t begin, index_t end) {
       for (index_t r = begin; r < end; ++r) {
         double sum = 0;
         for_row(r,
                 [&](index_t, T update) { sum += static_cast<double>(update) * static_cast<double>(update); });
-        squares[static_cast<std::size_t>(r)] = sum;
+        squares_[static_cast<std::size_t>(r)] = sum;
       }
     });
-    const double size = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0) /
+    const double size = std::sqrt(std::accumulate(squares_.begin(), squares_.end(), 0.0) /
                                   static_cast<double>(rows_ * columns_));
     const auto factor = static_cast<T>(rate / std::max(1.0, size / clip_threshold));
     const auto keep = static_cast<T>(1 - weight_decay * rate);
@@ -149,7 +171,8 @@ class AdafactorStep {
   const T* g_;
   double scale_;
   index_t columns_, rows_, matrices_;
-  std::vector<T> row_factors_, column_factors_;
+  std::vector<T>&row_factors_, &column_factors_;
+  std::vector<double>& squares_;
 };
 
 }  // namespace eigenformer::detail
@@ -220,10 +243,15 @@ class Adafactor {
     detail::require_step("adafactor", learning_rate, grad_scale);
     // All memory is taken first: where there is none, nothing has changed.
     std::vector<Tensor<T>> new_steps(parameters_.size());
+    std::vector<double> sizes(parameters_.size());
+    detail::AdafactorFactors<T> factors;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const auto& p = *parameters_[i];
       const bool steps = detail::gradient_of("adafactor", gradients, p) != nullptr && p.value.numel() > 0;
-      if (!steps || moments_[i].steps.defined()) continue;
+      if (!steps) continue;
+      factors.reserve(p.value);
+      if (options_.scale_parameter) sizes[i] = detail::root_mean_square(p.value);
+      if (moments_[i].steps.defined()) continue;
       take_memory(i);
       new_steps[i] = Tensor<T>::scalar(T(0));
     }
@@ -242,8 +270,8 @@ class Adafactor {
       const auto count = static_cast<double>(m.steps.item());
       double rate = learning_rate * rules_[i].rate;
       if (options_.relative_step) rate *= std::min(0.01, 1 / std::sqrt(count));
-      detail::AdafactorStep<T> step{p.value, g, grad_scale};
-      if (options_.scale_parameter) rate *= std::max(options_.eps2, step.parameter_size());
+      detail::AdafactorStep<T> step{p.value, g, grad_scale, factors};
+      if (options_.scale_parameter) rate *= std::max(options_.eps2, sizes[i]);
       const double decay = 1 - std::pow(count, -options_.decay_rate);
       if (m.rows.defined()) {
         step.factored(m.rows.data(), m.columns.data(), decay, options_.eps1);

@@ -18,7 +18,7 @@ namespace eigenformer {
 template <class T>
 [[nodiscard]] std::vector<StateEntry<T>> average_states(
     const std::vector<std::vector<StateEntry<T>>>& states) {
-  if (states.empty()) throw ValueError("average", "there is nothing to average");
+  if (states.empty()) throw ValueError("average", "there are no states to average, expected at least one");
   std::vector<StateEntry<T>> averaged;
   std::map<std::string, Tensor<T>> first;
   for (std::size_t e = 0; e < states[0].size(); ++e) {
@@ -27,8 +27,8 @@ template <class T>
       if (state.size() != states[0].size() || state[e].name != entry.name ||
           state[e].value.shape() != entry.value.shape()) {
         throw ValueError("average", "states differ: '" + entry.name + "' of shape " +
-                                        entry.value.shape().str() + " is not entry " + std::to_string(e) +
-                                        " of all");
+                                        entry.value.shape().str() + " is not the entry at position " +
+                                        std::to_string(e) + " in all of them");
       }
     }
     if (!entry.alias_of.empty()) {

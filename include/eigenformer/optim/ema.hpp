@@ -35,7 +35,9 @@ class ExponentialAverage {
   /// Adds the current parameters to the average. A parameter that is frozen has no average until it is
   /// unfrozen. Throws ValueError while the averages are in the parameters (see exchange()).
   void update() {
-    if (exchanged_) throw ValueError("ema", "the averages are in the parameters; call exchange() first");
+    if (exchanged_)
+      throw ValueError("ema",
+                       "the parameters hold the averages now; call exchange() first to restore the weights");
     const auto n = static_cast<double>(updates_++);
     // Computed so that the two weights add up to 1 exactly; otherwise the average would drift.
     const T kept = static_cast<T>(std::min(decay_, (1 + n) / (10 + n)));

@@ -45,19 +45,21 @@ struct OptimizerOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"optimizer", "optimizer: adam (AdamW with a weight decay), adafactor or sgd"},
+    visit(OptionField{"optimizer", "optimizer: adam (AdamW if weight_decay is above 0), adafactor or sgd"},
           self.kind);
-    visit(OptionField{"optimizer_state",
-                      "numbers of Adam's moments: float32, or bfloat16 in half the memory, rounded "
-                      "stochastically"},
-          self.state);
+    visit(
+        OptionField{
+            "optimizer_state",
+            "precision of Adam's moments: float32, or bfloat16 with stochastic rounding in half the memory"},
+        self.state);
     visit(OptionField{"momentum", "momentum of SGD", Allowed::rate}, self.momentum);
-    visit(OptionField{"adafactor_scale_parameter",
-                      "Adafactor's steps are relative to the size of the parameter: learning rates are then "
-                      "about 0.01"},
-          self.scale_parameter);
+    visit(
+        OptionField{
+            "adafactor_scale_parameter",
+            "scale Adafactor's steps by the size of the parameter; learning rates are then about 0.01"},
+        self.scale_parameter);
     visit(OptionField{"adafactor_relative_step",
-                      "Adafactor's own schedule: steps are multiplied by min(0.01, 1 / sqrt(update))"},
+                      "Adafactor's own schedule: multiply steps by min(0.01, 1 / sqrt(update))"},
           self.relative_step);
   }
 

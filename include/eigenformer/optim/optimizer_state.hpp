@@ -19,7 +19,7 @@ std::vector<ParameterHandle<T>> distinct(const char* op, const std::vector<Param
   std::vector<ParameterHandle<T>> kept;
   std::unordered_set<std::uint64_t> ids;
   for (const auto& p : parameters) {
-    if (p == nullptr) throw ValueError(op, "a parameter is absent");
+    if (p == nullptr) throw ValueError(op, "a parameter is null, expected one that exists");
     if (ids.insert(p->id).second) kept.push_back(p);
   }
   return kept;
@@ -31,8 +31,8 @@ const T* gradient_of(const char* op, const Gradients<T>& gradients, const detail
   if (p.frozen) return nullptr;
   const auto* entry = gradients.find(p.id);
   if (entry == nullptr) {
-    throw ValueError(op, "no gradient is kept for parameter '" + p.name + "' of shape " +
-                             p.value.shape().str() + "; list it in the gradients or freeze it");
+    throw ValueError(op, "there is no gradient of parameter '" + p.name + "' of shape " +
+                             p.value.shape().str() + "; construct the gradients with it, or freeze it");
   }
   return entry->written ? entry->value.data() : nullptr;
 }

@@ -115,11 +115,11 @@ std::vector<StepRule> step_rules(const char* op, const std::vector<ParameterHand
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (held[g] > 0) continue;
     const std::string& pattern = groups[g].pattern;
-    throw ValueError(
-        op, matched[g] > 0
-                ? "group '" + pattern + "' is empty: groups before it hold all parameters that it matches"
-                : "group '" + pattern + "' matches no parameter; the nearest names are " +
-                      nearest_names(pattern, parameters));
+    throw ValueError(op, matched[g] > 0
+                             ? "group '" + pattern +
+                                   "' is empty: earlier groups already hold every parameter that it matches"
+                             : "group '" + pattern + "' matches no parameter; the nearest names are " +
+                                   nearest_names(pattern, parameters));
   }
   return rules;
 }

@@ -60,12 +60,14 @@ class ServerMetrics {
       head(name, type, help);
       out << "eigenformer_" << name << " " << value << "\n";
     };
-    head("http_requests_total", "counter", "Requests that are over; 499: the client went before its answer.");
+    head("http_requests_total", "counter",
+         "Finished requests by route and status; 499: the client disconnected before the answer.");
     for (const auto& [key, count] : requests_) {
       out << "eigenformer_http_requests_total{route=\"" << key.first << "\",status=\"" << key.second << "\"} "
           << count << "\n";
     }
-    head("http_request_seconds", "histogram", "From a whole request to the last byte of its answer.");
+    head("http_request_seconds", "histogram",
+         "Seconds from the complete request to the last byte of the answer.");
     for (const auto& [route, histogram] : seconds_) {
       std::uint64_t count = 0;
       for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
@@ -77,13 +79,13 @@ class ServerMetrics {
       out << "eigenformer_http_request_seconds_sum{route=\"" << route << "\"} " << histogram.sum << "\n"
           << "eigenformer_http_request_seconds_count{route=\"" << route << "\"} " << count << "\n";
     }
-    single("translated_texts_total", "counter", "Texts that were translated.", texts_);
-    single("translated_characters_total", "counter", "Characters of these, in Unicode code points.",
-           characters_);
-    single("model_loads_total", "counter", "Times that a model was loaded.", loads_);
-    single("model_drops_total", "counter", "Times that an idle model was dropped.", drops_);
-    single("models_loaded", "gauge", "Models that are loaded.", models);
-    single("translations_in_flight", "gauge", "Translations accepted and not answered.", in_flight);
+    single("translated_texts_total", "counter", "Translated texts.", texts_);
+    single("translated_characters_total", "counter",
+           "Translated characters (Unicode code points of the source).", characters_);
+    single("model_loads_total", "counter", "Model loads.", loads_);
+    single("model_drops_total", "counter", "Idle models dropped.", drops_);
+    single("models_loaded", "gauge", "Models in memory.", models);
+    single("translations_in_flight", "gauge", "Translations accepted and not yet answered.", in_flight);
     single("connections", "gauge", "Open connections.", connections);
     out << "# HELP process_resident_memory_bytes Resident memory size in bytes.\n"
            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes "

@@ -37,41 +37,50 @@ struct ServerOptions {
 
   /// Visits all fields but api_keys and cors_origins.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"host", "address to listen at; other than a loopback address only with API keys"},
+    visit(OptionField{"host", "address to listen on; anything but a loopback address needs API keys"},
           self.host);
-    visit(OptionField{"port", "port to listen at; 0: one that is free", Allowed::not_negative}, self.port);
+    visit(OptionField{"port", "port to listen on; 0: any free port", Allowed::not_negative}, self.port);
     visit(OptionField{"io_threads", "threads that read and write connections", Allowed::positive},
           self.io_threads);
-    visit(OptionField{"max_connections", "connections open at once; above: 503", Allowed::positive},
+    visit(OptionField{"max_connections", "maximum open connections; more get status 503", Allowed::positive},
           self.max_connections);
-    visit(OptionField{"max_body", "bytes of a request's body; above: 413", Allowed::positive}, self.max_body);
-    visit(OptionField{"max_texts", "texts in one request; above: 422", Allowed::positive}, self.max_texts);
-    visit(
-        OptionField{"max_characters", "characters of all texts of a request; above: 422", Allowed::positive},
-        self.max_characters);
-    visit(OptionField{"max_line_characters", "characters of a line; above: 422", Allowed::positive},
+    visit(OptionField{"max_body", "maximum bytes of a request body; more get status 413", Allowed::positive},
+          self.max_body);
+    visit(OptionField{"max_texts", "maximum texts per request; more get status 422", Allowed::positive},
+          self.max_texts);
+    visit(OptionField{"max_characters", "maximum characters of all texts of a request; more get status 422",
+                      Allowed::positive},
+          self.max_characters);
+    visit(OptionField{"max_line_characters", "maximum characters of a line; more get status 422",
+                      Allowed::positive},
           self.max_line_characters);
-    visit(OptionField{"max_alternatives", "alternatives of a text; above: 422", Allowed::not_negative},
+    visit(OptionField{"max_alternatives", "maximum alternatives of a text; more get status 422",
+                      Allowed::not_negative},
           self.max_alternatives);
-    visit(
-        OptionField{"max_requests", "translations accepted and not answered; above: 503", Allowed::positive},
-        self.max_requests);
+    visit(OptionField{"max_requests", "maximum accepted translations not yet answered; more get status 503",
+                      Allowed::positive},
+          self.max_requests);
     visit(OptionField{"requests_per_minute",
-                      "requests of a client's address, or of an API key, a minute; above: 429; 0: any number",
+                      "maximum requests per minute from an API key, or else from an address; more get status "
+                      "429; 0: no limit",
                       Allowed::not_negative},
           self.requests_per_minute);
-    visit(OptionField{"read_seconds", "seconds for a request to arrive, and for the next one to begin",
+    visit(OptionField{"read_seconds",
+                      "time limit in seconds for a request to arrive, and for the next one to begin",
                       Allowed::positive},
           self.read_seconds);
-    visit(OptionField{"write_seconds", "seconds for a client to take an answer or a part of a stream",
+    visit(OptionField{"write_seconds",
+                      "time limit in seconds for a client to read an answer or a part of a stream",
                       Allowed::positive},
           self.write_seconds);
-    visit(OptionField{"answer_seconds", "seconds for a translation; after it: 503", Allowed::positive},
+    visit(OptionField{"answer_seconds", "time limit in seconds for a translation; then status 503",
+                      Allowed::positive},
           self.answer_seconds);
-    visit(
-        OptionField{"stop_seconds", "seconds for what was accepted when the server stops", Allowed::positive},
-        self.stop_seconds);
-    visit(OptionField{"idle_minutes", "minutes after which an unused model is dropped; 0: never",
+    visit(OptionField{"stop_seconds",
+                      "seconds that a stopping server takes at most to answer accepted requests",
+                      Allowed::positive},
+          self.stop_seconds);
+    visit(OptionField{"idle_minutes", "minutes after which an unused model is unloaded; 0: never",
                       Allowed::not_negative},
           self.idle_minutes);
   }
@@ -82,9 +91,10 @@ struct ServerOptions {
     boost::system::error_code error;
     const auto address = boost::asio::ip::make_address(host, error);
     if (!error) return !address.is_loopback();
-    throw ValueError("server", "host is '" + host +
-                                   "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all of "
-                                   "this machine's");
+    throw ValueError(
+        "server",
+        "host is '" + host +
+            "', must be an address, such as 127.0.0.1, ::1, or 0.0.0.0 for all addresses of this machine");
   }
 
   /// Throws ValueError that names an invalid field, and for a reachable address without API keys.
@@ -109,13 +119,11 @@ struct ServerOptions {
     at_most("idle_minutes", idle_minutes, 365 * 24 * 60);
     if (is_reachable() && api_keys.empty()) {
       throw ValueError("server",
-                       "host is " + host +
-                           ", which other machines can reach: api_keys must have a key, so that not "
-                           "everybody may translate here");
+                       "host is " + host + ", which other machines can reach: api_keys must have a key");
     }
     for (const std::string& key : api_keys) {
       if (key.size() < 8)
-        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must be longer");
+        throw ValueError("server", "api_keys has a key of fewer than 8 characters, must have at least 8");
     }
   }
 };

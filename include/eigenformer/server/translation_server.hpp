@@ -98,12 +98,12 @@ class TranslationServer {
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
   static void require_different(const std::vector<ServedModel>& models) {
-    if (models.empty()) throw ValueError("server", "there is no model, must be one at least");
+    if (models.empty()) throw ValueError("server", "there is no model, expected at least one");
     for (std::size_t i = 0; i < models.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         if (models[i].source != models[j].source || models[i].target != models[j].target) continue;
-        throw ValueError("server", "two models are for " + models[i].source + "-" + models[i].target +
-                                       ", must be one for each pair of languages");
+        throw ValueError("server", "two models translate " + models[i].source + "-" + models[i].target +
+                                       ", expected one model for each pair of languages");
       }
     }
   }
@@ -162,7 +162,7 @@ class TranslationServer {
           std::string(route.methods) == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
       if (request.method == "OPTIONS") return preflight(methods, headers);
       if (request.method != route.methods)
-        throw HttpError(405, path + " is not for " + request.method, {{"Allow", methods}});
+        throw HttpError(405, path + " does not support the method " + request.method, {{"Allow", methods}});
       return (this->*route.answer)(request, reply, headers);
     }
     throw HttpError(404, "Not found");
@@ -237,8 +237,7 @@ class TranslationServer {
                                                   const std::vector<std::string>& among) {
     for (const std::string& code : among) {
       if (!can_detect(code))
-        throw HttpError(400,
-                        "the language of a text cannot be detected here: there is no profile of " + code);
+        throw HttpError(400, "language detection is not available: there is no profile for " + code);
     }
     return detect_language(text, among);
   }

@@ -37,7 +37,7 @@ namespace eigenformer {
                       (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "iB");
   const double bytes = value * (scaled ? std::pow(1024.0, static_cast<double>(letter + 1)) : 1);
   if (end == 0 || !(plain || scaled) || !(bytes >= 1 && bytes < 1e18))
-    throw ValueError("memory", "'" + text + "' is no amount of memory, expected one such as 800M or 2G");
+    throw ValueError("memory", "'" + text + "' is not an amount of memory, expected one such as 800M or 2G");
   return static_cast<std::size_t>(bytes);
 }
 
@@ -62,8 +62,8 @@ struct MemoryPlan {
   /// A description for people: "batches of 512 target tokens, 4 an update, ...: at most about 1.2 GiB".
   std::string str() const {
     return "batches of " + std::to_string(batch_tokens) + " target tokens, " + std::to_string(accumulate) +
-           " an update, " + (checkpoint_activations ? "with" : "without") +
-           " checkpoints of activations: at most about " + text_of(bytes);
+           " per update, " + (checkpoint_activations ? "with" : "without") +
+           " activation checkpointing: at most about " + text_of(bytes);
   }
   /// A number of bytes as text, rounded up: "1.2 GiB", "310 MiB".
   static std::string text_of(std::size_t bytes) {
@@ -293,11 +293,12 @@ template <SourceTargetModel M, class Corpus>
       if (fits(plan)) return plan;
     }
   }
-  throw ValueError("memory", "a training within " + MemoryPlan::text_of(limit) + " is not possible: " +
+  throw ValueError("memory", "training within " + MemoryPlan::text_of(limit) +
+                                 " of memory is not possible: " +
                                  (fixed_batches ? "its batches take" : "the smallest batches take") +
                                  " about " + MemoryPlan::text_of(smallest->bytes) + " (" + smallest->str() +
-                                 "), of which " + MemoryPlan::text_of(smallest->lasting) +
-                                 " are the process without batches, gradients and moments");
+                                 "), of which the process takes " + MemoryPlan::text_of(smallest->lasting) +
+                                 " without batches, gradients and moments");
 }
 
 }  // namespace eigenformer

@@ -92,24 +92,27 @@ struct LoopOptions {
   /// Visits all fields but validation and communicator with their names and descriptions, for files and
   /// command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"epochs", "passes over the batches at most; 0: no limit", Allowed::not_negative},
+    visit(OptionField{"epochs", "maximum passes over the training data; 0: no limit", Allowed::not_negative},
           self.epochs);
-    visit(OptionField{"max_steps", "updates at most; 0: no limit", Allowed::not_negative}, self.max_steps);
-    visit(OptionField{"max_minutes", "minutes at most, of one run; 0: no limit", Allowed::not_negative},
+    visit(OptionField{"max_steps", "maximum updates; 0: no limit", Allowed::not_negative}, self.max_steps);
+    visit(OptionField{"max_minutes", "maximum minutes of one run; 0: no limit", Allowed::not_negative},
           self.max_minutes);
-    visit(OptionField{"accumulate", "batches of an update", Allowed::positive}, self.accumulate);
-    visit(OptionField{"clip_norm", "norm of the gradients at most; 0: no limit", Allowed::not_negative},
+    visit(OptionField{"accumulate", "batches per update (gradient accumulation)", Allowed::positive},
+          self.accumulate);
+    visit(OptionField{"clip_norm", "clip gradients to this norm; 0: no clipping", Allowed::not_negative},
           self.clip_norm);
-    visit(OptionField{"validate_every", "updates between validations; 0: after each epoch",
+    visit(OptionField{"validate_every", "updates between validations; 0: validate after each epoch",
                       Allowed::not_negative},
           self.validate_every);
-    visit(OptionField{"patience", "end after so many validations without a better one; 0: never",
+    visit(OptionField{"patience", "stop after this many validations without improvement; 0: never",
                       Allowed::not_negative},
           self.patience);
-    visit(OptionField{"average_last", "average the weights of the last so many validations at the end",
+    visit(OptionField{"average_last",
+                      "average the weights of this many last validations at the end; 0 or 1: no averaging",
                       Allowed::not_negative},
           self.average_last);
-    visit(OptionField{"average_best", "average the weights of the best so many validations at the end",
+    visit(OptionField{"average_best",
+                      "average the weights of this many best validations at the end; 0 or 1: no averaging",
                       Allowed::not_negative},
           self.average_best);
     visit(
@@ -118,17 +121,19 @@ struct LoopOptions {
             "validate and keep a moving average of the weights with this decay (such as 0.999); 0: off",
             Allowed::rate},
         self.ema_decay);
-    visit(OptionField{"report_every", "updates between two reports of progress", Allowed::positive},
+    visit(OptionField{"report_every", "updates between progress reports", Allowed::positive},
           self.report_every);
     visit(OptionField{"seed", "seed of batches and dropout"}, self.seed);
-    visit(OptionField{"precision",
-                      "numbers in matrix products: float, or bfloat16 with float sums where it is faster"},
-          self.precision);
+    visit(
+        OptionField{"precision",
+                    "precision of matrix products: float, or bfloat16 summed in float where that is faster"},
+        self.precision);
     visit(OptionField{"checkpoint_activations",
-                      "make the activations inside layers again in backward in place of keeping them: less "
+                      "recompute the activations inside layers in backward instead of storing them: less "
                       "memory, more time, the same results"},
           self.checkpoint_activations);
-    visit(OptionField{"workers", "threads that each compute a batch of an update", Allowed::positive},
+    visit(OptionField{"workers", "data-parallel threads, each of which computes batches of an update",
+                      Allowed::positive},
           self.workers);
     DistributedOptions::fields(self.distributed, visit);
   }
@@ -190,30 +195,31 @@ struct TrainingOptions {
   /// Visits all fields but groups and text with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
-    visit(OptionField{"batch_tokens", "target tokens of a batch", Allowed::positive}, self.batch_tokens);
-    visit(OptionField{"prefetch", "batches that a thread of its own makes ahead; 0: none",
+    visit(OptionField{"batch_tokens", "target tokens per batch", Allowed::positive}, self.batch_tokens);
+    visit(OptionField{"prefetch", "batches that a background thread prepares ahead; 0: none",
                       Allowed::not_negative},
           self.prefetch);
+    visit(OptionField{"learning_rate", "peak learning rate, reached at the end of the warm-up",
+                      Allowed::positive},
+          self.learning_rate);
     visit(
-        OptionField{"learning_rate", "learning rate at the end of the warm-up, its peak", Allowed::positive},
-        self.learning_rate);
-    visit(
-        OptionField{"warmup",
-                    "updates of linear warm-up; not given: 400, or a quarter of what is expected in all, if "
-                    "that is less",
-                    Allowed::not_negative},
+        OptionField{
+            "warmup",
+            "updates of linear warm-up; not given: 400, or a quarter of the expected updates if that is less",
+            Allowed::not_negative},
         self.warmup);
-    visit(OptionField{"schedule", "how the learning rate goes on after the warm-up"}, self.schedule);
-    visit(OptionField{"beta1", "Adam's decay of the mean", Allowed::rate}, self.beta1);
-    visit(OptionField{"beta2", "Adam's decay of the mean square", Allowed::rate}, self.beta2);
-    visit(OptionField{"adam_eps", "Adam's least denominator", Allowed::not_negative}, self.adam_eps);
-    visit(OptionField{"weight_decay", "decoupled weight decay (AdamW); norms and biases do not decay",
+    visit(OptionField{"schedule", "learning rate schedule after the warm-up"}, self.schedule);
+    visit(OptionField{"beta1", "Adam's decay rate of the mean of gradients", Allowed::rate}, self.beta1);
+    visit(OptionField{"beta2", "Adam's decay rate of the mean of squared gradients", Allowed::rate},
+          self.beta2);
+    visit(OptionField{"adam_eps", "Adam's epsilon, added to the denominator", Allowed::not_negative},
+          self.adam_eps);
+    visit(OptionField{"weight_decay", "decoupled weight decay (AdamW), not of norms and biases",
                       Allowed::not_negative},
           self.weight_decay);
-    visit(OptionField{"label_smoothing", "label smoothing", Allowed::rate}, self.label_smoothing);
+    visit(OptionField{"label_smoothing", "label smoothing; 0: off", Allowed::rate}, self.label_smoothing);
     visit(OptionField{"frozen",
-                      "parameters that are not trained: patterns of names such as encoder.*, separated by "
-                      "commas"},
+                      "parameters that are not trained: comma-separated name patterns such as encoder.*"},
           self.frozen);
     GuidedAlignmentOptions::fields(self.guided_alignment, visit);
     ValidationOptions::fields(self.validation, visit);

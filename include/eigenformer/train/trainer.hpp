@@ -104,8 +104,8 @@ class Trainer {
       detail::require_guided(model, options.guided_alignment);
     } else {
       throw ValueError("trainer",
-                       "the corpus has an alignment, and the model is no Seq2SeqTransformer whose attention "
-                       "it could teach: leave the alignment out, or set guided_alignment.weight = 0");
+                       "the corpus has an alignment, but the model is not a Seq2SeqTransformer whose "
+                       "attention it can guide; leave the alignment out, or set guided_alignment.weight = 0");
     }
   }
   Trainer(const Trainer&) = delete;
@@ -160,10 +160,11 @@ class Trainer {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
     if (reader.has("lora") != !base_.empty()) {
-      throw ValueError("training", base_.empty()
-                                       ? "the saved training is that of an adapter: set options.lora"
-                                       : "the saved training is that of a whole model, and not of an "
-                                         "adapter");
+      throw ValueError(
+          "training",
+          base_.empty()
+              ? "the saved training is of an adapter; set options.lora"
+              : "the saved training is of a whole model, not of an adapter; leave options.lora out");
     }
     if (!base_.empty()) {
       reader.require_equal("lora", lora_settings());
@@ -171,11 +172,11 @@ class Trainer {
     }
     const auto corpus = reader.template value<std::string>("corpus");
     if (corpus != corpus_) {
-      throw ValueError("training",
-                       "the corpus is another one than that of the saved training (its pairs and a "
-                       "hash of its tokens: " +
-                           corpus_ + ", expected " + corpus +
-                           "); to go on with other data, start a new training from the saved model");
+      throw ValueError(
+          "training",
+          "the corpus differs from that of the saved training (number of pairs and hash of tokens: " +
+              corpus_ + ", expected " + corpus +
+              "); to continue with other data, start a new training from the saved model");
     }
     const auto warmup = warmup_of(reader);
     // Version 0.1.0 had Adam alone.
@@ -210,7 +211,8 @@ class Trainer {
     if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
     const auto updates = reader.template value<index_t>("warmup");
     if (updates >= 0) return updates;
-    throw ValueError("training", "the training state has " + std::to_string(updates) + " updates of warm-up");
+    throw ValueError("training", "the training state has " + std::to_string(updates) +
+                                     " warm-up updates, must not be negative");
   }
 
   static TrainingOptions complete(const M& model, const PairSource* validation, TrainingOptions options) {
@@ -222,8 +224,8 @@ class Trainer {
     }
     if (validation == nullptr) return options;
     if (options.loop.validation.measure) {
-      throw ValueError("trainer", "both a validation corpus and the metric '" + options.loop.validation.name +
-                                      "' are given, must be one of them");
+      throw ValueError("trainer", "a validation corpus and the metric '" + options.loop.validation.name +
+                                      "' are both given, expected only one of them");
     }
     options.loop.validation = {.measure =
                                    [&model, validation, tokens = options.batch_tokens, text = options.text] {

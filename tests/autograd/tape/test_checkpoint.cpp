@@ -180,11 +180,11 @@ TEST_CASE("a checkpoint refuses what it cannot repeat, and gradients stay as the
                        },
                        x);
                  }),
-                 "the function used parameter 'new' when it was run again and not at first"));
+                 "the function used parameter 'new' when it was recomputed, but not in the forward pass"));
   Gradients<double> none;
   Tape<double> tape;
   const Var<double> x = tape.variable(drawn("", {3, 4}, 3).value());
   const Var<double> y = sum(checkpoint(Context<double>::checking(tape), block.by_reference(), x, x));
   CHECK(contains(message_of<ValueError>([&] { tape.backward(y, none); }),
-                 "parameter 'w1' of shape (5, 4) was recorded but has no place in the gradients"));
+                 "parameter 'w1' of shape (5, 4) was recorded but is missing in the gradients"));
 }

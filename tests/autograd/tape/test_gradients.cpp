@@ -144,13 +144,12 @@ TEST_CASE("Gradients: a parameter that is not listed is an error, before anythin
   const auto other = parameter("other", Tensor<double>::ones({5}));
   Gradients<double> gradients({other.handle()});
   CHECK(message_of<ValueError>([&] { (void)gradients.of(w); }) ==
-        "[gradients] no gradient is kept for parameter 'encoder.weight'");
+        "[gradients] there is no gradient of parameter 'encoder.weight'");
   Tape<double> tape;
   const Var<double> loss = sum(tape.parameter(w.handle()) * tape.parameter(other.handle()));
   CHECK(message_of<ValueError>([&] { tape.backward(loss, gradients); }) ==
-        "[backward] parameter 'encoder.weight' of shape (2, 5) was recorded but has no place in the "
-        "gradients; list "
-        "it or freeze it");
+        "[backward] parameter 'encoder.weight' of shape (2, 5) was recorded but is missing in the gradients; "
+        "construct them with it, or freeze it");
   CHECK_FALSE(gradients.entries()[0].written);
   // The mistake can be mended: nothing was consumed.
   gradients.add(w.handle());
@@ -187,7 +186,7 @@ TEST_CASE("Gradients: workers with a parameter that the sum does not have") {
   Gradients<double> total({a.handle()});
   CHECK(message_of<ValueError>([&] {
           total.accumulate(Gradients<double>({a.handle(), b.handle()}));
-        }) == "[gradients] parameter 'b' is missing in the sum");
+        }) == "[gradients] parameter 'b' of the other gradients is missing in these");
 }
 
 TEST_CASE("Gradients: find") {

@@ -102,7 +102,8 @@ TEST_CASE("Parameter: copy assignment of another shape, and to and from an absen
 TEST_CASE("Parameter: an absent or moved-from parameter says so") {
   const Parameter<float> absent;
   CHECK_FALSE(absent.defined());
-  const std::string message = "[parameter] this parameter is absent or was moved from";
+  const std::string message =
+      "[parameter] this parameter does not exist: it is optional and absent, or was moved from";
   CHECK(message_of<ValueError>([&] { (void)absent.value(); }) == message);
   CHECK(message_of<ValueError>([&] { (void)absent.id(); }) == message);
   CHECK(message_of<ValueError>([&] { (void)absent.handle(); }) == message);

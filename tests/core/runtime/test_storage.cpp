@@ -176,7 +176,7 @@ TEST_CASE("MemoryPool: running out of memory says how much was wanted beside how
   pool.allocate(8192).reset();
   const std::string message = message_of<Error>([&] { (void)pool.allocate(std::size_t{1} << 43); });
   setrlimit(RLIMIT_AS, &old);
-  CHECK(message == "[storage] out of memory: a tensor of 8796093022208 bytes beside 4096 bytes in use");
+  CHECK(message == "[storage] out of memory: cannot allocate 8796093022208 bytes, with 4096 bytes in use");
   CHECK(pool.statistics().bytes_in_use == 4096);
   CHECK(pool.statistics().bytes_cached == 0);  // what was kept for reuse was given up first
   CHECK(pool.statistics().peak_bytes == 4096 + 8192);

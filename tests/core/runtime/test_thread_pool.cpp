@@ -138,7 +138,7 @@ TEST_CASE("ThreadPool: a pool whose threads cannot all start throws, and says th
       if (!limit_memory(megabytes << 20U)) return false;
       const std::string message = message_of<ValueError>([] { ThreadPool pool(300); });
       ThreadPool alone(1);
-      return contains(message, "[runtime] cannot start 300 threads: the system stopped at ") && works(alone);
+      return contains(message, "[runtime] cannot start 300 threads: the system allows only ") && works(alone);
     });
     CHECK(result == 0);
   }

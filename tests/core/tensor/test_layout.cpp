@@ -133,7 +133,7 @@ TEST_CASE("layout: padding on the left, and on both sides") {
   CHECK(message_of<ef::ValueError>([] {
           (void)SequenceLayout::padded_around(std::vector<ef::index_t>{0, 3}, std::vector<ef::index_t>{2, 2},
                                               4);
-        }) == "[layout] sequence 1 has 3 leading rows and 2 tokens, these must fit 4 rows");
+        }) == "[layout] sequence 1 has 3 leading rows and 2 tokens, which must fit in 4 rows");
   CHECK_THROWS_AS((void)SequenceLayout::padded_left({5}, 4), ef::ValueError);
 }
 

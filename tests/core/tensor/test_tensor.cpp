@@ -100,7 +100,7 @@ TEST_CASE("Tensor: rows outside the first dimension") {
   const Tensor<float> t = Tensor<float>::zeros({4, 3});
   CHECK(t.rows(4, 0).numel() == 0);
   CHECK(contains(message_of<IndexError>([&] { (void)t.rows(2, 3); }),
-                 "3 rows from row 2 on do not exist in a tensor of shape"));
+                 "3 rows starting at row 2 are outside a tensor of shape"));
   CHECK_THROWS_AS((void)t.rows(-1, 1), IndexError);
   CHECK_THROWS_AS((void)t.rows(0, -1), IndexError);
   CHECK_THROWS_AS((void)t.rows(5, std::numeric_limits<index_t>::max() - 2), IndexError);

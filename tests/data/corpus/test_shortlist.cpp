@@ -84,7 +84,7 @@ TEST_CASE("a shortlist's file is Marian's") {
 TEST_CASE("a damaged shortlist is refused") {
   const std::string good = file_of(small());
   check_refused("", "0 bytes");
-  check_refused(std::string(100, 'x'), "no binary shortlist");
+  check_refused(std::string(100, 'x'), "not a binary shortlist");
   for (std::size_t n = 48; n < good.size(); ++n) check_refused(good.substr(0, n), "truncated");
   check_refused(good + "x", "truncated");
   for (std::size_t at = 16; at < good.size() - 4; ++at) {

@@ -94,7 +94,8 @@ TEST_CASE("resumable file: what cannot be right is refused") {
   for (const char* state : {"5\nx", "4", "", "x\ny", "-1\n"}) {
     CAPTURE(state);
     folder.write("out.part.state", state);
-    CHECK(contains(message_of<IoError>([&] { ResumableFile file(path); }), "is not about it; remove both"));
+    CHECK(contains(message_of<IoError>([&] { ResumableFile file(path); }),
+                   "does not describe it; remove both"));
   }
   CHECK_THROWS_AS(ResumableFile(folder.path() / "no" / "out"), IoError);
   CHECK_THROWS_AS(ResumableFile(folder.path()), IoError);

@@ -111,7 +111,8 @@ TEST_CASE("prepare: letters and accents are composed") {
   CHECK(clean.target == std::vector<std::string>{"\xC3\xB4ter", "above"});
   CHECK(Scripts("Hani,Hira").share("\xE6\xBC\xA2\xE3\x81\x82 a!") == doctest::Approx(2.0 / 3));
   CHECK(Scripts("Cyrl").share("12!") == 1);
-  CHECK(contains(message_of<ValueError>([] { Scripts("Latin,Klingonish"); }), "'Klingonish' is no script"));
+  CHECK(
+      contains(message_of<ValueError>([] { Scripts("Latin,Klingonish"); }), "'Klingonish' is not a script"));
 }
 
 TEST_CASE("prepare: the result is that of one thread, and pairs are held out as train holds them out") {
@@ -194,7 +195,7 @@ TEST_CASE("prepare: an error of any stage comes out, and nothing stays behind") 
   CHECK(contains(refusal({at("two"), at("two"), {}}, word_options()), "passes the filters"));
   CHECK(contains(refusal({at("none"), at("none"), {}}, word_options()), "no sentence pair"));
   CHECK(contains(refusal({at("gone"), at("none"), {}}, word_options()), "gone"));
-  CHECK(contains(refusal({at("two"), {}, at("two")}, word_options()), "one file of both sides"));
+  CHECK(contains(refusal({at("two"), {}, at("two")}, word_options()), "one file with both sides"));
   PrepareOptions options = word_options();
   options.max_ratio = 0.5;
   CHECK(contains(refusal({at("two"), at("two"), {}}, options), "max_ratio is 0.5"));

@@ -154,7 +154,7 @@ TEST_CASE("batches of a mixture have each corpus's tag before its sources, and t
 TEST_CASE("a target language is chosen among those of the model") {
   TextConventions text;
   CHECK(with_target_language(text, "") == text);
-  CHECK(contains(message_of<ValueError>([&] { with_target_language(text, "de"); }), "none to choose from"));
+  CHECK(contains(message_of<ValueError>([&] { with_target_language(text, "de"); }), "no target languages"));
   text.target_languages = {{"de", 11}};
   CHECK(with_target_language(text, "").source_prefix == Ids{11});
   text.target_languages.push_back({"fr", 12});

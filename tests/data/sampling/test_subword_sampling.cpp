@@ -119,7 +119,7 @@ TEST_CASE("kinds of tokenizers refuse what they cannot draw") {
   const auto word = WordTokenizer::train(text);
   CHECK(
       contains(message_of<ValueError>([&] { (void)word.encode_sampled("a dog", {.bpe_dropout = 0.1}, rng); }),
-               "kind 'word' has one segmentation"));
+               "kind 'word' has only one segmentation"));
   CHECK_THROWS_AS(SubwordSampling({.bpe_dropout = 1.0}).validate(), ValueError);
   CHECK_THROWS_AS(SubwordSampling({.bpe_dropout = 0.1, .unigram_alpha = 0.1}).validate(), ValueError);
 }

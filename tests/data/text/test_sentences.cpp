@@ -122,7 +122,7 @@ TEST_CASE("line breaks are white space, no white space is part of a sentence's e
 
 TEST_CASE("text that is not UTF-8 is refused with the place") {
   const SentenceSplitter splitter({.language = "en"});
-  CHECK_THROWS_WITH_AS(splitter.split("A\xFF b."), doctest::Contains("byte 1 of the text is not UTF-8"),
+  CHECK_THROWS_WITH_AS(splitter.split("A\xFF b."), doctest::Contains("the text has invalid UTF-8 at byte 1"),
                        ValueError);
 }
 

@@ -35,6 +35,19 @@ TEST_CASE("text_file: all bytes of a file are read") {
   CHECK(read_text_file(folder.write("a", "")).empty());
 }
 
+TEST_CASE("text_file: a text that is longer than it may be is refused, compressed or not") {
+  const testing::TemporaryFolder folder;
+  const std::string text(5'000'000, '\n');
+  CHECK(read_lines(folder.write("a", text), text.size()).size() == text.size());
+  CHECK(contains(message_of<IoError>([&] { (void)read_lines(folder / "a", text.size() - 1); }),
+                 "its text has more than 4999999 bytes"));
+  if (detail::find_linked<detail::GzipFunctions>() == nullptr) return;
+  const auto path = folder.write("b.gz", compress(Compression::gzip, text));
+  CHECK(read_lines(path, text.size()).size() == text.size());
+  CHECK(contains(message_of<IoError>([&] { (void)read_lines(path, 10'000); }),
+                 "b.gz': its text has more than 10000 bytes"));
+}
+
 TEST_CASE("text_file: errors name the file and the place") {
   const testing::TemporaryFolder folder;
   CHECK(contains(message_of<IoError>([&] { read_lines(folder.path() / "none.en"); }),

@@ -11,8 +11,8 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/tokenizers/byte_bpe_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/metaspace_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/sentencepiece_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/wordpiece_tokenizer.hpp"
 
 using namespace eigenformer;

@@ -179,5 +179,5 @@ TEST_CASE("translations have the terms of the glossary, and say which ones they 
   drawn.sampling = SamplingOptions{};
   drawn.glossary = glossary;
   CHECK(contains(message_of<ValueError>([&] { TextTranslator(loaded, drawn); }),
-                 "a glossary is given together with sampling, must be with a search"));
+                 "a glossary is given together with sampling, which does not support constraints"));
 }

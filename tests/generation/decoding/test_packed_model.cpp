@@ -110,7 +110,7 @@ TEST_CASE("a model without its weights' memory decodes with packed ones and says
       const bool table = format != WeightFormat::float32 || tying == Tying::all;
       const std::string first =
           table ? "source_embedding.weight" : "encoder.layers.0.self_attn.in_proj_weight";
-      CHECK_MESSAGE(contains(message, ("memory of '" + first + "' was given back").c_str()), message);
+      CHECK_MESSAGE(contains(message, ("memory of '" + first + "' was released").c_str()), message);
     }
   }
 }
@@ -121,7 +121,7 @@ TEST_CASE(
   const auto packed = pack_weights(model, WeightFormat::int8);
   release_packed_weights(model, *packed);
   const auto ctx = packed_context(packed);
-  const auto gone = [](auto&& f) { return contains(message_of<ValueError>(f), "was given back"); };
+  const auto gone = [](auto&& f) { return contains(message_of<ValueError>(f), "was released"); };
   Tape<float> tape;
   CHECK(gone([&] { (void)model.loss(Context<float>::checking(tape), source_ids, target_ids, target_out); }));
   CHECK(gone([&] {
@@ -282,7 +282,7 @@ void check_packed(Make&& make, Run&& run, const char* first_matrix) {
     const std::string message =
         message_of<ValueError>([&] { (void)run(released, Context<float>::inference()); });
     const std::string first = format == WeightFormat::float32 ? first_matrix : "embedding.weight";
-    CHECK_MESSAGE(contains(message, "memory of '" + first + "' was given back"), message);
+    CHECK_MESSAGE(contains(message, "memory of '" + first + "' was released"), message);
     // Every matrix is packed but the tables of float32 that are only looked up.
     for_each_parameter(released, [&](const std::string& name, const Parameter<float>& p) {
       const bool table = format == WeightFormat::float32 && first != name &&

@@ -265,7 +265,7 @@ TEST_CASE("a model that returns wrong shapes or sizes is refused") {
   CHECK(contains(message_of<ShapeError>([&] { (void)generate(WrongShape(7, 1), ctx, inputs); }),
                  "[generation] the model's logits have shape (2, 7), must be (2, 8)"));
   CHECK(contains(message_of<ValueError>([&] { (void)sample(WrongState(7, 1), ctx, inputs); }),
-                 "[sampling] the model's begin() made a state of 0 sequences, must be 2"));
+                 "[sampling] the model's begin() returned a state of 0 sequences, must be 2"));
 }
 
 TEST_CASE("logits that are not numbers are an error that says where; -infinity forbids a token") {

@@ -188,7 +188,7 @@ TEST_CASE("a coverage penalty needs attention weights") {
                    (void)beam_search(model, Context<double>::inference(), std::vector<Ids>{{1}},
                                      {.coverage_penalty = 0.2});
                  }),
-                 "a coverage penalty is asked for, and there is no function attention_maps"));
+                 "a coverage penalty is set, but there is no function attention_maps"));
 }
 
 TEST_CASE("diverse beams are those of plain loops over all continuations") {
@@ -259,8 +259,10 @@ TEST_CASE("impossible groups are refused by name") {
   CHECK(contains(refusal({.beam_size = 4, .num_beam_groups = 3, .diversity_penalty = 1}),
                  "beam_size is 4, must be divisible by num_beam_groups, which is 3"));
   CHECK(contains(refusal({.diversity_penalty = 0.5}),
-                 "num_beam_groups is 1 and diversity_penalty is 0.5, must be above 1 and above 0 together"));
-  CHECK(contains(refusal({.num_beam_groups = 2}), "must be above 1 and above 0 together"));
+                 "num_beam_groups is 1 and diversity_penalty is 0.5, expected num_beam_groups above 1 with "
+                 "diversity_penalty above 0, or 1 with 0"));
+  CHECK(contains(refusal({.num_beam_groups = 2}),
+                 "expected num_beam_groups above 1 with diversity_penalty above 0, or 1 with 0"));
   CHECK(contains(refusal({.coverage_penalty = -1}), "coverage_penalty is -1, must not be negative"));
 }
 

@@ -391,7 +391,7 @@ TEST_CASE("impossible requests and options are refused with a reason") {
                        "[translator] the handler of a request is null, must be callable", ValueError);
   CHECK(f.translator.idle());
   CHECK_THROWS_WITH_AS(Translator(std::shared_ptr<const LineTranslator>()),
-                       "[translator] the LineTranslator is null, must be one", ValueError);
+                       "[translator] the LineTranslator is null, expected one that exists", ValueError);
   const auto lines = std::make_shared<FakeLines>(f.gate, f.log);
   CHECK_THROWS_AS(Translator(lines, {.workers = 0}), ValueError);
   CHECK_THROWS_AS(Translator(lines, {.window = -1}), ValueError);

@@ -97,5 +97,5 @@ TEST_CASE("scored pairs: log-probability, tokens, perplexity; nothing where a si
 
 TEST_CASE("scores in a format without a place for them are refused") {
   CHECK(contains(message_of<ValueError>([] { OutputOptions{.scores = true}.validate(); }),
-                 "scores have no place in output_format text, expected tsv or jsonl"));
+                 "output_format is text, which cannot hold scores; expected tsv or jsonl"));
 }

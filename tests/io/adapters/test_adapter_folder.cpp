@@ -166,7 +166,7 @@ TEST_CASE("an adapter that does not fit is refused with all that is wrong with i
     auto base = make_seq2seq<float>(small_seq2seq());
     return message_of<IoError>([&] { load_adapter(out.path(), base); });
   };
-  CHECK(contains(read(), "holds no adapter"));
+  CHECK(contains(read(), "is not an adapter folder"));
   save_adapter(out.path(), small_adapted("q_proj,linear2"));
   const auto file = SafetensorsFile::open(out.path() / "adapter_model.safetensors");
   const auto rewritten = [&](auto&& change) {
@@ -190,8 +190,9 @@ TEST_CASE("an adapter that does not fit is refused with all that is wrong with i
   });
   CHECK(contains(message, "missing: base_model.model.decoder.layers.1.linear2.lora_A.weight, " + module +
                               ".lora_B.weight"));
-  CHECK(contains(message,
-                 "of no matrix of the model: base_model.model.encoder.layers.7.linear2.lora_A.weight"));
+  CHECK(contains(
+      message,
+      "that match no weight matrix of the model: base_model.model.encoder.layers.7.linear2.lora_A.weight"));
   CHECK(contains(message, "not supported: " + module + ".lora_magnitude_vector"));
   CHECK(contains(
       message,
@@ -225,7 +226,8 @@ TEST_CASE("an adapter of a much larger model is refused with the first names and
   save_adapter(out.path(), model);
   auto base = make_seq2seq<float>(small_seq2seq());
   const std::string message = message_of<IoError>([&] { load_adapter(out.path(), base); });
-  CHECK(contains(message,
-                 "of no matrix of the model: base_model.model.encoder.layers.2.linear1.lora_A.weight, "));
+  CHECK(contains(
+      message,
+      "that match no weight matrix of the model: base_model.model.encoder.layers.2.linear1.lora_A.weight, "));
   CHECK(contains(message, "encoder.layers.4.linear1.lora_B.weight and 8 more"));
 }

@@ -300,7 +300,7 @@ TEST_CASE("what is not a checkpoint is refused as what it is") {
   write_bytes(folder / "config.json", "{}");
   refuse(folder / "config.json", {"config.json' is not a folder"});
   write_bytes(folder / "source_vocabulary.json", "[]");
-  refuse(folder.path(), {"has no model.bin", "source_vocabulary.json of CTranslate2"});
+  refuse(folder.path(), {"but no model.bin", "CTranslate2's source_vocabulary.json"});
   refuse(fixtures_folder() / "model_v1", {"is an eigenformer model already"});
   const TemporaryFolder pickled;
   write_bytes(pickled / "pytorch_model.bin", "x");

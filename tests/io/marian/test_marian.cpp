@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "eigenformer/data/tokenizers/sentencepiece_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
 #include "io/checkpoint_tools.hpp"

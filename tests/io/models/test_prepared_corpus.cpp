@@ -130,7 +130,7 @@ TEST_CASE("an interrupted preparation leaves no corpus, and the one that was the
     CHECK_THROWS_AS((void)prepare(stage), Interrupted);
     CHECK_FALSE(fs::exists(out));
     CHECK(
-        contains(message_of<IoError>([&] { (void)load_prepared_corpus(out); }), "holds no prepared corpus"));
+        contains(message_of<IoError>([&] { (void)load_prepared_corpus(out); }), "is not a prepared corpus"));
     (void)prepare("");
     const std::string before = load_prepared_corpus(out).pairs->fingerprint();
     CHECK_THROWS_AS((void)prepare(stage), Interrupted);

@@ -298,14 +298,14 @@ TEST_CASE("a truncated or foreign file of quantised weights is refused, and the 
       add(w, p);
     });
     refused("row 7 ");
-    refused("damaged or foreign");
+    refused("damaged or not written by this library");
   }
   for (const int bad : {-128, 126}) {
     with([&](Writer w, Parts& p) {
       for (index_t k = 0; k < 44; ++k) p.q.at({0, k / 4, 9, k % 4}) = static_cast<std::int8_t>(bad);
       add(w, p);
     });
-    refused("'" + name + "' is damaged or foreign: row 9 ");
+    refused("'" + name + "' is damaged or not written by this library: row 9 ");
   }
   with([&](Writer w, Parts& p) {
     p.sum.at({35}) += 128;

@@ -198,6 +198,18 @@ TEST_CASE("archives cut at any byte, or with any byte changed, are refused or re
   CHECK(contains(message_of<IoError>([] { NpzFile::open(fixture("other.npz")); }), "holds 'readme.txt'"));
 }
 
+TEST_CASE("arrays of an archive that share their bytes are refused") {
+  const TemporaryFolder folder;
+  const auto x = count<float>({5});
+  NpzWriter().add("x", x).add("y", x).save(folder / "two.npz");
+  std::string bytes = read_file(folder / "two.npz");
+  CHECK(refusal(folder, bytes) == "no error");
+  const std::size_t first = bytes.find("PK\1\2"), second = bytes.find("PK\1\2", first + 1);
+  REQUIRE(second != std::string::npos);
+  bytes.replace(second + 42, 4, bytes.substr(first + 42, 4));
+  CHECK(contains(refusal(folder, bytes), "begins inside '"));
+}
+
 TEST_CASE("bad headers of arrays say what is wrong") {
   const TemporaryFolder folder;
   const auto check = [&](const std::string& npy, const std::string& expected) {
@@ -232,7 +244,7 @@ TEST_CASE("bad headers of arrays say what is wrong") {
         "more elements");
   check(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,2), }", data),
         "more than 6 dimensions");
-  check(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", data), "goes on after");
+  check(npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", data), "continues after");
   check(npy_of("{'descr: 4", data), "lacks");
 }
 

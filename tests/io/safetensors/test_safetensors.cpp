@@ -307,6 +307,9 @@ TEST_CASE("foreign and damaged files say what is wrong") {
   check(file_of("{\"w\xff\":1}"), "not valid JSON");
   check(file_of("{} {}"), "not valid JSON");
   check(file_of("{\"w\":" + std::string(5000, '[') + std::string(5000, ']') + "}"), "nested");
+  std::string many = "{\"w\":[0";
+  for (std::size_t i = 0; i < SafetensorsHeader::max_items; ++i) many += ",0";
+  check(file_of(many + "]}"), "more than 2000000 names and values");
   check(entry("7"), "'w' must be an object");
   check(entry(R"({"dtype":"F32","shape":[2]})"), "dtype, shape and data_offsets");
   check(entry(R"({"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]})"), "expected one of BOOL");

@@ -236,7 +236,7 @@ TEST_CASE("attention: keys found through a list of rows") {
   CHECK(message_of<ef::ValueError>([&] {
           ef::kernels::attention_backward(p, got.out.data(), c.out_stride(), n.dout.data(), c.out_stride(),
                                           got.log_sum_exp.data(), gradients_of(c, got));
-        }) == "[attention] key_rows is for the forward pass, there is no backward of it");
+        }) == "[attention] key_rows is given, but backward does not support it; expected none");
 }
 
 TEST_CASE("attention: gradients are added to beta times what was there, each where wanted") {
@@ -356,9 +356,8 @@ TEST_CASE("attention: impossible problems are refused") {
   CHECK(contains(message([](P& p) { p.dropout_rate = 1; }), "must be in [0, 1)"));
   const SequenceLayout one = SequenceLayout::packed({7});
   CHECK(message([&](P& p) { p.keys = &one; }) ==
-        "[attention] queries are 2 sequences and keys are 1, these must be equal unless key_sequence says "
-        "which belong "
-        "together");
+        "[attention] there are 2 sequences of queries and 1 of keys, must be equal numbers unless "
+        "key_sequence is given");
   const std::int32_t wrong[] = {0, 2};
   CHECK(message([&](P& p) { p.key_sequence = wrong; }) ==
         "[attention] key_sequence[1] is 2, there are 2 sequences of keys");

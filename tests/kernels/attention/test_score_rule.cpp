@@ -290,6 +290,6 @@ TEST_CASE("score rule: one that takes no scores of the problem's type is refused
           ef::kernels::attention_forward(problem_of(c, n), r.out.data(), c.out_stride(),
                                          r.log_sum_exp.data());
         }) ==
-        "[attention] the rule of scores has no operator()(ScoreTile<double>&) const, which this attention "
-        "calls");
+        "[attention] the score rule has no operator()(ScoreTile<double>&) const, which attention in this "
+        "precision calls");
 }

@@ -311,5 +311,5 @@ TEST_CASE("packed matrices of empty sizes and wrong values") {
   const float bad[] = {1.0f, std::numeric_limits<float>::infinity()};
   CHECK_THROWS_AS(PackedMatrix::pack(bad, 1, 2, false, Format::int8), ValueError);
   CHECK_THROWS_WITH_AS(PackedMatrix::pack_int8(nullptr, nullptr, 0, 65537),
-                       "[packed_matrix] k is 65537, int8 weights allow at most 65536 inputs", ValueError);
+                       "[packed_matrix] k is 65537, must be at most 65536 for int8 weights", ValueError);
 }

@@ -80,10 +80,11 @@ TEST_CASE("weights that are no matrix, rows that are not there, and alpha of int
   CHECK_THROWS_WITH_AS((void)cache.get(Tensor<float>(Shape{4}), 0, 4, false),
                        "[weight_cache] weight (4,) must be a matrix", ShapeError);
   CHECK_THROWS_WITH_AS((void)cache.get(Tensor<float>(Shape{4, 3}), 2, 3, false),
-                       "[weight_cache] 3 rows from row 2 on are not in a weight of shape (4, 3)", IndexError);
+                       "[weight_cache] 3 rows starting at row 2 are outside a weight of shape (4, 3)",
+                       IndexError);
   const float one = 1.0f;
   float c = 0.0f;
   const PackedMatrix w = PackedMatrix::pack(&one, 1, 1, false, PackedMatrix::Format::int8);
   CHECK_THROWS_WITH_AS(gemm_packed(1, &one, 1, w, 0.0f, &c, 1, {}, 2.0f),
-                       "[gemm_packed] alpha is 2.000000, int8 weights allow 1 alone", ValueError);
+                       "[gemm_packed] alpha is 2.000000, must be 1 for int8 weights", ValueError);
 }

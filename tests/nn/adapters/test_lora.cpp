@@ -142,8 +142,8 @@ TEST_CASE("targets are names, ends of names and patterns; what they do not name 
   auto model = make_seq2seq<float>(small_seq2seq());
   RandomGenerator rng(1);
   CHECK(message_of<ValueError>([&] { add_lora(model, {.rank = 2, .targets = "q_proj,fc1"}, rng); }) ==
-        "[lora] the target 'fc1' names no matrix of the model, expected whole names, patterns or some of: "
-        "q_proj, k_proj, v_proj, out_proj, linear1, linear2");
+        "[lora] the target 'fc1' matches no weight matrix of the model, expected full names, patterns or "
+        "some of: q_proj, k_proj, v_proj, out_proj, linear1, linear2");
   CHECK(contains(message_of<ValueError>([&] { add_lora(model, {.rank = 2, .targets = ""}, rng); }),
                  "there are no targets"));
   CHECK(contains(message_of<ValueError>([&] { add_lora(model, {}, rng); }), "rank"));
@@ -179,7 +179,7 @@ TEST_CASE("a context chooses among adapters of one model, packed weights include
   CHECK(values(logits_of(model, packed.with_adapters(one))) == values(first));
   CHECK(values(logits_of(model, packed)) == values(base));
   attach_lora(model, *one);
-  CHECK(contains(message_of<ValueError>([&] { merge_lora(model); }), "was given back"));
+  CHECK(contains(message_of<ValueError>([&] { merge_lora(model); }), "was released"));
 }
 
 TEST_CASE("the dropout of an adapter's input does not depend on what a sentence is batched with") {

@@ -276,5 +276,5 @@ TEST_CASE("attention says what does not fit") {
   CHECK(contains(message_of<ValueError>([&] {
                    (void)apart.project_key_value(ctx, zeros({3, 9}));
                  }),
-                 "weights of their own"));
+                 "separate weights"));
 }

@@ -16,7 +16,7 @@ using namespace eigenformer::testing;
 namespace {
 
 constexpr const char* refusal =
-    "[decoder_state] an earlier step or re-ordering threw after it had changed the sequences; begin a new "
+    "[decoder_state] an earlier step or reorder threw after it had changed the state; start again with a new "
     "state";
 
 using State = DecoderState<double>;

@@ -212,13 +212,14 @@ TEST_CASE("a prefix comes in one step, one for each sequence, and linear attenti
     return message_of<ValueError>(
         [&] { (void)decoder.step(Tensor<std::int32_t>::full({rows}, 5), counts, prefix); });
   };
-  CHECK(contains(error({3, 2}, {3, 3}),
-                 "prefix of sequence 1 is 3 long, must come in one step, which has 2 tokens"));
+  CHECK(contains(
+      error({3, 2}, {3, 3}),
+      "prefix of sequence 1 is 3 tokens, which must all be fed in the first step; this step has 2 tokens"));
   CHECK(contains(error({3, 2}, {-1, 0}), "prefix of sequence 0 is -1 long, must not be negative"));
   (void)decoder.step(id_tensor({5, 6, 7}), std::vector<index_t>{1, 2}, {0, 2});
   CHECK(contains(error({3, 2}, {2, 0}),
-                 "prefix of sequence 0 is 2 long, must come in one step, which has 3 tokens "
-                 "from position 1 on"));
+                 "prefix of sequence 0 is 2 tokens, which must all be fed in the first step; this step has 3 "
+                 "tokens from position 1 on"));
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)decoder.step(id_tensor({5, 6}), std::vector<index_t>{1, 1}, {1});
                  }),

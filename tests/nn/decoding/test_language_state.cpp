@@ -81,5 +81,5 @@ TEST_CASE("a language model's state says what does not fit") {
                  "parent 2 does not exist, there are 2 sequences"));
   Tape<double> tape;
   CHECK(contains(message_of<ValueError>([&] { (void)model.begin(Context<double>::checking(tape), 1); }),
-                 "needs an inference context"));
+                 "must be an inference context"));
 }

@@ -159,7 +159,8 @@ TEST_CASE(
     CHECK(contains(refusal([&] { (void)attention(ctx, x, x, x, mask); }),
                    "no mask but causal() and key_padding()"));
   }
-  CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }), "no weights to show"));
+  CHECK(contains(refusal([&] { (void)attention.with_weights(ctx, x, x, x); }),
+                 "no attention weights to return"));
   CHECK(contains(refusal([&] { (void)attention(ctx, x, memory, memory, AttentionMask::causal()); }),
                  "one layout"));
   const auto layer = [&](auto&& change) {
@@ -215,7 +216,7 @@ TEST_CASE("linear attention with key padding attends to what is left, causal or 
   bias.at({1, 5}) = 0.5F;
   CHECK(contains(message_of<ValueError>(
                      [&] { (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(bias)); }),
-                 "adds 0.500000 to scores, which it has not: must be 0 or -infinity"));
+                 "is 0.500000, must be 0 or -infinity"));
   CHECK(contains(
       message_of<ShapeError>([&] {
         (void)attention(ctx, x, memory, memory, AttentionMask::key_padding(Tensor<bool>::zeros({B, L})));

@@ -138,7 +138,7 @@ TEST_CASE("a step that asks for something else than the first one is refused") {
   CHECK(contains(message_of<ValueError>([&] {
                    (void)state.step(Tokens::from({2}, {4, 5}));
                  }),
-                 "every step must call the same ones in the same order"));
+                 "every step must use the same ones in the same order"));
   DecoderState<double> alone(ctx, 2, {},
                              [&](const Context<double>& c, const Tokens&, LayerPass<double>& pass) {
                                return pass.memory_attention(c, a, x);

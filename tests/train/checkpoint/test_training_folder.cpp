@@ -191,7 +191,7 @@ TEST_CASE("a state that is damaged or another training's is refused by the file'
   }
   std::string flipped = good;
   flipped[good.size() - 9] = static_cast<char>(flipped[good.size() - 9] ^ 1);
-  CHECK(contains(refusal(flipped), "its checksum is not that of its bytes"));
+  CHECK(contains(refusal(flipped), "its checksum does not match"));
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, good.size() / 2, good.size() - 1})
     refusal(good.substr(0, size));
   refusal(good + "x");
@@ -210,7 +210,7 @@ TEST_CASE("room on the disk is asked for, and given back") {
   const std::string message = message_of<IoError>([&] {
     require_room(folder.path(), {10, std::uint64_t{1} << 50});
   });
-  CHECK(contains(message, "MB of room in '" + folder.path().string() + "'"));
+  CHECK(contains(message, "MB in '" + folder.path().string() + "'"));
   CHECK(folder.names().empty());
   // What is asked for is what states come to have.
   const EncodedCorpus corpus = reversal_corpus(40, 1);

@@ -212,7 +212,7 @@ TEST_CASE("a metric where higher is better decides what is best and when to stop
   TrainingLoop other(parameters(line), loss_of(line), batches, optimizer, constant_rate,
                      {.epochs = 100, .validation = {.measure = [] { return 1.0; }}});
   CHECK(contains(message_of<ValueError>([&] { other.load(state); }),
-                 "made with validation \"BLEU\", cannot go on with \"loss\""));
+                 "made with validation \"BLEU\", cannot resume with \"loss\""));
 }
 
 TEST_CASE(

@@ -74,7 +74,7 @@ TEST_CASE("impossible weights and losses are refused") {
     });
   };
   CHECK(contains(refusal(-1), "the weight of a batch is -1.000000, must be finite and not negative"));
-  CHECK(contains(refusal(0), "no batch of a weight above 0"));
+  CHECK(contains(refusal(0), "all batches of an update have weight 0"));
   const auto rows = [&](const Context<double>& ctx, const Points& p) { return line.errors(ctx, p); };
   CHECK(contains(
       message_of<ShapeError>([&] { gradient_of(line, rows, batches); }),

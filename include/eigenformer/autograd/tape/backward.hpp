@@ -23,7 +23,7 @@ class Tape;
 
 namespace detail {
 
-// Runs the function of a checkpoint again, recording on the tape.
+// Runs the function of a checkpoint again and records its ops on the tape.
 template <class T>
 using Recomputation = std::function<Var<T>(Tape<T>&)>;
 
@@ -37,8 +37,8 @@ struct TapeNode {
   Tensor<T> gradient;
   bool written = false;
   bool leaf = false;
-  // Set for a parameter's leaf. Its gradient lives in the caller's Gradients; `gradient` is a copy of what
-  // that held before this backward, where it held something.
+  // Set for a parameter's leaf. Its gradient is in the caller's Gradients; `gradient` is a copy of the value
+  // that was there before this backward, if there was one.
   ParameterHandle<T> parameter;
 };
 
@@ -50,7 +50,7 @@ struct TapeState {
   bool alive = true;
   std::vector<Tensor<T>> leaf_gradients;  // of the last backward, by node
   std::uint64_t leaf_generation = 0;
-  std::vector<SavedVersion> saved;  // what backwards are going to read, in the order of nodes
+  std::vector<SavedVersion> saved;  // tensors that backwards will read, in the order of nodes
   // While the function of a checkpoint runs forward: the parameters that it uses, which are not recorded.
   std::vector<ParameterHandle<T>>* checkpointed = nullptr;
   bool checkpoints_layers = false;
@@ -65,22 +65,23 @@ struct TapeState {
 
 }  // namespace detail
 
-/// Where an op writes the gradient of one input: `data` of the input's shape, with data = beta * data +
-/// gradient. beta is 0 at the first write (the memory is uninitialised) and 1 afterwards. False: no gradient
-/// is wanted.
+/// Where an op writes the gradient of one input: data = beta * data + gradient. It converts to false when the
+/// input needs no gradient.
 template <class T>
 struct GradientSlot {
-  T* data = nullptr;
-  T beta = 0;
-  Shape shape;
+  T* data = nullptr;  ///< the first element, row-major; null when no gradient is needed
+  T beta = 0;         ///< 0 for the first write (the memory is uninitialised), then 1
+  Shape shape;        ///< the input's shape
+  /// Whether a gradient is needed.
   explicit operator bool() const noexcept { return data != nullptr; }
 };
 
-/// What the closure of an op's backward sees: the gradient of its output, and a slot for each input's
-/// gradient.
+/// The argument of an op's backward function: the gradient of the op's output, and a slot for the gradient of
+/// each input.
 template <class T>
 class Backward {
  public:
+  /// For Tape::backward, which makes one for each op.
   Backward(detail::TapeState<T>& tape, Gradients<T>* gradients, std::int32_t node)
       : tape_(tape),
         gradients_(gradients),
@@ -89,13 +90,16 @@ class Backward {
     detail::count_bytes<T>(dy_.numel());
   }
 
-  /// The gradient with respect to the op's output.
+  /// The gradient with respect to the op's output, of the output's shape. Its memory may be shared: do not
+  /// write to it.
   const Tensor<T>& dy() const noexcept { return dy_; }
 
-  /// Whether input i needs a gradient.
+  /// Whether input i needs a gradient: it is recorded, no constant and no frozen parameter.
   bool needs(std::size_t i) const noexcept { return input(i) >= 0; }
 
-  /// The place for input i's gradient; it counts as written from now on, so fill all of it.
+  /// The slot for the gradient of input i. It counts as written after this call, so all of it must be filled.
+  /// For an op that has one Var as two inputs, both slots are the same memory: fill the first before the call
+  /// for the second, or use SeparateSlots.
   GradientSlot<T> grad(std::size_t i) {
     const std::int32_t id = input(i);
     if (id < 0) return {};
@@ -111,8 +115,8 @@ class Backward {
     } else if (!n.gradient.defined()) {
       n.gradient = Tensor<T>(n.shape);
     } else if (!n.gradient.unique()) {
-      // A gradient handed on by pass() is shared with its producer: adding to it in place would change both.
-      // Borrowed memory is not ours to change either.
+      // A gradient from pass() is shared with its producer: adding to it in place would change both. Borrowed
+      // memory must not be changed either.
       n.gradient = n.gradient.clone();
     }
     const T beta = *written ? T(1) : T(0);
@@ -121,9 +125,9 @@ class Backward {
     return {target->data(), beta, n.shape};
   }
 
-  /// Adds a finished gradient for input i: shared without a copy when it is the first, summed otherwise. A
-  /// parameter takes over the memory of a large one that is moved here and has no other owner, and copies any
-  /// other.
+  /// Adds a complete gradient, with as many elements as input i. The first one of an input is shared without
+  /// a copy, later ones are summed. For a parameter it is copied, unless it is large, has no other owner and
+  /// is the first: then its memory is taken over. Without effect when input i needs no gradient.
   void pass(std::size_t i, Tensor<T>&& gradient) {
     const std::int32_t id = input(i);
     if (id >= 0 && gradient.unique() && Gradients<T>::large(gradient)) {
@@ -138,6 +142,7 @@ class Backward {
     }
     pass(i, static_cast<const Tensor<T>&>(gradient));
   }
+  /// The same for a gradient that the caller keeps; a parameter copies it.
   void pass(std::size_t i, const Tensor<T>& gradient) {
     const std::int32_t id = input(i);
     if (id < 0) return;
@@ -159,8 +164,8 @@ class Backward {
   }
 
  private:
-  // The place of a parameter's gradient. What is in it before the first write of this backward is copied, so
-  // that an exception can be undone.
+  // The entry of a parameter's gradient. Its value is copied before the first write of this backward, so that
+  // it can be restored after an exception.
   typename Gradients<T>::Entry& entry_of(detail::TapeNode<T>& n) {
     auto& entry = *gradients_->find(n.parameter->id);
     if (!n.written && entry.written) n.gradient = entry.value.clone();
@@ -179,14 +184,14 @@ class Backward {
   Tensor<T> dy_;
 };
 
-/// The slots of several inputs whose gradients an op computes at once. One Var may be several inputs: then
-/// the later slots are memory of their own, and add_up() adds it to the place that was meant.
+/// The slots of several inputs whose gradients an op computes together. When one Var is several of these
+/// inputs, the later ones get temporary memory, which add_up() adds to the gradient.
 template <class T>
 class SeparateSlots {
  public:
-  static constexpr std::size_t most = 6;
+  static constexpr std::size_t most = 6;  ///< the most inputs
 
-  /// Slots of inputs first .. first + count - 1, at most six.
+  /// Slots of the inputs first .. first + count - 1; count is at most `most`.
   SeparateSlots(Backward<T>& b, std::size_t first, std::size_t count) : count_(count) {
     for (std::size_t i = 0; i < count; ++i) {
       slots_[i] = b.grad(first + i);
@@ -202,9 +207,10 @@ class SeparateSlots {
   SeparateSlots(const SeparateSlots&) = delete;
   SeparateSlots& operator=(const SeparateSlots&) = delete;
 
+  /// The slot of input first + i.
   const GradientSlot<T>& operator[](std::size_t i) const { return slots_[i]; }
 
-  /// To be called when all slots are written.
+  /// Must be called after all slots are filled.
   void add_up() const {
     for (std::size_t i = 0; i < count_; ++i) {
       if (meant_[i] == nullptr) continue;
@@ -214,7 +220,7 @@ class SeparateSlots {
 
  private:
   std::array<GradientSlot<T>, most> slots_;
-  std::array<T*, most> meant_{};  // of a slot with memory of its own
+  std::array<T*, most> meant_{};  // where the temporary memory of a slot is added
   std::vector<Tensor<T>> scratch_;
   std::size_t count_;
 };

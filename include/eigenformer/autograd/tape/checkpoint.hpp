@@ -10,18 +10,18 @@
 
 namespace eigenformer {
 
-/// function(ctx, inputs) as one op that keeps its inputs and nothing in between: backward runs the function
-/// again, recording, and goes back through it (Chen et al. 2016). It takes the time of one more forward pass
-/// of the function, and gradients have the same bits as without: the second run draws the dropout masks of
-/// the first, and its ops write gradients in the order in which they would have been written.
+/// Runs function(ctx, inputs) as one op that keeps its inputs and no intermediate results: backward runs the
+/// function again, records it and propagates through it (Chen et al. 2016). It costs one more forward pass of
+/// the function. Results and gradients are bit-identical to those of the plain call: the second run draws the
+/// same dropout masks, and its ops write gradients in the same order.
 ///
 ///     auto y = ef::checkpoint(ctx, [&](const auto& c, const auto& h) { return layer(c, h); }, x);
 ///
-/// function: (const Context<T>&, inputs...) -> Var<T>, or (const Context<T>&, std::span<const Var<T>>) ->
-/// Var<T> for a vector of inputs; what it captures must outlive
-/// backward, and modules are captured by reference, because a copy has parameters of its own. It must depend
-/// on its inputs and on parameters alone, and do the same both times. Every recorded Var that it reads must
-/// be an input. Throws ValueError where one is not.
+/// function: (const Context<T>&, std::span<const Var<T>>) -> Var<T> for a vector of inputs, or (const
+/// Context<T>&, inputs...) -> Var<T>. Captured objects must outlive backward; capture modules by reference,
+/// because a copy has its own parameters. It must depend on its inputs and on parameters alone, and compute
+/// the same both times. Throws ValueError when it reads a recorded Var that is no input. Without a recording
+/// context, and inside another checkpoint, it is a plain call.
 template <class T, class F>
 requires std::invocable < const F&, const Context<T>
 &, std::span < const Var < T >>>
@@ -38,6 +38,7 @@ requires std::invocable < const F&, const Context<T>
   });
 }
 
+/// The same for inputs that are separate arguments, of the call and of the function.
 template <class T, class F, std::same_as<Var<T>>... X>
 requires(sizeof...(X) > 0 && std::invocable<const F&, const Context<T>&, const X&...>)
     [[nodiscard]] Var<T> checkpoint(const Context<T>& ctx, F function, const X&... inputs) {

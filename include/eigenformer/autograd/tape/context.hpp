@@ -18,47 +18,53 @@ class PackedWeights;
 class WeightCache;
 }  // namespace kernels
 
-/// How a model is run: the first argument of every module. There is no train() or eval() to forget.
+/// How a model runs: whether it records gradients and applies dropout, on which rows, in which precision. It
+/// is the first argument of every module; modules have no train() or eval() state.
 ///
-/// A copy shares the count of dropout sites, so that every dropout of one forward pass has its own mask.
+/// Copies share the counter of dropout sites, so that each dropout of one forward pass draws its own mask.
 template <class T>
 class Context {
  public:
-  /// No graph, no dropout.
+  /// Without gradients, without dropout.
   static Context inference() { return Context(); }
 
-  /// Gradients, no dropout. The tape must outlive the context.
+  /// With gradients, without dropout. The tape must outlive the context.
   static Context checking(Tape<T>& tape) {
     Context c;
     c.tape_ = &tape;
     return c;
   }
 
-  /// Gradients and dropout; the masks of this pass are drawn from `rng`.
+  /// With gradients and dropout, whose masks are selected by one number drawn from `rng`. The tape must
+  /// outlive the context.
   static Context training(Tape<T>& tape, RandomGenerator& rng) {
     return training(tape, DropoutKey{rng.next_u64(), 0, 0});
   }
 
-  /// Gradients and dropout with chosen masks: micro-batches of one step share a key, so that they drop what
-  /// one large batch would have dropped.
+  /// With gradients and dropout, whose masks `key` selects: micro-batches of one step with the same key have
+  /// the masks of one large batch.
   static Context training(Tape<T>& tape, const DropoutKey& key) {
     Context c = checking(tape);
     c.dropout_ = std::make_shared<DropoutKey>(key);
     return c;
   }
 
-  /// A parameter as an op's input: recorded when this context records and the parameter is not frozen.
+  /// A parameter as an input of an op: recorded when this context records and the parameter is not frozen,
+  /// else a constant; an undefined Var for an absent parameter.
   Var<T> use(const Parameter<T>& parameter) const {
     if (!parameter.defined()) return {};
     if (tape_ == nullptr || parameter.frozen()) return Var<T>(parameter.value());
     return tape_->parameter(parameter.handle());
   }
 
+  /// Whether ops are recorded for a backward.
   bool records() const noexcept { return tape_ != nullptr; }
+  /// Whether dropout is applied.
   bool drops() const noexcept { return dropout_ != nullptr; }
+  /// The tape on which it records; null for inference().
   Tape<T>* tape() const noexcept { return tape_; }
 
-  /// The key of the next dropout site. Throws ValueError outside training.
+  /// The key of the next dropout site; each call advances the counter. Throws ValueError unless drops().
   DropoutKey next_dropout() const {
     if (dropout_ == nullptr)
       throw ValueError("dropout", "this context has no random numbers: use Context::training");
@@ -67,65 +73,73 @@ class Context {
     return key;
   }
 
-  /// This context with a count of dropout sites of its own: what is run with it draws the masks that this
-  /// context draws next, and leaves this one's count alone.
+  /// A copy with its own counter of dropout sites, at the same number: it draws the masks that this context
+  /// draws next, without advancing this one.
   Context repeated() const {
     Context c = *this;
     if (dropout_ != nullptr) c.dropout_ = std::make_shared<DropoutKey>(*dropout_);
     return c;
   }
 
-  /// This context, recording on another tape. Throws ValueError where it does not record.
+  /// A copy that records on another tape. Throws ValueError unless this context records.
   Context on(Tape<T>& tape) const {
-    if (!records()) throw ValueError("context", "a context that does not record has no tape to replace");
+    if (!records())
+      throw ValueError(
+          "context", "this context records nothing, so it has no tape to replace; expected one that records");
     Context c = *this;
     c.tape_ = &tape;
     return c;
   }
 
-  /// This context for rows laid out like `layout`; dropout masks follow its sequences and positions, so that
-  /// they do not depend on padding, packing or what else is in the batch.
+  /// A copy for rows laid out as `layout`. Dropout masks depend on its sequence numbers and positions, not on
+  /// padding, packing or the other sequences of the batch.
   Context for_rows(const SequenceLayout& layout) const {
     Context c = *this;
     c.rows_ = layout;
     return c;
   }
+  /// The layout of for_rows(), if there is one.
   const std::optional<SequenceLayout>& rows() const noexcept { return rows_; }
 
-  /// Matrix products with inputs rounded to bfloat16 and float sums (only for T = float).
+  /// A copy whose matrix products have this precision: with bf16, inputs are rounded to bfloat16 and summed
+  /// in float. It affects T = float alone.
   Context with_precision(kernels::GemmPrecision precision) const {
     Context c = *this;
     c.precision_ = precision;
     return c;
   }
+  /// The precision of matrix products.
   kernels::GemmPrecision precision() const noexcept { return precision_; }
 
-  /// Products in bf16 with weights that are rounded and packed once a change, and not at each product: the
-  /// same bits. Changes are those that are counted (Tensor::mark_changed); after any others, clear the cache.
+  /// A copy whose bf16 products round and pack a weight once per change instead of at each product; results
+  /// are bit-identical. It detects changes by Tensor::mark_changed(); after any other change clear the cache.
   Context with_weight_cache(std::shared_ptr<kernels::WeightCache> cache) const {
     Context c = *this;
     c.cache_ = std::move(cache);
     return c;
   }
+  /// The cache of with_weight_cache(); null without one.
   const std::shared_ptr<kernels::WeightCache>& weight_cache() const noexcept { return cache_; }
 
-  /// Products with these packed weights where they hold a parameter; for inference.
+  /// A copy that multiplies with these packed weights wherever they contain a parameter; for inference.
   Context with_packed_weights(std::shared_ptr<const kernels::PackedWeights> weights) const {
     Context c = *this;
     c.packed_ = std::move(weights);
     return c;
   }
+  /// The weights of with_packed_weights(), owned by this context; null without them.
   const kernels::PackedWeights* packed_weights() const noexcept { return packed_.get(); }
 
-  /// Products with these adapters in place of those that are attached to the model, so that several adapters
-  /// share one model; null: those of the model. An empty set gives the model without any.
+  /// A copy that uses these adapters in place of those attached to the model, so that several adapters can
+  /// share one model. Null restores those of the model; an empty set runs the model without adapters.
   Context with_adapters(std::shared_ptr<const AdapterSet<T>> adapters) const {
     Context c = *this;
     c.adapters_ = std::move(adapters);
     return c;
   }
+  /// The adapters of with_adapters(); null: those attached to the model.
   const std::shared_ptr<const AdapterSet<T>>& adapters() const noexcept { return adapters_; }
-  /// What is added to products with a weight; null: nothing.
+  /// The adapter of products with `weight`, owned by this context or the weight; null without one.
   const WeightAdapter<T>* adapter_of(const Parameter<T>& weight) const {
     return adapters_ == nullptr ? weight.adapter().get() : adapters_->find(weight).get();
   }

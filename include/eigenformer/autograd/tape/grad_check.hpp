@@ -13,24 +13,26 @@
 
 namespace eigenformer {
 
-/// How grad_check goes about its work.
+/// Options of grad_check().
 struct GradCheckOptions {
   double step = 1e-5;           ///< half the width of the central difference, relative to max(1, |x|)
   double tolerance = 1e-6;      ///< on |analytic - numeric| / max(1, |analytic|, |numeric|)
-  index_t max_elements = 2000;  ///< per input; larger ones are sampled evenly
+  index_t max_elements = 2000;  ///< most elements checked of each input; larger ones are sampled evenly
   std::uint64_t seed = 1;       ///< of the random cotangent
 };
 
-/// What grad_check found, with the element where analytic and numeric gradient differ most.
+/// The result of grad_check(): the element whose analytic and numeric gradient differ most.
 struct GradCheckResult {
-  bool ok = true;
-  double error = 0;
-  std::string input;  ///< which input or parameter
-  index_t index = 0;  ///< flat index in it
-  double analytic = 0;
-  double numeric = 0;
+  bool ok = true;       ///< whether `error` is at most the tolerance
+  double error = 0;     ///< |analytic - numeric| / max(1, |analytic|, |numeric|); may be NaN
+  std::string input;    ///< "input 0", or the name of a parameter
+  index_t index = 0;    ///< the flat index of the element
+  double analytic = 0;  ///< its gradient by backward
+  double numeric = 0;   ///< its gradient by central differences
 
+  /// The value of `ok`.
   explicit operator bool() const noexcept { return ok; }
+  /// All fields as one line of text.
   std::string str() const {
     std::ostringstream s;
     s.precision(12);
@@ -42,10 +44,10 @@ struct GradCheckResult {
 
 /// Compares the backward of f with central differences, in double.
 ///
-/// f(tape, vars) returns a Var of any shape, from Vars for `inputs` and from whatever `parameters` it uses
-/// (through a Context on that tape); it must be deterministic. The gradient of <f, random cotangent> is
+/// f(tape, vars) returns a Var of any shape, computed from Vars of `inputs` and from `parameters`, which it
+/// uses through a Context on that tape; it must be deterministic. The gradient of <f, random cotangent> is
 /// checked with respect to every input and unfrozen parameter. Values are restored afterwards. Throws
-/// ValueError when there is none.
+/// ValueError when no input has an element, and what Tape::backward throws.
 template <class F>
 GradCheckResult grad_check(F&& f, std::vector<Tensor<double>> inputs,
                            const std::vector<ParameterHandle<double>>& parameters = {},
@@ -81,7 +83,7 @@ GradCheckResult grad_check(F&& f, std::vector<Tensor<double>> inputs,
   worst.error = -1;
   const auto compare = [&](const std::string& name, Tensor<double>& x, const Tensor<double>& gradient) {
     index_t stride = std::max<index_t>(1, (x.numel() + options.max_elements - 1) / options.max_elements);
-    while (std::gcd(stride, x.shape().cols()) > 1) ++stride;  // or it would see some columns only
+    while (std::gcd(stride, x.shape().cols()) > 1) ++stride;  // otherwise it would sample some columns only
     for (index_t i = 0; i < x.numel(); i += stride) {
       double& value = x.data()[i];
       const double kept = value;

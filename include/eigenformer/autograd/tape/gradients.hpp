@@ -9,26 +9,27 @@
 
 namespace eigenformer {
 
-/// The gradients of a list of parameters, owned by the caller. Tape::backward accumulates into them, so two
-/// backwards are gradient accumulation, and one Gradients a worker, added in order, is data parallelism. A
-/// large gradient has memory from its first write to zero(): call that before the next forward pass, which
-/// can use the memory.
+/// The gradients of a list of parameters, owned by the caller. Tape::backward adds to them: two backwards
+/// accumulate gradients, and one Gradients for each worker, summed in a fixed order by accumulate(), is data
+/// parallelism. A large gradient has memory from its first write until zero(); call zero() before the next
+/// forward pass, which then reuses the memory.
 template <class T>
 class Gradients {
  public:
+  /// The gradient of one parameter.
   struct Entry {
-    ParameterHandle<T> parameter;
-    Tensor<T> value;       ///< of the parameter's shape; it may be without memory when it is not written
-    bool written = false;  ///< false: zero
+    ParameterHandle<T> parameter;  ///< the parameter
+    Tensor<T> value;       ///< of the parameter's shape; valid if `written`, else perhaps without memory
+    bool written = false;  ///< whether a backward wrote to it; false: the gradient is zero
 
-    /// The value to be written to, with memory, which holds nothing yet if it was not written before.
+    /// The value, with memory, marked as written; uninitialised if it was not written before.
     Tensor<T>& writable() {
       if (!value.defined()) value = Tensor<T>(value.shape());
       written = true;
       return value;
     }
 
-    /// Adds the gradient of the same parameter from elsewhere; one that is not written adds nothing.
+    /// Adds the gradient of the same parameter from another Gradients; one that is not written is zero.
     void add(const Entry& other) {
       if (!other.written) return;
       if (!written) {
@@ -43,33 +44,39 @@ class Gradients {
       });
     }
 
-    /// Zero again; a large value gives its memory back.
+    /// Sets it to zero; a large one releases its memory.
     void reset() {
       if (large(value)) value = Tensor<T>::without_storage(value.shape());
       written = false;
     }
   };
 
+  /// Gradients of no parameters.
   Gradients() = default;
-  /// Gradients for the given parameters, all zero; a parameter listed twice (tied) is held once.
+  /// Gradients of the given parameters, all zero; a parameter listed twice (tied) has one entry.
   explicit Gradients(const std::vector<ParameterHandle<T>>& parameters) {
     for (const auto& p : parameters) add(p);
   }
 
-  /// A copy has values of its own: one for each worker can be made from one.
+  /// A copy with its own values, for the same parameters.
   Gradients(const Gradients& other) : entries_(other.entries_), index_(other.index_) {
     for (Entry& e : entries_) {
       if (e.value.defined()) e.value = e.written ? e.value.clone() : Tensor<T>(e.value.shape());
     }
   }
+  /// Takes the entries of the other object.
   Gradients(Gradients&&) noexcept = default;
+  /// Becomes a copy with its own values.
   Gradients& operator=(const Gradients& other) {
     if (this != &other) *this = Gradients(other);
     return *this;
   }
+  /// Takes the entries of the other object.
   Gradients& operator=(Gradients&&) noexcept = default;
   ~Gradients() = default;
 
+  /// Appends a parameter with a gradient of zero; without effect if it is listed. It invalidates references
+  /// to entries.
   void add(const ParameterHandle<T>& parameter) {
     if (!index_.emplace(parameter->id, entries_.size()).second) return;
     const Shape& shape = parameter->value.shape();
@@ -77,48 +84,53 @@ class Gradients {
     if (!large(entries_.back().value)) entries_.back().value = Tensor<T>(shape);
   }
 
+  /// All entries, in the order in which they were added. Do not add or remove any.
   std::vector<Entry>& entries() noexcept { return entries_; }
+  /// All entries, for reading.
   const std::vector<Entry>& entries() const noexcept { return entries_; }
 
+  /// The entry of the parameter with this id (Parameter::id()); null when it is not listed.
   Entry* find(std::uint64_t id) noexcept {
     const auto at = index_.find(id);
     return at == index_.end() ? nullptr : &entries_[at->second];
   }
+  /// The same, for reading.
   const Entry* find(std::uint64_t id) const noexcept { return const_cast<Gradients*>(this)->find(id); }
 
-  /// The gradient of a parameter; zeros when nothing was accumulated. Throws ValueError when it is not in the
-  /// list.
+  /// The gradient of a parameter, sharing memory with its entry; new zeros when no backward wrote to it.
+  /// Throws ValueError when the parameter is not listed.
   Tensor<T> of(const Parameter<T>& parameter) const {
     const Entry* entry = find(parameter.id());
     if (entry == nullptr)
-      throw ValueError("gradients", "no gradient is kept for parameter '" + parameter.name() + "'");
+      throw ValueError("gradients", "there is no gradient of parameter '" + parameter.name() + "'");
     return entry->written ? entry->value : Tensor<T>::zeros(parameter.shape());
   }
 
-  /// Starts again from zero; the memory of large gradients goes back to the pool.
+  /// Sets all gradients to zero; large ones return their memory to the pool.
   void zero() {
     for (Entry& e : entries_) e.reset();
   }
 
-  /// Whether a gradient has memory only while it is written. Small ones keep theirs: with activations they
-  /// would divide the pool's classes of small blocks in another way in each step, and these would never
-  /// settle.
+  /// Whether a gradient has memory only while it is written: from MemoryPool::large bytes on. Smaller ones
+  /// keep their memory, so that the pool's classes of small blocks have the same size in each step.
   static bool large(const Tensor<T>& gradient) noexcept {
     return static_cast<std::size_t>(gradient.numel()) * sizeof(T) >= MemoryPool::large;
   }
 
-  /// Adds the gradients of another worker, entry by entry. Throws ValueError when the parameters differ.
+  /// Adds the gradients of another worker, entry by entry. Throws ValueError when it has a parameter that is
+  /// not listed here.
   void accumulate(const Gradients& other) {
     for (const Entry& theirs : other.entries_) {
       Entry* ours = find(theirs.parameter->id);
       if (ours == nullptr) {
-        throw ValueError("gradients", "parameter '" + theirs.parameter->name + "' is missing in the sum");
+        throw ValueError("gradients", "parameter '" + theirs.parameter->name +
+                                          "' of the other gradients is missing in these");
       }
       ours->add(theirs);
     }
   }
 
-  /// Multiplies every gradient by a factor.
+  /// Multiplies every gradient by `factor`.
   void scale(T factor) {
     for (Entry& e : entries_) {
       if (!e.written) continue;

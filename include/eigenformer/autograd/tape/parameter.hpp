@@ -32,26 +32,31 @@ struct ParameterState {
   std::vector<std::string> aliases{};  // further names of a tied parameter in its model
   Tensor<T> value;
   bool frozen = false;
-  std::shared_ptr<WeightAdapter<T>> adapter{};  // what is added to products with the weight; null: nothing
+  std::shared_ptr<WeightAdapter<T>> adapter{};  // null: none
 };
 
 }  // namespace detail
 
-/// A parameter as gradients, optimizers and packed weights hold it: shared, never an address inside a module.
+/// The shared state of a parameter, which gradients, optimizers and packed weights hold; it stays valid when
+/// the module is moved or destroyed.
 template <class T>
 using ParameterHandle = std::shared_ptr<detail::ParameterState<T>>;
 
-/// A tensor that is learned: a handle with a process-unique id and the dotted name it has in its model.
+/// A trained tensor, with a process-unique id and its dotted name in the model.
 ///
-/// A move keeps the id; copy construction makes an independent parameter with a new id; copy assignment keeps
-/// the id and copies the values. A default-constructed parameter is absent (a Linear without bias).
+/// A default-constructed or moved-from parameter is absent, as the bias of a Linear without one. Members
+/// other than defined() throw ValueError when it is absent.
 template <class T>
 class Parameter {
  public:
+  /// An absent parameter.
   Parameter() noexcept = default;
+  /// A parameter with a new id and no name; it shares the storage of `value`.
   explicit Parameter(Tensor<T> value) : state_(std::make_shared<detail::ParameterState<T>>()) {
     state_->value = std::move(value);
   }
+  /// An independent parameter with a new id and copies of name, values, frozen state and adapter; absent if
+  /// `other` is.
   Parameter(const Parameter& other) {
     if (other.state_ == nullptr) return;
     state_ = std::make_shared<detail::ParameterState<T>>();
@@ -60,7 +65,10 @@ class Parameter {
     state_->frozen = other.state_->frozen;
     copy_adapter(other);
   }
+  /// Takes id, values and all else; the other parameter is absent afterwards.
   Parameter(Parameter&&) noexcept = default;
+  /// Copies values, frozen state and adapter and keeps its id. When the shapes differ or one is absent it
+  /// becomes a copy of `other`, still with its id if both are present.
   Parameter& operator=(const Parameter& other) {
     if (this == &other) return *this;
     if (state_ == nullptr || other.state_ == nullptr ||
@@ -75,27 +83,38 @@ class Parameter {
     }
     return *this;
   }
+  /// Takes id, values and all else; the other parameter is absent afterwards.
   Parameter& operator=(Parameter&&) noexcept = default;
 
+  /// Whether it is present.
   bool defined() const noexcept { return state_ != nullptr; }
+  /// A number that no other parameter of this process has; moves keep it.
   std::uint64_t id() const { return state().id; }
+  /// The dotted name in its model, such as "encoder.layers.0.linear1.weight"; empty until it is set.
   const std::string& name() const { return state().name; }
+  /// Sets the name; models do so when they are constructed.
   void set_name(std::string name) { state().name = std::move(name); }
+  /// The shape of value().
   const Shape& shape() const { return state().value.shape(); }
+  /// The values. After writing to them call Tensor::mark_changed().
   Tensor<T>& value() { return state().value; }
+  /// The values, for reading.
   const Tensor<T>& value() const { return state().value; }
+  /// The shared state, as Gradients and optimizers take it.
   const ParameterHandle<T>& handle() const {
     (void)state();
     return state_;
   }
 
-  /// A frozen parameter gets no gradient and is not stepped.
+  /// Whether it is a constant: no gradient is computed, and optimizers do not change it.
   bool frozen() const { return state().frozen; }
+  /// Freezes or unfreezes it; forward passes that are already recorded keep the old state.
   void set_frozen(bool frozen) { state().frozen = frozen; }
 
-  /// What is added to products with this weight wherever it is used, unless a Context names other adapters;
-  /// null: nothing. Copies of the parameter have a copy of it.
+  /// The adapter of products with this weight, unless the Context has others (Context::with_adapters); null
+  /// without one. A copy of the parameter has a copy of the adapter.
   const std::shared_ptr<WeightAdapter<T>>& adapter() const { return state().adapter; }
+  /// Attaches an adapter; null removes it.
   void set_adapter(std::shared_ptr<WeightAdapter<T>> adapter) { state().adapter = std::move(adapter); }
 
  private:
@@ -105,7 +124,9 @@ class Parameter {
   }
 
   detail::ParameterState<T>& state() const {
-    if (state_ == nullptr) throw ValueError("parameter", "this parameter is absent or was moved from");
+    if (state_ == nullptr)
+      throw ValueError("parameter",
+                       "this parameter does not exist: it is optional and absent, or was moved from");
     return *state_;
   }
 
@@ -115,58 +136,60 @@ class Parameter {
 static_assert(std::is_nothrow_move_constructible_v<Parameter<float>>);
 static_assert(std::is_nothrow_move_assignable_v<Parameter<float>>);
 
-/// A low-rank term of some rows of a weight: y[rows] += scale B A dropout(x). LoRA: Hu et al. 2021.
+/// A low-rank term for some rows of a weight: y[rows] += scale() B A dropout(x). LoRA: Hu et al. 2021.
 template <class T>
 struct LowRankPart {
-  std::string module{};   ///< the name of the rows, such as "encoder.layers.0.self_attn.q_proj"
-  index_t first_row = 0;  ///< of the weight's rows
-  index_t rows = 0;
-  Parameter<T> a{};  ///< (r, in)
-  Parameter<T> b{};  ///< (rows, r)
-  double alpha = 0;
-  bool rank_stabilized = false;
-  double dropout = 0;  ///< of x, in training
+  std::string module{};          ///< the name of the rows, such as "encoder.layers.0.self_attn.q_proj"
+  index_t first_row = 0;         ///< the first of the weight's rows it applies to
+  index_t rows = 0;              ///< the number of rows
+  Parameter<T> a{};              ///< (r, in)
+  Parameter<T> b{};              ///< (rows, r)
+  double alpha = 0;              ///< the numerator of scale()
+  bool rank_stabilized = false;  ///< whether scale() divides by the square root of the rank
+  double dropout = 0;            ///< rate of dropout of x in training
 
+  /// r, the number of rows of `a`. Throws ValueError when `a` is absent.
   index_t rank() const { return a.shape()[0]; }
-  /// alpha / r; rank-stabilized alpha / sqrt(r) (rsLoRA: Kalajdzievski 2023).
+  /// alpha / r, or alpha / sqrt(r) if rank_stabilized (rsLoRA: Kalajdzievski 2023).
   double scale() const {
     const auto r = static_cast<double>(rank());
     return alpha / (rank_stabilized ? std::sqrt(r) : r);
   }
 };
 
-/// What an adapter adds to the products with one weight.
+/// The terms that an adapter adds to products with one weight.
 template <class T>
 struct WeightAdapter {
-  std::vector<LowRankPart<T>> parts{};
+  std::vector<LowRankPart<T>> parts{};  ///< added in this order
 };
 
-/// The adapters of a model's weights, apart from the model: several serve one model, each in a Context of its
-/// own (Context::with_adapters).
+/// The adapters of a model's weights, stored outside the model: several sets can share one model, each in its
+/// own Context (Context::with_adapters).
 template <class T>
 class AdapterSet {
  public:
+  /// Sets the adapter of `weight`, in place of an earlier one.
   void add(const Parameter<T>& weight, std::shared_ptr<WeightAdapter<T>> adapter) {
     adapters_[weight.id()] = std::move(adapter);
   }
-  /// Null: nothing is added to products with this weight.
+  /// The adapter of `weight`; null without one.
   const std::shared_ptr<WeightAdapter<T>>& find(const Parameter<T>& weight) const {
     static const std::shared_ptr<WeightAdapter<T>> none;
     const auto at = adapters_.find(weight.id());
     return at == adapters_.end() ? none : at->second;
   }
-  /// Adapted weights.
+  /// The number of weights with an adapter.
   std::size_t size() const noexcept { return adapters_.size(); }
 
  private:
   std::unordered_map<std::uint64_t, std::shared_ptr<WeightAdapter<T>>> adapters_;
 };
 
-/// A tensor that belongs to a module and is saved with it on request, but never trained.
+/// A tensor of a module that is never trained, such as a table of positions.
 template <class T>
 struct Buffer {
-  Tensor<T> value;
-  bool persistent = false;  ///< part of the state dict
+  Tensor<T> value;          ///< the values
+  bool persistent = false;  ///< whether it is saved with the parameters
 };
 
 }  // namespace eigenformer

@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// 64 bits that differ when the bytes do, but for one case in 2^64. Four sums, so that none waits for another.
+// A hash of 64 bits. Four independent sums, so that their multiplications overlap.
 inline std::uint64_t checksum(const unsigned char* bytes, std::size_t count) noexcept {
   constexpr std::uint64_t factor = 0x9E3779B97F4A7C15u;
   std::uint64_t sums[4] = {1, 2, 3, 4};
@@ -34,14 +34,14 @@ inline std::uint64_t checksum(const unsigned char* bytes, std::size_t count) noe
   return sums[0];
 }
 
-// A tensor that an op's backward is going to read, as it was when the op was recorded.
+// A tensor that an op's backward will read, with its version when the op was recorded.
 struct SavedVersion {
   static constexpr std::int32_t output = -1, other = -2;
 
   std::int32_t node = 0;       // of the op
-  std::int32_t input = other;  // which of its inputs the tensor is
+  std::int32_t input = other;  // the index of the input that the tensor is
   StorageWatch watch;
-  const unsigned char* bytes = nullptr;  // what is compared by value
+  const unsigned char* bytes = nullptr;  // for a comparison by value
   std::size_t byte_count = 0;
   std::uint64_t sum = 0;
 
@@ -55,23 +55,22 @@ struct SavedVersion {
 
 }  // namespace detail
 
-/// The tensors that an op's backward reads beside the gradient of its output: values of inputs, the output,
-/// indices. record() notes their versions, and Tape::backward throws ValueError where one was changed in
-/// place since.
+/// The tensors that an op's backward reads in addition to the gradient of its output: values of inputs, the
+/// output, indices. record() stores their versions, and Tape::backward throws ValueError when one was changed
+/// in place afterwards.
 ///
-/// Tensors of numbers are known by their version (Tensor::mark_changed), those of integers and flags also by
-/// their values. It holds references: make it in the call of record().
+/// Changes of floating-point tensors are detected by their version (Tensor::mark_changed), those of integers
+/// and flags also by their values. It holds references to the tensors: construct it in the call of record().
 class SavedTensors {
  public:
-  /// The backward reads no tensor.
+  /// For a backward that reads no tensor.
   SavedTensors() = default;
-  /// The backward reads these Tensors and Vars; undefined ones are left out.
+  /// For a backward that reads these Tensors and Vars; undefined ones are ignored.
   template <class... X>
   explicit SavedTensors(const X&... tensors) {
     (add(tensors), ...);
   }
-  /// What is assumed of a backward of type F that does not say: it may read any input and the output, unless
-  /// it captures nothing.
+  /// The default for a backward of type F: it may read all inputs and the output, unless it captures nothing.
   template <class F>
   static SavedTensors assumed() {
     SavedTensors all;
@@ -79,6 +78,7 @@ class SavedTensors {
     return all;
   }
 
+  /// Adds a tensor, which must exist until record() returns; an undefined one is ignored.
   template <class T>
   SavedTensors& add(const Tensor<T>& tensor) {
     if (!tensor.defined()) return *this;
@@ -90,16 +90,18 @@ class SavedTensors {
     }
     return *this;
   }
+  /// Adds the value of a Var, which must exist until record() returns.
   template <class T>
   SavedTensors& add(const Var<T>& x) {
     return add(x.value());
   }
-  /// add() when the condition holds: a factor, say, is read only where the other one needs a gradient.
+  /// add(x) if the condition holds, as for a factor that is read only when the other factor needs a gradient.
   template <class X>
   SavedTensors& add_if(bool condition, const X& x) {
     return condition ? add(x) : *this;
   }
 
+  /// Whether all inputs and the output count as read (assumed()).
   bool everything() const noexcept { return everything_; }
 
   /// Calls f(address of the first element, version) for each tensor.
@@ -109,7 +111,7 @@ class SavedTensors {
     for (const Entry& e : more_) f(e.data, e.version(e.tensor));
   }
 
-  /// A tensor as it is now.
+  /// The present version of the Tensor<T> at `address`.
   template <class T>
   static detail::SavedVersion version_of(const void* address) {
     const auto& tensor = *static_cast<const Tensor<T>*>(address);
@@ -124,8 +126,8 @@ class SavedTensors {
   }
 
  private:
-  // The element type is forgotten, so that tensors of different ones are in one list; nothing is noted before
-  // record() asks for it.
+  // Without the element type, so that one list has tensors of different types; versions are read when
+  // record() calls for_each().
   struct Entry {
     const void* tensor;
     const void* data;

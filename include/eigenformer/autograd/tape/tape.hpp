@@ -13,25 +13,29 @@
 
 namespace eigenformer {
 
-/// A record of ops, in the order they ran: nodes are indices in a vector, and backward is one reverse loop
-/// that frees each op's saved tensors as it passes it. Used by one thread at a time.
+/// A record of ops in the order in which they ran. backward() visits them in reverse order and releases the
+/// saved tensors of each op after it. A tape may be used by one thread at a time.
 template <class T>
 class Tape {
  public:
+  /// Called by backward() with the entry of a parameter whose gradient is complete.
   using OnComplete = std::function<void(typename Gradients<T>::Entry&)>;
 
+  /// An empty tape.
   Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
+  /// Releases what is recorded; Vars on it keep their values, and ops on them throw ValueError.
   ~Tape() {
     if (state_ == nullptr) return;
     state_->clear();
     state_->alive = false;
   }
+  /// Takes over what is recorded; Vars remain valid. The other tape can only be destroyed.
   Tape(Tape&&) noexcept = default;
   Tape& operator=(Tape&&) noexcept = delete;
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  /// A leaf whose gradient gradient() gives after backward.
+  /// A leaf with this value (shared storage), whose gradient gradient() returns after backward().
   Var<T> variable(Tensor<T> value) {
     detail::TapeNode<T> node;
     node.op = "variable";
@@ -39,8 +43,8 @@ class Tape {
     return append(std::move(node), std::move(value));
   }
 
-  /// The leaf of a parameter: one per parameter, however often it is used. While a checkpoint's function runs
-  /// forward it is a constant.
+  /// The leaf of a parameter, one for all its uses. A constant while the function of a checkpoint runs
+  /// forward. Context::use() calls it for unfrozen parameters.
   Var<T> parameter(const ParameterHandle<T>& p) {
     auto at = state_->parameters.find(p->id);
     if (at == state_->parameters.end()) {
@@ -57,34 +61,37 @@ class Tape {
     return Var<T>(p->value, state_, state_->generation, at->second);
   }
 
-  /// Whether each layer of a Stack is a checkpoint() from now on: less memory for the time of a further
-  /// forward pass, and the same bits.
+  /// Makes each layer of a Stack a checkpoint() from now on: less memory for the time of a second forward
+  /// pass, with bit-identical results.
   void set_checkpoints_layers(bool on) { state_->checkpoints_layers = on; }
+  /// The value of set_checkpoints_layers(); false at first.
   bool checkpoints_layers() const noexcept { return state_->checkpoints_layers; }
-  /// Whether the function of a checkpoint is running forward.
+  /// Whether the function of a checkpoint is running forward, so that nothing is recorded.
   bool in_checkpoint() const noexcept { return state_->checkpointed != nullptr; }
 
-  /// What checkpoint() is made of. Calls run() so that nothing is recorded, and records its result as an op
-  /// of these inputs whose backward calls again(tape), recording, and goes back through what that recorded.
+  /// For checkpoint(): calls run(), which must record nothing, and records its result as an op of these
+  /// inputs. The backward of that op calls again(tape), which records, and propagates through what it
+  /// recorded. Throws ValueError when the result of run() is recorded, and for an input of another tape.
   Var<T> record_checkpoint(const std::vector<Var<T>>& inputs, const std::function<Var<T>()>& run,
                            detail::Recomputation<T> again);
 
-  /// Forgets everything recorded; Vars recorded before throw when used again.
+  /// Discards everything recorded; ops on Vars recorded before throw ValueError.
   void clear() { state_->clear(); }
+  /// The number of recorded nodes, leaves included.
   std::size_t size() const noexcept { return state_->nodes.size(); }
 
-  /// Accumulates d loss / d parameter into `gradients` for every recorded parameter, and consumes the tape.
-  /// Throws ShapeError when loss has more than one element, ValueError when it is not recorded here, when a
-  /// recorded, unfrozen parameter is missing in `gradients`, and when a tensor that a gradient depends on was
-  /// changed in place after it was used (see Tensor::mark_changed).
+  /// Adds d loss / d parameter to `gradients` for every recorded parameter and consumes the tape. Throws
+  /// ShapeError when loss has not one element, or an entry of `gradients` not the shape of its parameter;
+  /// ValueError when loss is not recorded on this tape or is itself a parameter, when a recorded parameter is
+  /// missing in `gradients`, and when a tensor that a gradient depends on was changed in place after its use
+  /// (see Tensor::mark_changed).
   ///
-  /// Whatever it throws, an op's own exception included, `gradients` are as they were before; the tape is
-  /// consumed once an op's backward has begun. For that, what is in an entry that is written already is
-  /// copied until backward returns; entries that are not (after zero()) cost nothing.
+  /// When it throws, also for an exception of an op, `gradients` are as they were before; the tape is
+  /// consumed if the backward of an op has begun. For this, entries that are already written are copied until
+  /// backward returns; entries after zero() are not.
   ///
-  /// `complete`, if there, is called with a recorded parameter's entry once this backward writes no more to
-  /// it and while it still runs: a gradient can be sent away, or added elsewhere and reset, before the others
-  /// are there.
+  /// `complete` is called with the entry of each recorded parameter as soon as this backward no longer writes
+  /// to it, so that a gradient can be sent, or added elsewhere and reset, before the others are complete.
   void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {}) {
     if (loss.numel() != 1) {
       throw ShapeError("backward",
@@ -95,12 +102,13 @@ class Tape {
     }
     backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
   }
-  /// The same without parameters: only variable() leaves.
+  /// The same for a tape without parameters, with variable() leaves alone.
   void backward(const Var<T>& loss) {
     Gradients<T> none;
     backward(loss, none);
   }
-  /// From an output of any shape, given the gradient that arrives at it.
+  /// The same from an output of any shape, with `cotangent` as the gradient with respect to it. Throws
+  /// ShapeError when their shapes differ, and as above.
   void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
                 const OnComplete& complete = {}) {
     check_here(output);
@@ -120,9 +128,10 @@ class Tape {
                          {entry->value.shape(), node.shape});
       }
       if (entry == nullptr) {
-        throw ValueError("backward",
-                         "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
-                             " was recorded but has no place in the gradients; list it or freeze it");
+        throw ValueError(
+            "backward",
+            "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
+                " was recorded but is missing in the gradients; construct them with it, or freeze it");
       }
     }
     auto& nodes = state_->nodes;
@@ -142,7 +151,8 @@ class Tape {
     }
   }
 
-  /// The gradient of a variable() leaf found by the last backward. Throws ValueError for anything else.
+  /// The gradient of a variable() leaf by the last backward(), zeros if the output does not depend on it.
+  /// Throws ValueError for any other Var.
   Tensor<T> gradient(const Var<T>& leaf) const {
     if (leaf.tape() != state_ || leaf.generation() != state_->leaf_generation ||
         !state_->leaf_gradients[static_cast<std::size_t>(leaf.node())].defined()) {
@@ -152,8 +162,8 @@ class Tape {
   }
 
  private:
-  // Goes back through the nodes from `first` on. A checkpoint appends nodes, none of them a parameter's, and
-  // takes them away again, so nothing here holds on to the address of a node or of a version.
+  // Visits the nodes from the last to `first`. A checkpoint appends nodes, none of them a parameter's, and
+  // removes them again, so addresses of nodes and versions must not be kept.
   void run_backward(Gradients<T>& gradients, std::size_t first, const OnComplete& complete = {}) {
     auto& nodes = state_->nodes;
     Profiler& profiler = Runtime::instance().profiler();
@@ -164,7 +174,7 @@ class Tape {
         if (node.parameter == nullptr) {
           take_leaf(i);
         } else if (complete) {
-          complete(*gradients.find(node.parameter->id));  // all that used it was recorded later
+          complete(*gradients.find(node.parameter->id));  // all its uses were recorded later
         }
         continue;
       }
@@ -191,8 +201,8 @@ class Tape {
     }
   }
 
-  // Records a checkpoint's function at the end of the tape, where its ops write the gradients of their inputs
-  // as if they had been recorded in its place, and goes back through them.
+  // Records the function of a checkpoint at the end of the tape and propagates through its ops, which write
+  // the gradients of their inputs as if they had been recorded in place of the checkpoint.
   void run_checkpoint(detail::Recomputation<T>& again, Tensor<T> dy, Gradients<T>& gradients) {
     auto& nodes = state_->nodes;
     const std::size_t first = nodes.size(), versions = state_->saved.size();
@@ -202,8 +212,8 @@ class Tape {
       again = nullptr;  // and with it the inputs
       if (y.shape() != dy.shape()) {
         throw ShapeError("checkpoint",
-                         "the function returned " + dy.shape().str() + " at first and " + y.shape().str() +
-                             " when it was run again, it must do the same both times",
+                         "the function returned " + dy.shape().str() + " in the forward pass and " +
+                             y.shape().str() + " when it was recomputed, must be the same both times",
                          {dy.shape(), y.shape()});
       }
       if (y.recorded() && static_cast<std::size_t>(y.node()) < first) y = copy_of(y);
@@ -211,9 +221,10 @@ class Tape {
     }
     for (std::size_t i = first; i < nodes.size(); ++i) {
       if (nodes[i].parameter == nullptr) continue;
-      throw ValueError("checkpoint", "the function used parameter '" + nodes[i].parameter->name +
-                                         "' when it was run again and not at first, it must do the same both "
-                                         "times");
+      throw ValueError(
+          "checkpoint",
+          "the function used parameter '" + nodes[i].parameter->name +
+              "' when it was recomputed, but not in the forward pass; must be the same both times");
     }
     if (output >= 0) {
       auto& last = nodes[static_cast<std::size_t>(output)];
@@ -225,7 +236,7 @@ class Tape {
     state_->saved.erase(state_->saved.begin() + static_cast<std::ptrdiff_t>(versions), state_->saved.end());
   }
 
-  // An op that hands a gradient on.
+  // An op that passes its gradient through.
   Var<T> copy_of(const Var<T>& x) {
     detail::TapeNode<T> node;
     node.op = "checkpoint";
@@ -234,7 +245,7 @@ class Tape {
     return append(std::move(node), x.value());
   }
 
-  // The gradient of a variable gets memory that nothing shares, not even the caller's cotangent.
+  // The gradient of a variable gets memory that is not shared, not even with the caller's cotangent.
   void take_leaf(std::int32_t i) {
     auto& node = state_->nodes[static_cast<std::size_t>(i)];
     if (static_cast<std::size_t>(i) >= state_->leaf_gradients.size()) return;  // made inside a checkpoint
@@ -243,7 +254,7 @@ class Tape {
     if (!gradient.unique()) gradient = gradient.clone();
   }
 
-  // Undoes what a backward that failed has written.
+  // Undoes the writes of a backward that failed.
   void restore(Gradients<T>& gradients) {
     for (auto& node : state_->nodes) {
       if (node.parameter == nullptr || !node.written) continue;
@@ -311,8 +322,8 @@ class Tape {
 
 namespace detail {
 
-/// What the inputs of an op were recorded on; none when no input was. Throws ValueError for an input of a
-/// dead tape or of another tape.
+/// The tape of an op's recorded inputs; null when none is recorded. Throws ValueError when one is on a tape
+/// that was cleared or destroyed, or when two are on different tapes.
 template <class T>
 EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const Tensor<T>& y,
                                                            std::span<const Var<T>* const> inputs) {
@@ -333,8 +344,8 @@ EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const
   return tape;
 }
 
-/// Whether none of an op's inputs is recorded: then the op is its result `y` alone, and returns it before it
-/// makes a closure for record().
+/// Whether none of an op's inputs is recorded: the op then returns its result `y` without making a closure
+/// for record().
 template <class T, class... X>
 bool not_recorded(const Tensor<T>& y, const X&... inputs) {
   if ((inputs.recorded() || ...)) return false;
@@ -359,7 +370,7 @@ EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>
   return result;
 }
 
-// Notes the versions of what the backward of the op recorded last is going to read.
+// Stores the versions of the tensors that the backward of the op recorded last will read.
 template <class T>
 EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
                                      std::span<const Var<T>* const> inputs, const SavedTensors& saved) {
@@ -399,9 +410,11 @@ EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<con
 
 }  // namespace detail
 
-/// Makes an op of a forward result and its backward: `backward` is kept, with what it captured, when an input
-/// is recorded, and dropped otherwise. It is called at most once, and reads no tensors but `saved` and those
-/// that it alone has. Throws ValueError for an input of a dead tape or of another tape.
+/// Makes an op of a forward result `y` and a backward, (Backward<T>&) -> void. The result is recorded when an
+/// input is; otherwise it is a constant, and `backward` is discarded. `backward` is called at most once, and
+/// must read no tensors except `saved` and those that it alone owns. `op` must outlive the tape (a string
+/// literal). Throws ValueError when an input is on a tape that was cleared, consumed or destroyed, or when
+/// two inputs are on different tapes.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
                             const SavedTensors& saved, F&& backward) {
@@ -410,12 +423,14 @@ template <class T, class F>
   return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), saved, std::forward<F>(backward));
 }
 
+/// The same for inputs in braces.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs,
                             const SavedTensors& saved, F&& backward) {
   return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
                 std::forward<F>(backward));
 }
+/// The same for a vector of inputs.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs,
                             const SavedTensors& saved, F&& backward) {
@@ -427,6 +442,7 @@ template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
   return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
 }
+/// The same for a vector of inputs.
 template <class T, class F>
 [[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
   return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// exp() and rounding rely on the order of sums, masks on infinities, and NaN must be seen: with -ffast-math,
-// softmax(1, 2, 3) was 0.077 0.308 0.615. (clang++ does not tell -fassociative-math alone.)
+// exp() and rounding rely on the order of sums, masks on infinities, and NaN must be detected: with
+// -ffast-math, softmax(1, 2, 3) was 0.077 0.308 0.615. (clang++ has no macro for -fassociative-math alone.)
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || \
     defined(__ASSOCIATIVE_MATH__)
 #error \
@@ -11,16 +11,15 @@
 -funsafe-math-optimizations; compile files that include it without these (-fno-fast-math after -Ofast)"
 #endif
 
-/// `inline` in the header-only build; nothing when a compiled target defines the function once.
+/// `inline` in the header-only build; empty where a compiled target defines the function once.
 #if defined(EIGENFORMER_COMPILED_BUILD)
 #define EIGENFORMER_INLINE
 #else
 #define EIGENFORMER_INLINE inline
 #endif
 
-/// Instances of templates that eigenformer::compiled holds: EIGENFORMER_INSTANCES(struct Linear) those of a
-/// class for float and double, EIGENFORMER_INSTANCE any one. Declared where that target is linked, defined in
-/// its modules.cpp, nothing in the header-only build.
+/// One template instance that eigenformer::compiled holds, such as `struct Linear<float>`. It is declared
+/// where that target is linked, defined in its modules.cpp, and absent in the header-only build.
 #if defined(EIGENFORMER_COMPILED_MODULES)
 #define EIGENFORMER_INSTANCE(...) template __VA_ARGS__;
 #elif defined(EIGENFORMER_COMPILED)
@@ -28,22 +27,26 @@
 #else
 #define EIGENFORMER_INSTANCE(...)
 #endif
+/// EIGENFORMER_INSTANCE of a class template for float and double: EIGENFORMER_INSTANCES(struct Linear).
 #define EIGENFORMER_INSTANCES(CLASS) \
   EIGENFORMER_INSTANCE(CLASS<float>) \
   EIGENFORMER_INSTANCE(CLASS<double>)
 
+/// For bodies of loops that are compiled once for each instruction set inside a function of that set.
 #define EIGENFORMER_ALWAYS_INLINE inline __attribute__((always_inline))
 
-/// On what an op calls a few times and never an element: copies of it in every caller take time to compile,
-/// and give none back.
+/// For functions that an op calls a few times, never for each element: inlining them takes time to compile
+/// and makes nothing faster.
 #define EIGENFORMER_NOINLINE __attribute__((noinline))
 
+/// 1 on x86 with 64 bits, else 0.
 #if defined(__x86_64__) || defined(_M_X64)
 #define EIGENFORMER_X86 1
 #else
 #define EIGENFORMER_X86 0
 #endif
 
+/// 1 on little-endian ARM with 64 bits, else 0.
 #if defined(__aarch64__) && !defined(__AARCH64EB__)
 #define EIGENFORMER_ARM64 1
 #else

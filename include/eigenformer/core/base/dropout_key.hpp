@@ -8,17 +8,19 @@ namespace eigenformer {
 /// Which row a dropout mask belongs to: the sequence's number in the epoch and the position in that sequence.
 /// So a mask does not depend on how rows are batched, padded, packed or spread over threads.
 struct RowKey {
-  std::uint32_t sequence = 0;
-  std::uint32_t position = 0;
+  std::uint32_t sequence = 0;  ///< the number of the sequence in the epoch
+  std::uint32_t position = 0;  ///< the row's position in that sequence
+  /// Whether both numbers agree.
   friend bool operator==(const RowKey&, const RowKey&) = default;
 };
 
 /// What a family of dropout masks is drawn from: the run's seed, the training step and the place in the
 /// model.
 struct DropoutKey {
-  std::uint64_t seed = 0;
-  std::uint32_t step = 0;
-  std::uint32_t site = 0;
+  std::uint64_t seed = 0;  ///< the run's seed
+  std::uint32_t step = 0;  ///< the number of the training step
+  std::uint32_t site = 0;  ///< the number of the dropout site in the model
+  /// Whether all three numbers agree.
   friend bool operator==(const DropoutKey&, const DropoutKey&) = default;
 
   /// The two key words of Philox4x32-10: the low and the high half of a 64-bit mix of seed, step and site.

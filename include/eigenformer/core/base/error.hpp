@@ -8,13 +8,14 @@
 
 namespace eigenformer {
 
-/// The root of everything this library throws (ShapeError is in shape.hpp); what() reads "[op] message".
+/// The base of all exceptions that this library throws; what() returns "[op] message".
 class Error : public std::runtime_error {
  public:
+  /// `op` names the operation or component that throws, `message` says what was wrong and what is expected.
   EIGENFORMER_NOINLINE Error(std::string op, const std::string& message)
       : std::runtime_error("[" + op + "] " + message), op_(std::move(op)) {}
 
-  /// The operation or component that refused, such as "matmul".
+  /// The operation or component that threw, such as "matmul".
   const std::string& op() const noexcept { return op_; }
 
  private:
@@ -26,19 +27,19 @@ class IndexError : public Error {
   using Error::Error;
 };
 
-/// A value that the operation cannot work with: an option, a rate, a state.
+/// An argument, option or state that the operation does not accept.
 class ValueError : public Error {
   using Error::Error;
 };
 
-/// A file or stream that cannot be read, written or understood.
+/// A file or stream that cannot be read, written or parsed.
 class IoError : public Error {
   using Error::Error;
 };
 
 namespace detail {
 
-// What an error says, without the component that says it.
+// The message of an error, without "[op] ".
 inline std::string message_of(const Error& error) {
   return std::string(error.what()).substr(error.op().size() + 3);
 }

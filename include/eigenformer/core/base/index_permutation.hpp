@@ -10,14 +10,14 @@
 
 namespace eigenformer {
 
-/// A random order of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest power of
-/// two that holds n, walked along until it is below n (Black and Rogaway, "Ciphers with arbitrary finite
-/// domains", 2002). The same on every machine.
+/// A random permutation of 0 .. n-1 that is computed and not stored: a Feistel network over the smallest
+/// power of two that is at least n, applied again until the result is below n (cycle walking; Black and
+/// Rogaway, "Ciphers with arbitrary finite domains", 2002). The same on every machine.
 class IndexPermutation {
  public:
   /// Draws the keys from `rng`. Throws ValueError when n is not positive.
   IndexPermutation(index_t n, RandomGenerator& rng) : size_(static_cast<std::uint64_t>(n)) {
-    if (n < 1) throw ValueError("random", "a permutation of " + std::to_string(n) + " numbers is none");
+    if (n < 1) throw ValueError("random", "n is " + std::to_string(n) + ", must be at least 1");
     const int bits = static_cast<int>(std::bit_width(size_ - 1));
     low_bits_ = bits / 2;
     low_mask_ = (std::uint64_t{1} << low_bits_) - 1;

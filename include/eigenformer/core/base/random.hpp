@@ -15,12 +15,15 @@ namespace eigenformer {
 /// The counter-based generator Philox4x32-10: four 32-bit words from a 128-bit counter and a 64-bit key.
 /// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 struct Philox4x32 {
-  using Counter = std::array<std::uint32_t, 4>;
-  using Key = std::array<std::uint32_t, 2>;
+  using Counter = std::array<std::uint32_t, 4>;  ///< 128 bits, least significant word first
+  using Key = std::array<std::uint32_t, 2>;      ///< 64 bits, least significant word first
 
-  static constexpr std::uint32_t multiplier0 = 0xD2511F53u, multiplier1 = 0xCD9E8D57u;
-  static constexpr std::uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
+  static constexpr std::uint32_t multiplier0 = 0xD2511F53u,  ///< multiplies word 0 in each round
+      multiplier1 = 0xCD9E8D57u;                             ///< multiplies word 2 in each round
+  static constexpr std::uint32_t weyl0 = 0x9E3779B9u,        ///< added to word 0 of the key after each round
+      weyl1 = 0xBB67AE85u;                                   ///< added to word 1 of the key after each round
 
+  /// The four random words of one counter: ten rounds.
   static constexpr Counter generate(Counter c, Key key) noexcept {
     for (int round = 0; round < 10; ++round) {
       const std::uint64_t p0 = std::uint64_t{multiplier0} * c[0];
@@ -37,30 +40,38 @@ struct Philox4x32 {
 /// A stream of random numbers that is the same on every compiler and machine, and small enough to save.
 class RandomGenerator {
  public:
-  /// Everything needed to go on where a generator stood.
+  /// All that is needed to resume a generator.
   struct State {
+    /// The key of Philox4x32-10.
     std::uint64_t seed = 0;
     std::uint64_t position = 0;  ///< 32-bit words drawn so far
+    /// Whether seed and position agree.
     friend bool operator==(const State&, const State&) = default;
   };
 
+  /// Starts at position 0 of the stream that `seed` selects.
   explicit RandomGenerator(std::uint64_t seed = 0) { state_.seed = seed; }
 
-  /// A generator whose fill_uniform and fill_normal leave the memory as it is: for the constructor of a model
-  /// whose weights are read from a file right after, so that they are neither drawn nor, before that, held.
+  /// A generator whose fill_uniform() and fill_normal() write nothing. A model constructed with it has
+  /// uninitialised weights, which saves the time and memory of drawing them when they are loaded from a file
+  /// next.
   static RandomGenerator idle() {
     RandomGenerator generator;
     generator.idle_ = true;
     return generator;
   }
 
+  /// Seed and position, which set_state() of another generator accepts.
   State state() const noexcept { return state_; }
+  /// Resumes the stream of `state`; the next number is the one that its generator would have drawn.
   void set_state(const State& state) noexcept {
     state_ = state;
     block_index_ = none;
   }
+  /// The seed of the constructor or of the last set_state().
   std::uint64_t seed() const noexcept { return state_.seed; }
 
+  /// 32 uniform bits.
   std::uint32_t next_u32() noexcept {
     const std::uint64_t index = state_.position / 4;
     if (index != block_index_) {
@@ -71,16 +82,19 @@ class RandomGenerator {
     }
     return block_[state_.position++ % 4];
   }
+  /// 64 uniform bits: two calls of next_u32(), the high word first.
   std::uint64_t next_u64() noexcept {
     const std::uint64_t high = next_u32();
     return high << 32 | next_u32();
   }
 
-  /// Uniform in [0, 1), 53 bits.
+  /// Uniform in [0, 1), with 53 random bits.
   double uniform() noexcept { return static_cast<double>(next_u64() >> 11) * 0x1.0p-53; }
+  /// Uniform between `low` and `high`: low + (high - low) * uniform().
   double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
 
-  /// Standard normal (Box-Muller; the second number of a pair is not kept, so that the state stays small).
+  /// Standard normal, by Box-Muller; draws two uniform numbers and discards the second normal one, so that
+  /// the state stays small.
   double normal() noexcept {
     const double u = 1.0 - uniform();
     const double v = uniform();
@@ -98,7 +112,7 @@ class RandomGenerator {
     }
   }
 
-  /// Fisher-Yates.
+  /// Shuffles `items` in place (Fisher-Yates).
   template <class U>
   void shuffle(std::span<U> items) {
     for (std::size_t i = items.size(); i > 1; --i) {
@@ -106,10 +120,12 @@ class RandomGenerator {
     }
   }
 
+  /// Writes n numbers uniform between `low` and `high` to `out`; writes nothing if the generator is idle().
   template <class T>
   void fill_uniform(T* out, index_t n, double low, double high) noexcept {
     for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(uniform(low, high));
   }
+  /// Writes n normal numbers to `out`; writes nothing if the generator is idle().
   template <class T>
   void fill_normal(T* out, index_t n, double mean, double standard_deviation) noexcept {
     for (index_t i = 0; i < n && !idle_; ++i) out[i] = static_cast<T>(mean + standard_deviation * normal());

@@ -10,8 +10,9 @@
 
 namespace eigenformer::detail {
 
-/// Has `before` called in a process that forks, `parent` and `child` after it in these two: a child has no
-/// thread but the one that forked, and mutexes as they were.
+/// Registers functions for fork(): `before` runs before it, `parent` and `child` after it in the two
+/// processes. A child has only the thread that forked, and mutexes keep their state. Returns false if that
+/// fails.
 inline bool at_fork([[maybe_unused]] void (*before)(), [[maybe_unused]] void (*parent)(),
                     [[maybe_unused]] void (*child)()) {
 #if defined(__unix__) || defined(__APPLE__)
@@ -21,7 +22,7 @@ inline bool at_fork([[maybe_unused]] void (*before)(), [[maybe_unused]] void (*p
 #endif
 }
 
-/// Counts the forks between this process and the one that began, and holds what a child may need to wait for.
+/// Counts the forks between the first process and this one.
 class ForkCounter {
  public:
   static ForkCounter& instance() {
@@ -31,7 +32,7 @@ class ForkCounter {
 
   std::uint64_t forks() const noexcept { return forks_.load(std::memory_order_acquire); }
 
-  /// Free in a child at its start, whoever held it in the parent.
+  /// Unlocked when a child starts, whichever thread held it in the parent.
   std::mutex& mutex() noexcept { return mutex_; }
 
  private:

@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// A line "<key>: <n> kB" of what Linux says of this process.
+// The value in bytes of the line "key: n kB" of /proc/self/status.
 inline std::optional<std::size_t> process_status(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -27,18 +27,18 @@ inline std::optional<std::size_t> process_status(const std::string& key) {
 
 }  // namespace detail
 
-/// The memory of this process that is in RAM, in bytes; nothing where the system does not say (only Linux
-/// does).
+/// The memory of this process that is in RAM, in bytes; std::nullopt where it is unknown (on systems other
+/// than Linux).
 inline std::optional<std::size_t> resident_bytes() { return detail::process_status("VmRSS"); }
 
-/// Gives what the C library keeps of freed memory back to the system, where it can be asked to (glibc).
+/// Returns the freed memory that the C library keeps to the system (glibc; elsewhere it does nothing).
 inline void release_freed_memory() noexcept {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
 }
 
-/// The most that it was since the process began.
+/// The highest resident_bytes() since the process started; std::nullopt where it is unknown.
 inline std::optional<std::size_t> peak_resident_bytes() { return detail::process_status("VmHWM"); }
 
 }  // namespace eigenformer

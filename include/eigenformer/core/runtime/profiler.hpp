@@ -15,31 +15,36 @@
 
 namespace eigenformer {
 
-/// What one op cost in total: calls, seconds, floating-point operations of its products, and bytes of the
-/// tensors it reads and writes: inputs and output; in backward the output's gradient, the inputs once more
-/// and their gradients.
+/// The total cost of one op, forward or backward.
 struct OpProfile {
-  std::string op;
-  bool backward = false;
-  std::int64_t calls = 0;
-  double seconds = 0;
-  double flops = 0;
+  std::string op;          ///< the name of the op, such as "linear"
+  bool backward = false;   ///< whether this is its backward
+  std::int64_t calls = 0;  ///< how often it ran
+  double seconds = 0;      ///< wall-clock time of all calls
+  double flops = 0;        ///< floating-point operations of its matrix products: 2 m n k each
+  /// Bytes of the tensors that it reads and writes: inputs and output; in backward the gradient of the
+  /// output, the inputs again and their gradients.
   double bytes = 0;
 };
 
-/// Times every op, forward and backward apart, while it is on; costs one relaxed load per op when it is off.
-/// What an executor that steals work runs while an op waits counts as that op's.
+/// Measures every op, forward and backward separately, between start() and stop(); otherwise it costs one
+/// relaxed load per op. Work that a work-stealing executor runs while an op waits counts for that op.
 class Profiler {
  public:
+  /// Measures the ops that begin from now on, in all threads; earlier results are kept.
   void start() { enabled_.store(true, std::memory_order_relaxed); }
+  /// Ops that begin from now on are not measured; results are kept.
   void stop() { enabled_.store(false, std::memory_order_relaxed); }
+  /// Whether ops are measured.
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
+  /// Discards all results.
   void clear() {
     const std::lock_guard<std::mutex> lock(mutex_);
     profiles_.clear();
   }
 
+  /// Adds one call to the totals of `op`; OpScope does so at its end.
   void add(const char* op, bool backward, double seconds, double flops, double bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     OpProfile& p = profiles_[{op, backward}];
@@ -49,7 +54,7 @@ class Profiler {
     p.bytes += bytes;
   }
 
-  /// The ops seen since clear(), the most expensive first.
+  /// The ops measured since clear(), by falling time.
   std::vector<OpProfile> report() const {
     std::vector<OpProfile> rows;
     {
@@ -74,7 +79,7 @@ class Profiler {
 
 namespace detail {
 
-/// Work counted by the kernels on this thread while a profile is taken.
+/// Work that kernels counted on this thread.
 struct WorkCounter {
   double flops = 0;
   double bytes = 0;
@@ -102,6 +107,8 @@ void count_bytes(std::int64_t elements) {
 /// Times a scope as one op; nested scopes count into the outer one only.
 class OpScope {
  public:
+  /// Starts the clock unless the profiler is off or another scope is open on this thread; `op` must outlive
+  /// the scope.
   EIGENFORMER_NOINLINE OpScope(Profiler& profiler, const char* op, bool backward = false) {
     if (!profiler.enabled() || active()) return;
     profiler_ = &profiler;
@@ -111,6 +118,7 @@ class OpScope {
     work_ = detail::work_counter();
     start_ = std::chrono::steady_clock::now();
   }
+  /// Adds the time and the counted work to the profiler.
   EIGENFORMER_NOINLINE ~OpScope() {
     if (profiler_ == nullptr) return;
     active() = false;

@@ -18,35 +18,37 @@
 
 namespace eigenformer {
 
-/// The one process-wide object: threads (or the caller's executor), the memory pool and the profiler. A
-/// forked child can use it, whatever other threads of its parent did at that moment.
+/// The process-wide state: threads (or the caller's executor), the memory pool and the profiler. A forked
+/// child can use it, whatever other threads of its parent did at the time of the fork.
 class Runtime {
  public:
-  /// It is never destroyed, so that tensors of static duration can give their storage back at any time.
+  /// The only instance. It is never destroyed, so that tensors of static duration can release their storage
+  /// at any time.
   static Runtime& instance() {
     static Runtime* runtime = new Runtime;
     return *runtime;
   }
 
-  /// Sets the number of threads of the built-in pool. Throws ValueError below 1, and when the system does not
-  /// start that many; the threads stay as they were then. Calls under way finish as they began.
+  /// Replaces the executor by a pool of `threads` threads, the caller's included. Throws ValueError for less
+  /// than 1 and when the system cannot start that many; the executor is unchanged then. Running loops finish
+  /// on the executor they started on.
   void set_threads(int threads) {
     if (threads < 1)
       throw ValueError("runtime", "threads is " + std::to_string(threads) + ", must be at least 1");
     set_executor(std::make_shared<ThreadPool>(threads));
   }
 
-  /// Runs everything on the caller's executor from now on; nullptr returns to a pool of the default size.
+  /// Runs parallel loops on `executor` from now on; nullptr restores a pool of default_threads() threads.
   void set_executor(std::shared_ptr<Executor> executor) {
     if (executor == nullptr) executor = default_executor();
     const std::lock_guard<std::mutex> lock(mutex_);
     executor_.swap(executor);
   }
 
-  /// Threads that a parallel loop started here would use: at first, the cores this process may run on.
+  /// The number of threads of executor(); default_threads() unless it was set.
   int threads() { return executor()->threads(); }
 
-  /// The executor in use on this thread.
+  /// The executor of loops that this thread starts: its innermost ThreadScope's, else the process-wide one.
   std::shared_ptr<Executor> executor() {
     if (thread_executor() != nullptr) return *thread_executor();
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -54,10 +56,12 @@ class Runtime {
     return executor_;
   }
 
+  /// The pool that owns the storage of tensors.
   MemoryPool& pool() noexcept { return pool_; }
+  /// The profiler that all ops report to.
   Profiler& profiler() noexcept { return profiler_; }
 
-  /// The number of cores this process may use.
+  /// The number of cores this process may use (on Linux its CPU affinity), at least 1.
   static int default_threads() {
 #if defined(__linux__)
     cpu_set_t set;
@@ -69,11 +73,12 @@ class Runtime {
  private:
   friend class ThreadScope;
   Runtime() {
-    (void)detail::ForkCounter::instance();  // registers before any mutex of ours is held
+    (void)detail::ForkCounter::instance();  // its handlers are registered before a mutex of ours is held
     detail::at_fork([] { instance().lock(); }, [] { instance().unlock(); }, [] { instance().unlock(); });
   }
 
-  // Around a fork: nobody is in the middle of a change that the child would never see the end of.
+  // Held around a fork, so that no thread is in the middle of a change that the child would never see
+  // completed.
   void lock() {
     mutex_.lock();
     pool_.mutex_.lock();
@@ -85,7 +90,7 @@ class Runtime {
     mutex_.unlock();
   }
 
-  /// A pool of a thread for each core, or of as many as the system starts when halved again and again.
+  /// A pool of default_threads() threads; the number is halved until the system can start them.
   static std::shared_ptr<Executor> default_executor() {
     for (int threads = default_threads();; threads /= 2) {
       try {
@@ -106,16 +111,20 @@ class Runtime {
   Profiler profiler_;
 };
 
-/// Overrides the threads of the calling thread's loops while it lives; a pool of one thread runs everything
-/// here.
+/// Sets the executor of the loops that the calling thread starts, for the lifetime of the scope. Scopes nest.
 class ThreadScope {
  public:
+  /// A new pool of `threads` threads; with 1 all work runs on the calling thread. Throws ValueError when the
+  /// system cannot start them.
   explicit ThreadScope(int threads) : ThreadScope(std::make_shared<ThreadPool>(threads)) {}
+  /// The given executor. Throws ValueError when it is null.
   explicit ThreadScope(std::shared_ptr<Executor> executor)
       : executor_(std::move(executor)), previous_(Runtime::thread_executor()) {
-    if (executor_ == nullptr) throw ValueError("runtime", "the executor of a thread scope is null");
+    if (executor_ == nullptr)
+      throw ValueError("runtime", "the executor of a thread scope is null, must be an executor");
     Runtime::thread_executor() = &executor_;
   }
+  /// Restores the executor that was set before.
   ~ThreadScope() { Runtime::thread_executor() = previous_; }
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
@@ -156,7 +165,7 @@ EIGENFORMER_NOINLINE inline void parallel_ranges(index_t n, index_t grain, Range
     f(index_t{0}, n);
     return;
   }
-  // A few ranges a thread even out what other processes take from a core.
+  // A few ranges for each thread balance the load when other processes use a core.
   const auto divide_up = [n](index_t by) { return n / by + (n % by == 0 ? 0 : 1); };
   const index_t chunk = std::max(grain, divide_up(threads * 4));
   const index_t tasks = divide_up(chunk);
@@ -178,9 +187,10 @@ EIGENFORMER_NOINLINE inline void parallel_ranges(index_t n, index_t grain, Range
 
 }  // namespace detail
 
-/// Calls f(begin, end) for ranges that cover 0 .. n, on several threads when n exceeds `grain` (items that
-/// are worth a task of their own). Serial when nested. The first exception is rethrown here, after all ranges
-/// have ended.
+/// Calls f(begin, end) for disjoint ranges that cover 0 .. n-1, in any order, on the threads of
+/// Runtime::executor() when n exceeds `grain` (the least number of items that is worth a task). Nested loops
+/// run serially. After an exception ranges that have not begun are skipped, and the first exception is
+/// rethrown when all others have ended.
 template <class F>
 void parallel_for(index_t n, index_t grain, F&& f) {
   if (n <= 0) return;

@@ -10,9 +10,9 @@
 
 namespace eigenformer::detail {
 
-/// A Buffer of the calling thread, its own until the lease ends, and kept by the thread for the next lease.
-/// Two leases never have the same one: while a caller waits for its tasks, an executor that steals work may
-/// run another kernel on the same thread. `Use` names buffers that are of about one size.
+/// A Buffer that belongs to the calling thread and is kept for its next lease. Two leases that exist at the
+/// same time have different buffers: while a caller waits for its tasks, a work-stealing executor may run
+/// another kernel on the same thread. `Use` distinguishes buffers of different sizes.
 template <class Buffer, class Use = Buffer>
 class ThreadLease {
  public:

@@ -23,7 +23,7 @@
 
 namespace eigenformer::detail {
 
-// Memory that no tensor has; the address sanitizer, where it is on, reports who touches it.
+// Marks memory that belongs to no tensor; the address sanitizer reports accesses to it.
 inline void forbid([[maybe_unused]] const void* begin, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef EIGENFORMER_ADDRESS_SANITIZER
   __asan_poison_memory_region(begin, bytes);
@@ -35,10 +35,10 @@ inline void permit([[maybe_unused]] const void* begin, [[maybe_unused]] std::siz
 #endif
 }
 
-/// Blocks cut from a few large segments of memory. Neighbours that are given back become one hole again, so
-/// what one batch leaves fits whatever the next one wants. Not thread-safe: MemoryPool locks.
+/// Blocks cut from a few large segments of memory. Adjacent free blocks are merged into one hole, so that
+/// memory freed by one batch fits blocks of other sizes. Not thread-safe: MemoryPool locks.
 ///
-/// A segment's memory costs nothing before it is first used, so segments are much larger than blocks.
+/// The system provides a segment's memory at first use, so segments are much larger than blocks.
 class Segments {
  public:
   static constexpr std::size_t page =
@@ -83,8 +83,8 @@ class Segments {
     return block;
   }
 
-  /// Takes one more segment from the system, for a block of `bytes` and those to come. False when it has
-  /// none.
+  /// Allocates one more segment from the system, for a block of `bytes` and later ones. Returns false when
+  /// memory runs out.
   bool grow(std::size_t bytes) {
     constexpr std::size_t least = std::size_t{16} << 20, most = std::size_t{256} << 20;
     const std::size_t wanted = std::max(bytes, rounded(std::clamp((in_use_ + cached_) / 2, least, most)));
@@ -113,8 +113,8 @@ class Segments {
     holes_.insert(next, std::move(node));
   }
 
-  /// Gives holes to the system, the largest addresses first, until at most `keep` bytes of them hold memory:
-  /// whole segments everywhere, parts of segments where the system takes pages (Linux).
+  /// Returns holes to the system, from the highest address down, until at most `keep` bytes of them hold
+  /// memory: whole segments on all systems, parts of segments on Linux.
   void trim(std::size_t keep) noexcept {
     for (auto hole = holes_.end(); hole != holes_.begin() && cached_ > keep;) {
       --hole;

@@ -18,38 +18,39 @@
 
 namespace eigenformer {
 
-/// What a MemoryPool has done and holds, in bytes and calls.
+/// Counters of a MemoryPool.
 struct PoolStatistics {
-  std::size_t system_allocations = 0;  ///< blocks taken from the operating system so far
-  std::size_t reuses = 0;              ///< requests served from blocks that were given back
-  std::size_t bytes_in_use = 0;        ///< in live tensors
-  std::size_t bytes_cached = 0;        ///< given back and kept for reuse
-  std::size_t peak_bytes = 0;          ///< highest bytes_in_use + bytes_cached
+  std::size_t system_allocations = 0;  ///< blocks allocated from the operating system so far
+  std::size_t reuses = 0;              ///< requests served from freed blocks so far
+  std::size_t bytes_in_use = 0;        ///< bytes of blocks in use
+  std::size_t bytes_cached = 0;        ///< bytes of freed blocks that are kept for reuse
+  std::size_t peak_bytes = 0;  ///< highest bytes_in_use + bytes_cached since the start or reset_peak()
 };
 
-/// What tensors that share a piece of memory know about it beside its address.
+/// State that all tensors of one storage share.
 struct StorageState {
   std::atomic<std::uint32_t> version{0};  ///< how often the values were changed in place
   bool borrowed = false;                  ///< the memory belongs to someone else
 };
 
-/// Notices that the values in a piece of memory were changed since the watch was taken. It keeps no memory
-/// alive.
+/// Detects that the values of a storage were changed after the watch was created. It does not keep the memory
+/// alive. A default-constructed watch never reports a change.
 class StorageWatch {
  public:
   StorageWatch() = default;
+  /// Watches `storage` through its `state`, which lives as long as it does; Tensor::watch() makes one.
   StorageWatch(std::weak_ptr<const void> storage, const StorageState* state) noexcept
       : storage_(std::move(storage)),
         state_(state),
         seen_(state == nullptr ? 0 : state->version.load(relaxed)) {}
 
-  /// False also when the memory is gone: nobody can read the changed values then.
+  /// Whether Tensor::mark_changed() was called since then; false when the memory has been freed.
   bool changed() const noexcept {
     return state_ != nullptr && !storage_.expired() && state_->version.load(relaxed) != seen_;
   }
-  /// The memory, held by the result; null when it is gone.
+  /// The memory, kept alive by the result; null when it has been freed.
   std::shared_ptr<const void> storage() const noexcept { return storage_.lock(); }
-  /// Whether both watch the same memory.
+  /// Whether both watch the same memory, and it has not been freed.
   bool same_storage(const StorageWatch& other) const noexcept {
     return state_ != nullptr && state_ == other.state_ && !storage_.expired();
   }
@@ -64,22 +65,25 @@ class StorageWatch {
 
 /// Recycles tensor storage: 64-byte aligned blocks, thread-safe, with a limit on what is kept.
 ///
-/// Sizes below `large` are rounded up to eight classes per power of two, and a request may take a block of up
-/// to 1.5 times its size. Larger ones are cut from segments, where blocks that were given back join with
-/// their neighbours. So batches of varying length reuse each other's memory instead of growing the process.
+/// Sizes below `large` are rounded up to one of eight classes per power of two, and a request may reuse a
+/// block of up to 1.5 times its size. Larger blocks are cut from segments, where adjacent free blocks are
+/// merged. So batches of varying length reuse each other's memory, and the process does not grow.
 class MemoryPool {
  public:
-  static constexpr std::size_t alignment = 64;
-  static constexpr std::size_t large = std::size_t{1} << 20;
+  static constexpr std::size_t alignment = 64;  ///< bytes; of every block
+  static constexpr std::size_t large = std::size_t{1}
+                                       << 20;  ///< bytes from which on a block is cut from a segment
 
+  /// An empty pool without a byte limit.
   MemoryPool() = default;
-  /// Frees what is kept for reuse. Blocks still in use must not outlive the pool.
+  /// Frees the blocks kept for reuse. Blocks in use must not outlive the pool.
   ~MemoryPool() { trim(); }
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
-  /// A block of at least `bytes` bytes, returned to the pool with its last owner; `state`, where it is given,
-  /// becomes the address of the block's state, which lives as long. Throws Error when memory runs out.
+  /// A block of at least `bytes` bytes, uninitialised, which returns to the pool with its last owner.
+  /// `*state` is set to the address of the block's state, which lives as long as the block. Throws Error when
+  /// memory runs out.
   std::shared_ptr<void> allocate(std::size_t bytes, StorageState** state = nullptr) {
     if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
     auto block = std::make_shared<Block>(*this);  // first, so that a failure leaves nothing to give back
@@ -93,20 +97,22 @@ class MemoryPool {
     return std::shared_ptr<void>(std::move(block), memory);
   }
 
-  /// Most bytes kept for reuse; more is returned to the operating system. Default: no limit.
+  /// Sets the most bytes that are kept for reuse; the rest is returned to the operating system. No limit by
+  /// default.
   void set_byte_limit(std::size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     limit_ = bytes;
     trim_to(bytes);
   }
 
-  /// Returns cached blocks to the operating system until at most `keep_bytes` are kept. (Systems other than
-  /// Linux take a segment back when none of it is in use.)
+  /// Returns cached blocks to the operating system until at most `keep_bytes` are kept. On systems other than
+  /// Linux a segment can be returned only when no block of it is in use.
   void trim(std::size_t keep_bytes = 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     trim_to(keep_bytes);
   }
 
+  /// The counters of this moment.
   PoolStatistics statistics() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     PoolStatistics all = small_;
@@ -115,7 +121,7 @@ class MemoryPool {
     return all;
   }
 
-  /// Forgets the peak: it starts again from what is held now.
+  /// Sets peak_bytes to the bytes held now.
   void reset_peak() {
     const std::lock_guard<std::mutex> lock(mutex_);
     small_.peak_bytes = held();
@@ -128,12 +134,13 @@ class MemoryPool {
   static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
   static constexpr std::size_t most = std::size_t{1} << 47;
 
-  // Lies at the beginning of a block in no use, so that giving back takes no memory and cannot fail.
+  // Stored at the beginning of a free block, so that freeing takes no memory and cannot fail.
   struct FreeBlock {
     FreeBlock* next;
   };
 
-  // What the owners of a block share: it gives the memory back when the last of them goes.
+  // The shared state of a block's owners; it returns the memory to the pool when the last of them is
+  // destroyed.
   struct Block {
     explicit Block(MemoryPool& from) noexcept : pool(from) {}
     Block(const Block&) = delete;
@@ -227,7 +234,7 @@ class MemoryPool {
   }
 
   [[noreturn]] void out_of_memory(std::size_t bytes) const {
-    throw Error("storage", "out of memory: a tensor of " + std::to_string(bytes) + " bytes beside " +
+    throw Error("storage", "out of memory: cannot allocate " + std::to_string(bytes) + " bytes, with " +
                                std::to_string(small_.bytes_in_use + segments_.in_use()) + " bytes in use");
   }
 

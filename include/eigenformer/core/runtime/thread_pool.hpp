@@ -20,12 +20,14 @@
 
 namespace eigenformer {
 
-/// A call without ownership: what an Executor runs.
+/// A reference to a function of a task number, which an Executor runs. The function must outlive it.
 class TaskRef {
  public:
+  /// Refers to `f`, which is called as f(i) and must not throw.
   template <class F>
   requires(!std::same_as<F, TaskRef>) explicit TaskRef(F& f)
       : object_(&f), call_([](void* o, index_t i) { (*static_cast<F*>(o))(i); }) {}
+  /// Runs task i.
   void operator()(index_t i) const { call_(object_, i); }
 
  private:
@@ -33,26 +35,28 @@ class TaskRef {
   void (*call_)(void*, index_t);
 };
 
-/// Something that runs tasks 0 .. count-1, in any order, perhaps at once; an OpenMP or TBB loop fits.
-/// `run` returns when all are done; tasks handed to it do not throw. While it waits it may run other work on
-/// the calling thread, but must return on the thread that called it.
+/// The interface of thread pools: an implementation may be a loop of OpenMP or TBB. Runtime::set_executor()
+/// and ThreadScope select one.
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// How many tasks run at once at most.
+  /// The greatest number of tasks that run at the same time.
   virtual int threads() const = 0;
+  /// Runs tasks 0 .. count-1, in any order and concurrently, and returns when all have ended. Tasks do not
+  /// throw. While it waits it may run other work on the calling thread, but it must return on the thread that
+  /// called it. Several threads may call it at the same time.
   virtual void run(index_t count, TaskRef task) = 0;
 };
 
-/// The default executor: standard threads that spin briefly before they sleep. Calls from several threads
-/// share the workers; each caller works on its own tasks too, so every call makes progress.
+/// The default executor: standard threads that spin briefly before they sleep. Concurrent callers share the
+/// workers; each caller also runs its own tasks, so every call makes progress.
 ///
-/// In a forked child a pool starts fresh threads at its first use. A child forked by one of the tasks must
-/// not return from that task.
+/// In a forked child a pool starts new threads at its first use. A child forked by a task must not return
+/// from that task.
 class ThreadPool final : public Executor {
  public:
-  /// Fewer than one thread counts as one: the caller's. Throws ValueError when the system does not start that
-  /// many.
+  /// A pool of `threads` threads, the caller's included: it starts threads - 1, and none for less than 2.
+  /// Throws ValueError when the system cannot start them.
   explicit ThreadPool(int threads) : workers_(new Workers(std::max(1, threads), counter_.forks())) {}
   ~ThreadPool() override {
     Workers* const workers = workers_.load(std::memory_order_acquire);
@@ -66,8 +70,10 @@ class ThreadPool final : public Executor {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  /// The number given to the constructor, at least 1.
   int threads() const override { return workers_.load(std::memory_order_acquire)->size; }
 
+  /// As Executor::run(). Throws ValueError when a forked child cannot start its threads.
   void run(index_t count, TaskRef task) override {
     if (count > 0) workers().run(count, task);
   }
@@ -106,7 +112,7 @@ class ThreadPool final : public Executor {
         const std::size_t started = started_.size();
         stop();
         throw ValueError("runtime", "cannot start " + std::to_string(size) +
-                                        " threads: the system stopped at " + std::to_string(started + 1) +
+                                        " threads: the system allows only " + std::to_string(started + 1) +
                                         "; use fewer, or raise the limits on memory and processes");
       }
     }
@@ -185,7 +191,7 @@ class ThreadPool final : public Executor {
     std::vector<std::thread> started_;
   };
 
-  /// The threads of this process; in a child, at the first call, new ones.
+  /// The threads of this process; the first call in a forked child starts them.
   Workers& workers() {
     Workers* workers = workers_.load(std::memory_order_acquire);
     if (workers->forks != counter_.forks()) {
@@ -201,8 +207,8 @@ class ThreadPool final : public Executor {
     return *workers;
   }
 
-  /// Keeps what belongs to threads that this process does not have: their mutex may be locked for ever, and
-  /// there is nothing to join. The list holds it for tools that look for lost memory.
+  /// Keeps the state of threads that exist in the parent process alone: their mutex may stay locked, and they
+  /// cannot be joined. The list keeps it reachable for leak checkers.
   static void abandon(Workers* workers) {
     static Workers* last = nullptr;
     workers->abandoned = std::exchange(last, workers);

@@ -8,32 +8,37 @@
 
 #include "eigenformer/core/tensor/tensor.hpp"
 
-// Tensors as Eigen's matrices, arrays and vectors, and Eigen's memory as tensors. The way from an Eigen
-// expression to a tensor is Tensor's own constructor. Rank 3 and above: eigen_tensor.hpp.
+// Tensors as Eigen's matrices, arrays and vectors, and Eigen's memory as tensors. Tensor's constructor
+// converts an Eigen expression to a tensor. Rank 3 and above: eigen_tensor.hpp.
 
 namespace eigenformer {
 
-/// Row-major Eigen types of any size, and a vector.
+/// A row-major matrix of Eigen, of any size: a tensor of rank 2 has this layout.
 template <class T>
 using EigenMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+/// The same for arithmetic by element.
 template <class T>
 using EigenArray = Eigen::Array<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+/// A column vector of Eigen, of any size.
 template <class T>
 using EigenVector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 
-/// An Eigen::Map of a tensor that holds the tensor's storage, so it may outlive the tensor: that of a
-/// temporary is good. A copy is a view of the same memory; an assignment copies values. (As always with
-/// Eigen, `auto` on an expression made of a view does not hold the view.)
+/// An Eigen::Map of a tensor that shares the tensor's storage, so it may outlive the tensor, which may be a
+/// temporary. Copies are views of the same memory; assignments copy values. (As always with Eigen, `auto` for
+/// an expression of a view does not keep the view alive.)
 template <class Plain>
 class EigenView : public Eigen::Map<Plain> {
   using Map = Eigen::Map<Plain>;
   using T = std::remove_const_t<typename Map::Scalar>;
 
  public:
-  /// Throws ValueError for a tensor whose memory was given back.
+  /// The first rows * cols elements of `tensor` as (rows, cols). Throws ValueError for a tensor that has a
+  /// shape but no memory.
   EigenView(Tensor<T> tensor, index_t rows, index_t cols)
       : Map(checked(tensor), rows, cols), tensor_(std::move(tensor)) {}
+  /// A view of the same memory.
   EigenView(const EigenView&) = default;
+  /// Copies the values of another view of the same size.
   EigenView& operator=(const EigenView& values) {
     Map::operator=(values);
     return *this;
@@ -44,7 +49,7 @@ class EigenView : public Eigen::Map<Plain> {
   static T* checked(Tensor<T>& tensor) {
     if (!tensor.defined() && tensor.numel() > 0) {
       throw ValueError("as_eigen", "the memory of this tensor of shape " + tensor.shape().str() +
-                                       " was given back or never taken");
+                                       " was released or never allocated");
     }
     return tensor.data();
   }
@@ -52,51 +57,59 @@ class EigenView : public Eigen::Map<Plain> {
   Tensor<T> tensor_;
 };
 
-/// A tensor as a row-major matrix of (product of leading dimensions, last dimension), without a copy; rank 0
-/// and 1 are one row. A const tensor gives a view that does not write. Throws ValueError for a tensor without
-/// memory.
+/// A tensor as a row-major matrix (product of the leading dimensions, last dimension), without a copy; rank 0
+/// and 1 are one row. Call Tensor::mark_changed() after writing to values that a tape may have saved. Throws
+/// ValueError for a tensor that has a shape but no memory.
 template <class T>
 EigenView<EigenMatrix<T>> as_eigen(Tensor<T>& t) {
   return {t, t.shape().rows(), t.shape().cols()};
 }
+/// The same for a const tensor, read-only.
 template <class T>
 EigenView<const EigenMatrix<T>> as_eigen(const Tensor<T>& t) {
   return {t, t.shape().rows(), t.shape().cols()};
 }
+/// The same for a temporary, whose storage the view keeps alive.
 template <class T>
 EigenView<EigenMatrix<T>> as_eigen(Tensor<T>&& t) {
   return as_eigen(t);
 }
 
-/// The same as an array, for arithmetic by element.
+/// A tensor as an array (product of the leading dimensions, last dimension) for arithmetic by element,
+/// without a copy. Throws as as_eigen().
 template <class T>
 EigenView<EigenArray<T>> as_array(Tensor<T>& t) {
   return {t, t.shape().rows(), t.shape().cols()};
 }
+/// The same for a const tensor, read-only.
 template <class T>
 EigenView<const EigenArray<T>> as_array(const Tensor<T>& t) {
   return {t, t.shape().rows(), t.shape().cols()};
 }
+/// The same for a temporary, whose storage the view keeps alive.
 template <class T>
 EigenView<EigenArray<T>> as_array(Tensor<T>&& t) {
   return as_array(t);
 }
 
-/// All elements, in row-major order, as a column vector; as_vector(bias).transpose() is a row.
+/// All elements, in row-major order, as a column vector, without a copy; as_vector(bias).transpose() is a
+/// row. Throws as as_eigen().
 template <class T>
 EigenView<EigenVector<T>> as_vector(Tensor<T>& t) {
   return {t, t.numel(), 1};
 }
+/// The same for a const tensor, read-only.
 template <class T>
 EigenView<const EigenVector<T>> as_vector(const Tensor<T>& t) {
   return {t, t.numel(), 1};
 }
+/// The same for a temporary, whose storage the view keeps alive.
 template <class T>
 EigenView<EigenVector<T>> as_vector(Tensor<T>&& t) {
   return as_vector(t);
 }
 
-/// Tensor's constructor where the element type is the expression's.
+/// Tensor's constructor for an Eigen expression, with the element type deduced; it copies the values.
 template <class Derived>
 Tensor<typename Derived::Scalar> from_eigen(const Eigen::DenseBase<Derived>& expression) {
   return expression;
@@ -124,10 +137,10 @@ Tensor<typename Derived::Scalar> borrow_eigen(Derived& x, std::shared_ptr<void> 
                ((x.cols() == 1 || x.innerStride() == 1) && (x.rows() == 1 || x.outerStride() == x.cols()));
   }
   if (!adjacent) {
-    throw ValueError("borrow", "the elements of a matrix of shape " + eigen_shape(x).str() +
-                                   " have others between them (strides " + std::to_string(x.outerStride()) +
-                                   " and " + std::to_string(x.innerStride()) +
-                                   "), they must be adjacent; a Tensor made of it copies them");
+    throw ValueError("borrow",
+                     "the matrix of shape " + eigen_shape(x).str() + " is not contiguous (strides " +
+                         std::to_string(x.outerStride()) + " and " + std::to_string(x.innerStride()) +
+                         "), must be contiguous; construct a Tensor from it, which copies the elements");
   }
   return Tensor<typename Derived::Scalar>::borrow(x.data(), eigen_shape(x), std::move(keep_alive));
 }
@@ -135,19 +148,19 @@ Tensor<typename Derived::Scalar> borrow_eigen(Derived& x, std::shared_ptr<void> 
 }  // namespace detail
 
 /// A tensor over the memory of a row-major matrix, array, map, Ref or block, or of a vector, without a copy:
-/// of rank 1 for a vector, else (rows, cols). The memory must outlive the tensor. Throws ValueError when
-/// elements lie apart.
+/// rank 1 for a vector type, else (rows, cols). The memory must outlive the tensor. Throws ValueError when
+/// the elements are not adjacent.
 template <class Derived>
 requires detail::EigenMemory<Derived> Tensor<typename Derived::Scalar> borrow(Eigen::DenseBase<Derived>& x) {
   return detail::borrow_eigen(x.derived(), nullptr);
 }
-/// The same for a map or block that is a temporary itself.
+/// The same for a map or block that is itself a temporary; the memory must outlive the tensor.
 template <class Derived>
 requires(detail::EigenMemory<Derived> && !detail::EigenOwner<Derived>)
     Tensor<typename Derived::Scalar> borrow(Eigen::DenseBase<Derived>&& x) {
   return detail::borrow_eigen(x.derived(), nullptr);
 }
-/// The same for a row-major matrix or a vector that is handed over: it lives as long as the tensor.
+/// The same for a row-major matrix or a vector that the tensor keeps alive.
 template <class Derived>
 requires(detail::EigenMemory<Derived>&& detail::EigenOwner<Derived>) Tensor<typename Derived::Scalar> borrow(
     std::shared_ptr<Derived> x) {

@@ -23,8 +23,8 @@ Map eigen_tensor_map(T* data, const Shape& shape) {
                      "tensor of shape " + shape.str() + " must have rank " + std::to_string(Rank), {shape});
   }
   if (data == nullptr && shape.numel() > 0) {
-    throw ValueError("as_eigen_tensor",
-                     "the memory of this tensor of shape " + shape.str() + " was given back or never taken");
+    throw ValueError("as_eigen_tensor", "the memory of this tensor of shape " + shape.str() +
+                                            " was released or never allocated");
   }
   Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
   std::copy(shape.begin(), shape.end(), sizes.begin());
@@ -33,15 +33,15 @@ Map eigen_tensor_map(T* data, const Shape& shape) {
 
 }  // namespace detail
 
-/// A tensor of rank `Rank` in Eigen's Tensor module, without a copy: as_eigen_tensor<3>(t). A const tensor
-/// gives a map that does not write. The module takes no type derived from its maps, so unlike as_eigen() this
-/// holds no memory: the tensor must outlive it, and a temporary is refused. Throws ShapeError for another
-/// rank, ValueError for a tensor without memory.
+/// A map of a tensor of rank `Rank` for Eigen's Tensor module, without a copy: as_eigen_tensor<3>(t). Unlike
+/// the view of as_eigen() it does not keep the memory alive: the tensor must outlive it, and a temporary does
+/// not compile. Throws ShapeError for another rank, ValueError for a tensor that has a shape but no memory.
 template <int Rank, class T>
 Eigen::TensorMap<Eigen::Tensor<T, Rank, Eigen::RowMajor>> as_eigen_tensor(Tensor<T>& t) {
   return detail::eigen_tensor_map<Eigen::TensorMap<Eigen::Tensor<T, Rank, Eigen::RowMajor>>, Rank>(t.data(),
                                                                                                    t.shape());
 }
+/// The same for a const tensor, read-only.
 template <int Rank, class T>
 Eigen::TensorMap<const Eigen::Tensor<T, Rank, Eigen::RowMajor>> as_eigen_tensor(const Tensor<T>& t) {
   return detail::eigen_tensor_map<Eigen::TensorMap<const Eigen::Tensor<T, Rank, Eigen::RowMajor>>, Rank>(
@@ -52,8 +52,8 @@ void as_eigen_tensor(Tensor<T>&& t) = delete;
 template <int Rank, class T>
 void as_eigen_tensor(const Tensor<T>&& t) = delete;
 
-/// The values of an expression of Eigen's Tensor module, of its rank and in row-major order whatever its
-/// layout.
+/// A new tensor with the values of an expression of Eigen's Tensor module, of the same rank; the expression
+/// may have either storage order.
 template <class Derived>
 Tensor<std::remove_const_t<typename Derived::Scalar>> from_eigen_tensor(
     const Eigen::TensorBase<Derived, Eigen::ReadOnlyAccessors>& expression) {

@@ -16,40 +16,43 @@
 
 namespace eigenformer {
 
-/// Says which rows of a (rows, D) matrix are which sequence. A copy is cheap and shares.
+/// Which rows of a (rows, D) matrix belong to which sequence of a batch. Immutable; copies share its data.
 ///
-/// *Padded* gives every sequence the same number of rows, the (B, L, D) that people know; *packed* puts the
-/// sequences one after the other without padding, (N, D); *cached* is a padded layout of sequences that still
-/// grow. More than Shape::max_numel rows, and positions beyond that number, are a ShapeError everywhere.
+/// In a *padded* layout every sequence has the same number of rows, the usual (B, L, D); in a *packed* one
+/// the sequences follow each other without padding, (N, D); a *cached* one is a padded layout of sequences
+/// that still grow. All functions throw ShapeError for more than Shape::max_numel rows and for higher
+/// positions.
 class SequenceLayout {
  public:
   /// No sequences.
   SequenceLayout() : SequenceLayout(Fields{}) {}
 
-  /// Sequences of the given lengths with max_length rows each; the rows beyond a length are padding.
-  /// Throws ValueError for a length below 0 or above max_length.
+  /// Sequences of the given lengths with max_length rows each; the rows after a length are padding. Throws
+  /// ValueError for a length below 0 or above max_length.
   static SequenceLayout padded(std::span<const index_t> lengths, index_t max_length) {
     return strided("maximum length", lengths, max_length, max_length);
   }
+  /// The same for lengths in braces.
   static SequenceLayout padded(std::initializer_list<index_t> lengths, index_t max_length) {
     return padded(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
   }
 
-  /// The same with padding on the left: the last lengths[b] of the max_length rows of sequence b are its
-  /// tokens, the first of which stands at position 0 as ever. Throws ValueError as padded() does.
+  /// Sequences of the given lengths, padded on the left to max_length rows each: the last lengths[b] rows of
+  /// sequence b are its tokens, the first of them at position 0. Throws ValueError as padded() does.
   static SequenceLayout padded_left(std::span<const index_t> lengths, index_t max_length) {
     (void)padded(lengths, max_length);  // throws before a difference could overflow
     std::vector<index_t> leading(lengths.size());
     for (std::size_t b = 0; b < lengths.size(); ++b) leading[b] = max_length - lengths[b];
     return padded_around(leading, lengths, max_length);
   }
+  /// The same for lengths in braces.
   static SequenceLayout padded_left(std::initializer_list<index_t> lengths, index_t max_length) {
     return padded_left(std::span<const index_t>(lengths.begin(), lengths.size()), max_length);
   }
 
-  /// The same with padding on both sides: sequence b has leading[b] rows of padding, its tokens, and padding
-  /// up to max_length rows. Throws ValueError as padded() does, and unless there is one number for each
-  /// sequence.
+  /// Sequences with padding on both sides: leading[b] rows of padding, lengths[b] tokens, and padding up to
+  /// max_length rows. Throws ValueError as padded() does, for leading rows and tokens that exceed max_length,
+  /// and unless `leading` has one number for each sequence.
   static SequenceLayout padded_around(std::span<const index_t> leading, std::span<const index_t> lengths,
                                       index_t max_length) {
     const SequenceLayout right = padded(lengths, max_length);
@@ -59,14 +62,14 @@ class SequenceLayout {
       if (leading[b] < 0 || leading[b] > max_length - lengths[b]) {
         throw ValueError("layout", "sequence " + std::to_string(b) + " has " + std::to_string(leading[b]) +
                                        " leading rows and " + std::to_string(lengths[b]) +
-                                       " tokens, these must fit " + std::to_string(max_length) + " rows");
+                                       " tokens, which must fit in " + std::to_string(max_length) + " rows");
       }
       f.offsets[b] += leading[b];
     }
     return SequenceLayout(std::move(f));
   }
 
-  /// `batch` sequences that all have max_length tokens. Throws ValueError for negative numbers.
+  /// `batch` sequences of max_length tokens each, without padding. Throws ValueError for negative numbers.
   static SequenceLayout padded(index_t batch, index_t max_length) {
     if (batch < 0) throw ValueError("layout", "batch is " + std::to_string(batch) + ", must not be negative");
     check_rows("maximum length", batch, max_length);
@@ -92,23 +95,25 @@ class SequenceLayout {
     f.offsets.push_back(row);
     return finish(std::move(f), lengths);
   }
+  /// The same for lengths in braces.
   static SequenceLayout packed(std::initializer_list<index_t> lengths) {
     return packed(std::span<const index_t>(lengths.begin(), lengths.size()));
   }
 
-  /// Sequences of the given lengths in a block of `capacity` rows each, as keys and values are cached while
-  /// decoding: rows as in a padded layout, but max_length() is the longest sequence. Throws ValueError as
-  /// padded() does.
+  /// Sequences of the given lengths in blocks of `capacity` rows each, as the keys and values of a decoder's
+  /// cache: rows as in a padded layout, but max_length() is that of the longest sequence. Throws ValueError
+  /// as padded() does.
   static SequenceLayout cached(std::span<const index_t> lengths, index_t capacity) {
     const index_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
     return strided("capacity", lengths, capacity, longest);
   }
+  /// The same for lengths in braces.
   static SequenceLayout cached(std::initializer_list<index_t> lengths, index_t capacity) {
     return cached(std::span<const index_t>(lengths.begin(), lengths.size()), capacity);
   }
 
-  /// The same rows, where sequence b has number numbers[b] in the whole epoch (dropout's random numbers
-  /// depend on it and not on the batch). Throws ValueError unless there is one number for each sequence.
+  /// A layout of the same rows in which sequence b has the number numbers[b] in the epoch. Dropout masks
+  /// depend on that number and not on the batch. Throws ValueError unless there is one for each sequence.
   [[nodiscard]] SequenceLayout with_sequence_numbers(std::vector<std::uint32_t> numbers) const {
     Fields f = fields();
     check_count("sequence numbers", numbers.size());
@@ -116,8 +121,8 @@ class SequenceLayout {
     return SequenceLayout(std::move(f));
   }
 
-  /// The same rows, where the first row of sequence b stands at position first[b] of its sequence (decoding
-  /// with a cache). Throws ValueError for a negative position or unless there is one for each sequence.
+  /// A layout of the same rows in which the first token of sequence b has position first[b], as in decoding
+  /// with a cache. Throws ValueError for a negative position and unless there is one for each sequence.
   [[nodiscard]] SequenceLayout with_first_position(std::vector<index_t> first) const {
     Fields f = fields();
     check_count("first positions", first.size());
@@ -135,6 +140,7 @@ class SequenceLayout {
     f.positions = std::move(first);
     return SequenceLayout(std::move(f));
   }
+  /// The same with one position for all sequences.
   [[nodiscard]] SequenceLayout with_first_position(index_t first) const {
     return with_first_position(std::vector<index_t>(fields().lengths.size(), first));
   }
@@ -147,31 +153,35 @@ class SequenceLayout {
   index_t rows() const noexcept { return fields().offsets.back(); }
   /// Tokens of all sequences, without padding.
   index_t tokens() const noexcept { return fields().tokens; }
+  /// Whether it was made by packed().
   bool is_packed() const noexcept { return fields().packed; }
 
-  /// Tokens of sequence b. These five throw IndexError when there is no sequence b.
+  /// Tokens of sequence b, without padding. Throws IndexError when there is no sequence b.
   index_t length(index_t b) const { return fields().lengths[checked(b)]; }
-  /// First row of sequence b, after any padding on its left.
+  /// Row of the first token of sequence b, after any padding on its left. Throws as length().
   index_t offset(index_t b) const { return fields().offsets[checked(b)]; }
-  /// Position of sequence b's first row in its sequence, 0 unless with_first_position() said otherwise.
+  /// Position of the first token of sequence b, 0 unless with_first_position() set it. Throws as length().
   index_t position(index_t b) const { return fields().positions[checked(b)]; }
-  /// Number of sequence b in the epoch, b unless with_sequence_numbers() said otherwise.
+  /// Number of sequence b in the epoch, b unless with_sequence_numbers() set it. Throws as length().
   std::uint32_t sequence_number(index_t b) const { return fields().numbers[checked(b)]; }
 
-  /// Rows of padding on the left of sequence b.
+  /// Rows of padding on the left of sequence b. Throws as length().
   index_t leading(index_t b) const {
     const Fields& f = fields();
     return f.offsets[checked(b)] - (f.packed ? f.offsets[checked(b)] : b * f.stride);
   }
 
+  /// length() of every sequence; a view that ends with this layout and its copies, as the next three.
   std::span<const index_t> lengths() const noexcept { return fields().lengths; }
-  /// First row of every sequence, then rows().
+  /// offset() of every sequence, followed by rows(): batch() + 1 numbers.
   std::span<const index_t> offsets() const noexcept { return fields().offsets; }
+  /// position() of every sequence.
   std::span<const index_t> positions() const noexcept { return fields().positions; }
+  /// sequence_number() of every sequence.
   std::span<const std::uint32_t> sequence_numbers() const noexcept { return fields().numbers; }
 
-  /// (sequence number, position) of every row, padding included; made at the first call and shared from then
-  /// on.
+  /// The RowKey (sequence number, position) of every row, padding included: rows() of them, computed by the
+  /// first call and shared by later ones and by copies. Thread-safe.
   std::shared_ptr<const std::vector<RowKey>> row_keys() const {
     std::call_once(data_->once, [this] {
       const Fields& f = fields();
@@ -188,7 +198,7 @@ class SequenceLayout {
     return data_->row_keys;
   }
 
-  /// Whether rows, lengths, sequence numbers and first positions all agree.
+  /// Whether kind, rows, lengths, sequence numbers and first positions agree.
   friend bool operator==(const SequenceLayout& a, const SequenceLayout& b) {
     return a.data_ == b.data_ || a.fields() == b.fields();
   }

@@ -11,42 +11,44 @@
 
 namespace eigenformer {
 
-/// Which keys each query may attend to, and what is added to their scores. Masks are joined with `&`.
+/// Which keys each query may attend to, and what is added to their scores. `&` combines masks.
 ///
-/// Dense masks have the shape (Lq, Lk), (B, Lq, Lk) or (B or 1, H or 1, Lq or 1, Lk), counted in rows of each
-/// sequence (those of padding on its left included), whether the layout is padded or packed; they share the
-/// tensor's storage. Rules (causal, window, prefix) compare absolute positions: a token's index plus its
-/// layout's first position. A query that may attend to nothing gets zeros. Rules cost no memory, and what
-/// they forbid altogether costs no time.
+/// Dense masks have the shape (Lq, Lk), (B, Lq, Lk) or (B or 1, H or 1, Lq or 1, Lk), for padded and packed
+/// layouts alike; Lq and Lk count the rows of a sequence, padding on its left included. They share the
+/// tensor's storage. Rules (causal, window, prefix) compare absolute positions: a token's index plus the
+/// first position of its layout. The output of a query that may attend to nothing is zero. Rules take no
+/// memory, and blocks of keys that they exclude take no time.
 class AttentionMask {
  public:
-  static constexpr index_t unlimited = std::numeric_limits<index_t>::max();
+  static constexpr index_t unlimited =
+      std::numeric_limits<index_t>::max();  ///< the width of a window without a limit on that side
 
-  /// What a dense mask's elements mean.
+  /// The meaning of a dense mask's elements.
   enum class Kind {
     allow,    ///< bool, true = may attend
     block,    ///< bool, true = may not attend (PyTorch's attn_mask and key_padding_mask)
     additive  ///< float, added to the score; -infinity = may not attend
   };
 
-  /// A dense mask: either `flags` or `bias` is defined, as `kind` says.
+  /// A dense mask: `bias` is defined if `kind` is additive, otherwise `flags`.
   struct Dense {
-    Kind kind = Kind::allow;
-    Tensor<bool> flags;
-    Tensor<float> bias;
-    bool keyed = false;  ///< The first dimension counts sequences of keys, not of queries (key_padding).
+    Kind kind = Kind::allow;  ///< the meaning of its elements
+    Tensor<bool> flags;       ///< of Kind::allow and Kind::block
+    Tensor<float> bias;       ///< of Kind::additive
+    bool keyed = false;  ///< the first dimension counts sequences of keys, not of queries (key_padding())
 
+    /// The shape of `bias` or `flags`.
     const Shape& shape() const noexcept { return kind == Kind::additive ? bias.shape() : flags.shape(); }
   };
 
-  /// Strides of a dense mask over (b, h, i); 0 where it broadcasts. Keys are adjacent.
+  /// Strides of a dense mask in elements; 0 where it broadcasts. Keys are adjacent.
   struct Strides {
-    index_t b = 0;
-    index_t h = 0;
-    index_t i = 0;
+    index_t b = 0;  ///< from one sequence to the next
+    index_t h = 0;  ///< from one head to the next
+    index_t i = 0;  ///< from one query to the next
   };
 
-  /// Which document each row of a sequence belongs to.
+  /// The document number of each row of queries and keys.
   struct Documents {
     Tensor<std::int32_t> queries;  ///< (B, Lq)
     Tensor<std::int32_t> keys;     ///< (key B, Lk)
@@ -54,9 +56,10 @@ class AttentionMask {
 
   /// Every query attends to every key of its sequence.
   AttentionMask() = default;
+  /// The same as a default-constructed mask.
   static AttentionMask none() { return {}; }
 
-  /// Keys up to the query's own position: key <= query, in absolute positions.
+  /// Keys at or before the query: key <= query, in absolute positions.
   static AttentionMask causal() { return window(unlimited, 0); }
 
   /// Keys from query - left to query + right, in absolute positions. Throws ValueError for a negative width.
@@ -73,9 +76,9 @@ class AttentionMask {
     return mask;
   }
 
-  /// Prefix language model: keys up to the query's own position, and those of the first lengths[b] positions
-  /// of query sequence b whatever the query (Raffel et al. 2020, figure 4). A causal decoder takes it in
-  /// place of causal(). Throws ValueError for a negative length.
+  /// Prefix language model: keys at or before the query, and for every query of sequence b the keys of its
+  /// first lengths[b] positions (Raffel et al. 2020, figure 4). A causal decoder uses it in place of
+  /// causal(). Throws ValueError for a negative length.
   static AttentionMask prefix(std::vector<index_t> lengths) {
     for (std::size_t b = 0; b < lengths.size(); ++b) {
       if (lengths[b] >= 0) continue;
@@ -87,10 +90,10 @@ class AttentionMask {
     return mask;
   }
 
-  /// Block-diagonal: a query attends to the keys that have its own document's number. ids: (B, L), any
-  /// numbers, of the rows that are queries and keys. Throws ShapeError unless the rank is 2.
+  /// Block-diagonal: a query attends to the keys of the same document. ids: (B, L), the document number of
+  /// each row of self-attention, of any values. Throws ShapeError unless the rank is 2.
   static AttentionMask documents(const Tensor<std::int32_t>& ids) { return documents(ids, ids); }
-  /// The same between two kinds of rows: query_ids (B, Lq), key_ids (key B, Lk).
+  /// The same for queries and keys of different sequences: query_ids (B, Lq), key_ids (key B, Lk).
   static AttentionMask documents(Tensor<std::int32_t> query_ids, Tensor<std::int32_t> key_ids) {
     for (const Tensor<std::int32_t>* ids : {&query_ids, &key_ids}) {
       if (ids->rank() == 2) continue;
@@ -104,23 +107,25 @@ class AttentionMask {
     return mask;
   }
 
-  /// True = may attend. Throws ShapeError unless the rank is 2, 3 or 4 (as do block and additive).
+  /// A dense mask, true = may attend. Throws ShapeError unless the rank is 2, 3 or 4.
   static AttentionMask allow(Tensor<bool> allowed) {
     return dense(Kind::allow, std::move(allowed), {}, false);
   }
 
-  /// True = may not attend, as PyTorch's boolean attn_mask.
+  /// A dense mask, true = may not attend, as PyTorch's boolean attn_mask. Throws as allow().
   static AttentionMask block(Tensor<bool> blocked) {
     return dense(Kind::block, std::move(blocked), {}, false);
   }
 
-  /// Added to the scaled scores; -infinity forbids, and then the score itself does not matter.
+  /// A dense mask that is added to the scaled scores; -infinity excludes the key, even where the score is not
+  /// finite. Throws as allow().
   static AttentionMask additive(Tensor<float> bias) {
     return dense(Kind::additive, {}, std::move(bias), false);
   }
+  /// The same for doubles, which are converted to float.
   static AttentionMask additive(const Tensor<double>& bias) { return additive(bias.to<float>()); }
 
-  /// (B, Lk), true = padding, as PyTorch's key_padding_mask; B counts the sequences of keys.
+  /// A mask of keys, (B, Lk), true = padding, as PyTorch's key_padding_mask; B counts the sequences of keys.
   /// Throws ShapeError unless the rank is 2.
   static AttentionMask key_padding(Tensor<bool> padding) {
     if (padding.rank() != 2) {
@@ -131,7 +136,8 @@ class AttentionMask {
     const Shape shape{padding.dim(0), 1, 1, padding.dim(1)};
     return dense(Kind::block, padding.reshape(shape), {}, true);
   }
-  /// (B, Lk), added to the scores of each key, as PyTorch's key_padding_mask of floats.
+  /// A mask of keys, (B, Lk), added to the scores of each key, as PyTorch's key_padding_mask of floats.
+  /// Throws as above.
   static AttentionMask key_padding(const Tensor<float>& bias) {
     if (bias.rank() != 2) {
       throw ShapeError("attention_mask",
@@ -141,7 +147,7 @@ class AttentionMask {
     return dense(Kind::additive, {}, bias.reshape(Shape{bias.dim(0), 1, 1, bias.dim(1)}), true);
   }
 
-  /// Both: a key must be allowed by each, and additive masks add up.
+  /// Both masks: a key must be allowed by each, and additive masks are summed.
   friend AttentionMask operator&(AttentionMask a, const AttentionMask& b) {
     a.left_ = std::min(a.left_, b.left_);
     a.right_ = std::min(a.right_, b.right_);
@@ -150,33 +156,36 @@ class AttentionMask {
     a.documents_.insert(a.documents_.end(), b.documents_.begin(), b.documents_.end());
     return a;
   }
+  /// Combines this mask with another.
   AttentionMask& operator&=(const AttentionMask& other) { return *this = std::move(*this) & other; }
 
-  /// This mask in a causal decoder: joined with causal(), unless it has a prefix rule, which is causal itself
-  /// but for its prefixes.
+  /// The mask of a causal decoder: this one & causal(), or this one alone if it has a prefix rule, which is
+  /// causal outside its prefixes.
   [[nodiscard]] AttentionMask within_causal() const { return prefixes_.empty() ? *this & causal() : *this; }
 
-  /// Whether this is none(): nothing is forbidden and nothing added.
+  /// Whether it neither excludes a key nor changes a score.
   bool is_none() const noexcept {
     return left_ == unlimited && right_ == unlimited && dense_.empty() && !has_rules();
   }
-  /// Whether this is causal() and nothing else.
+  /// Whether it is causal() alone.
   bool is_causal() const noexcept {
     return left_ == unlimited && right_ == 0 && dense_.empty() && !has_rules();
   }
-  /// Keys further to the left or right of the query than these are forbidden; `unlimited` where there is no
-  /// rule.
+  /// The window to the left: keys further before the query are excluded; `unlimited` without such a rule.
   index_t left() const noexcept { return left_; }
+  /// The window to the right: keys further after the query are excluded; `unlimited` without such a rule.
   index_t right() const noexcept { return right_; }
+  /// The dense masks, in the order in which they were combined.
   const std::vector<Dense>& dense_masks() const noexcept { return dense_; }
-  /// Whether there is a prefix or a documents rule.
+  /// Whether it has a prefix or a documents rule.
   bool has_rules() const noexcept { return !prefixes_.empty() || !documents_.empty(); }
-  /// The prefix lengths by query sequence, for each prefix rule.
+  /// The lengths of each prefix rule, by sequence of queries.
   const std::vector<std::vector<index_t>>& prefixes() const noexcept { return prefixes_; }
+  /// The document numbers of each documents rule.
   const std::vector<Documents>& document_rules() const noexcept { return documents_; }
 
-  /// Throws ShapeError unless every mask fits queries (batch, heads, query_length) and keys (key_batch,
-  /// key_length).
+  /// Throws ShapeError unless every rule and dense mask fits queries of (batch, heads, query_length) and keys
+  /// of (key_batch, key_length).
   void check(index_t batch, index_t heads, index_t query_length, index_t key_batch,
              index_t key_length) const {
     for (const auto& lengths : prefixes_) {
@@ -220,6 +229,7 @@ class AttentionMask {
     }
   }
 
+  /// The strides of `mask`, which check() has accepted.
   static Strides strides(const Dense& mask) {
     const Shape& s = mask.shape();
     const index_t r = s.rank();
@@ -229,8 +239,8 @@ class AttentionMask {
     return {s[0] == 1 ? 0 : s[1] * s[2] * keys, s[1] == 1 ? 0 : s[2] * keys, s[2] == 1 ? 0 : keys};
   }
 
-  /// The mask as a tensor (batch, heads, query_length, key_length), true = may attend. Query i stands at
-  /// position first_position + i, key j at position j. Throws ShapeError where a dense mask does not fit and
+  /// The mask as a tensor (batch, heads, query_length, key_length), true = may attend. Query i has position
+  /// first_position + i, key j has position j. Throws ShapeError where a rule or dense mask does not fit and
   /// for a first position below 0 or above Shape::max_numel.
   Tensor<bool> to_tensor(index_t batch, index_t heads, index_t query_length, index_t key_length,
                          index_t first_position = 0) const {
@@ -241,7 +251,7 @@ class AttentionMask {
     return allowed;
   }
 
-  /// The same in additive form: what is added to each score, -infinity where a query may not attend.
+  /// The same in additive form: the numbers added to the scores, -infinity where a query may not attend.
   Tensor<float> to_additive(index_t batch, index_t heads, index_t query_length, index_t key_length,
                             index_t first_position = 0) const {
     check(batch, heads, query_length, batch, key_length);
@@ -261,7 +271,7 @@ class AttentionMask {
     return out;
   }
 
-  /// Whether a window reaches from a query to a key, in absolute positions.
+  /// Whether the window of a query contains a key, in absolute positions.
   bool reaches(index_t query_position, index_t key_position) const noexcept {
     return key_position >= query_position ? key_position - query_position <= right_
                                           : query_position - key_position <= left_;

@@ -28,15 +28,15 @@ std::string format_element(T value) {
   }
 }
 
-// How many elements are shown at each end of a long dimension.
+// The number of elements printed at each end of a long dimension.
 inline constexpr index_t print_edge = 4;
 
-// The index after i among those that are shown of n.
+// The index after i that is printed, of n.
 inline index_t next_shown(index_t i, index_t n) {
   return n > 2 * print_edge + 1 && i + 1 == print_edge ? n - print_edge : i + 1;
 }
 
-// The width of the widest element that is shown.
+// The width of the widest element that is printed.
 template <class T>
 std::size_t shown_width(const Tensor<T>& t, index_t axis, index_t offset, index_t stride) {
   const index_t n = t.dim(axis);
@@ -86,7 +86,7 @@ const char* element_name() {
 
 }  // namespace detail
 
-/// Prints a tensor so that a person can read it: type, shape, aligned values, long dimensions abridged.
+/// Prints type, shape and aligned values; of a dimension of more than 9 elements the first and the last 4.
 template <class T>
 std::ostream& operator<<(std::ostream& out, const Tensor<T>& t) {
   out << "Tensor<" << detail::element_name<T>() << "> " << t.shape().str();

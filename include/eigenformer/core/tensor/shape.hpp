@@ -16,21 +16,26 @@ namespace eigenformer {
 /// The sizes of a tensor's dimensions: rank 0 to 6, held inline, row-major.
 class Shape {
  public:
-  static constexpr index_t max_rank = 6;
-  /// Most elements a shape may have, so that a size in bytes never overflows, whatever the element.
+  static constexpr index_t max_rank = 6;  ///< the highest rank
+  /// The most elements that a shape may have; sizes in bytes cannot overflow below it.
   static constexpr index_t max_numel = index_t{1} << 58;
 
+  /// Rank 0: one element.
   Shape() = default;
+  /// The given dimensions. Throws ShapeError for more than max_rank, a negative one or more than max_numel
+  /// elements.
   EIGENFORMER_NOINLINE Shape(std::initializer_list<index_t> dims)
       : Shape(std::span<const index_t>(dims.begin(), dims.size())) {}
+  /// As the constructor above, with the same errors.
   explicit Shape(std::span<const index_t> dims);
 
+  /// The number of dimensions.
   index_t rank() const noexcept { return rank_; }
 
   /// Size of dimension i; negative i counts from the end. Throws IndexError outside the rank.
   index_t operator[](index_t i) const;
 
-  /// Number of elements: 1 for rank 0.
+  /// Number of elements; 1 for rank 0.
   index_t numel() const noexcept {
     index_t n = 1;
     for (index_t i = 0; i < rank_; ++i) n *= dims_[static_cast<std::size_t>(i)];
@@ -47,18 +52,22 @@ class Shape {
   /// The last dimension (1 for rank 0).
   index_t cols() const noexcept { return rank_ == 0 ? 1 : dims_[static_cast<std::size_t>(rank_ - 1)]; }
 
-  /// A copy with dimension i (negative allowed) replaced by n.
+  /// A copy with dimension i (negative counts from the end) replaced by n. Throws IndexError when it does not
+  /// exist, ShapeError when n does not fit.
   Shape with(index_t i, index_t n) const;
-  /// A copy without dimension i (negative allowed).
+  /// A copy without dimension i (negative counts from the end). Throws IndexError when it does not exist.
   Shape without(index_t i) const;
-  /// A copy with a dimension of size n inserted before position i.
+  /// A copy with a dimension of size n inserted before position i; negative i counts positions of the result
+  /// from its end. Throws IndexError when it does not exist, ShapeError when the result is no valid shape.
   Shape inserted(index_t i, index_t n) const;
 
+  /// All dimensions; a view that ends with this object.
   std::span<const index_t> dims() const noexcept { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  /// Iterates over the dimensions.
   auto begin() const noexcept { return dims().begin(); }
-  auto end() const noexcept { return dims().end(); }
+  auto end() const noexcept { return dims().end(); }  ///< one past the last dimension
 
-  /// As a person writes it: "(2, 3)", "(4,)", "()".
+  /// As Python prints it: "(2, 3)", "(4,)", "()".
   EIGENFORMER_NOINLINE std::string str() const {
     std::string s = "(";
     for (index_t i = 0; i < rank_; ++i) {
@@ -69,6 +78,7 @@ class Shape {
     return s + ")";
   }
 
+  /// Whether rank and dimensions agree.
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
     return a.rank_ == b.rank_ && std::equal(a.dims_.begin(), a.dims_.begin() + a.rank_, b.dims_.begin());
   }
@@ -82,13 +92,14 @@ class Shape {
   index_t rank_ = 0;
 };
 
-/// Shapes that do not fit an operation.
+/// Shapes that do not fit an operation, or that cannot exist.
 class ShapeError : public Error {
  public:
+  /// An error of `op` about the given shapes.
   EIGENFORMER_NOINLINE ShapeError(std::string op, const std::string& message, std::vector<Shape> shapes = {})
       : Error(std::move(op), message), shapes_(std::move(shapes)) {}
 
-  /// The shapes of the operands, in the order of the arguments.
+  /// The shapes in question, in the order of the arguments; may be empty.
   const std::vector<Shape>& shapes() const noexcept { return shapes_; }
 
  private:

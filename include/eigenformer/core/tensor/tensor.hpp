@@ -13,7 +13,7 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/core/tensor/shape.hpp"
 
-// Only declared: whoever has an Eigen expression has included Eigen, and nobody else pays for it.
+// Only declared: code that has an Eigen expression has included Eigen, and other code need not compile it.
 namespace Eigen {
 template <class Derived>
 class DenseBase;
@@ -29,7 +29,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// (size,) for what Eigen knows to be a vector when compiling, (rows, cols) for all else.
+/// (size,) for a vector at compile time, (rows, cols) for all else.
 template <class Derived>
 Shape eigen_shape(const Eigen::DenseBase<Derived>& x) {
   if constexpr (static_cast<bool>(Derived::IsVectorAtCompileTime)) {
@@ -41,20 +41,26 @@ Shape eigen_shape(const Eigen::DenseBase<Derived>& x) {
 
 }  // namespace detail
 
-/// A contiguous, row-major array of rank 0 to 6. A copy shares the storage, clone() copies it, reshape()
-/// shares it.
+/// A contiguous, row-major array of rank 0 to 6. Copies, reshape() and rows() share the storage; clone()
+/// copies it.
 ///
-/// Storage is owned (64-byte aligned, from the Runtime's pool) or borrowed together with whatever keeps it
-/// alive. A default-constructed tensor is undefined: it has no storage and the shape (0,).
+/// Storage is owned (64-byte aligned, from the Runtime's pool) or borrowed, with an object that keeps it
+/// alive. Memory is released with the last tensor that shares it. Tensors that share storage may be read by
+/// several threads; writes need the caller's synchronisation.
 template <class T>
 class Tensor {
  public:
-  using value_type = T;
+  using value_type = T;  ///< the element type
 
+  /// An undefined tensor: no storage, shape (0,).
   Tensor() : shape_{0} {}
+  /// Shares the storage of the other tensor, in O(1).
   EIGENFORMER_NOINLINE Tensor(const Tensor&) = default;
+  /// Takes the storage of the other tensor, which keeps its shape and has no memory afterwards.
   Tensor(Tensor&&) noexcept = default;
+  /// Shares the storage of the other tensor and releases its own; copy_from() copies values instead.
   EIGENFORMER_NOINLINE Tensor& operator=(const Tensor&) = default;
+  /// Takes the storage of the other tensor and releases its own.
   EIGENFORMER_NOINLINE Tensor& operator=(Tensor&&) noexcept = default;
   EIGENFORMER_NOINLINE ~Tensor() = default;
 
@@ -66,8 +72,8 @@ class Tensor {
     storage_ = std::shared_ptr<T>(std::move(storage), data);
   }
 
-  /// The values of an Eigen matrix, array or expression of T (another scalar type needs Eigen's cast<T>()):
-  /// of rank 1 for a vector, else (rows, cols). It copies, whatever the storage order; borrow() does not.
+  /// Copies the values of an Eigen matrix, array or expression of T, in either storage order: rank 1 for a
+  /// vector type, else (rows, cols). Another scalar type needs Eigen's cast<T>(). borrow() does not copy.
   template <class Derived>
   requires std::same_as<typename Derived::Scalar, T> Tensor(
       const Eigen::DenseBase<Derived>& expression)  // NOLINT(google-explicit-constructor)
@@ -78,24 +84,30 @@ class Tensor {
         expression.derived();
   }
 
+  /// A new tensor with every element set to `value`.
   static Tensor full(const Shape& shape, T value) {
     Tensor t(shape);
     t.fill(value);
     return t;
   }
+  /// A new tensor of zeros.
   static Tensor zeros(const Shape& shape) { return full(shape, T(0)); }
+  /// A new tensor of ones.
   static Tensor ones(const Shape& shape) { return full(shape, T(1)); }
 
-  /// A tensor of the given values, in row-major order. Throws ShapeError when their number does not fit.
+  /// A new tensor with copies of the values, which are in row-major order. Throws ShapeError unless there are
+  /// shape.numel() of them.
   static Tensor from(const Shape& shape, std::span<const T> values) {
     check_count(shape, static_cast<index_t>(values.size()));
     Tensor t(shape);
     std::copy(values.begin(), values.end(), t.data());
     return t;
   }
+  /// The same for values in braces: from({2, 2}, {1, 2, 3, 4}).
   static Tensor from(const Shape& shape, std::initializer_list<T> values) {
     return from(shape, std::span<const T>(values.begin(), values.size()));
   }
+  /// The same for a vector, which may be one of bool.
   static Tensor from(const Shape& shape, const std::vector<T>& values) {
     check_count(shape, static_cast<index_t>(values.size()));
     Tensor t(shape);
@@ -103,18 +115,19 @@ class Tensor {
     return t;
   }
 
-  /// A tensor of rank 0.
+  /// A new tensor of rank 0.
   static Tensor scalar(T value) { return full(Shape{}, value); }
 
-  /// 0, 1, ... n-1 as a tensor of rank 1.
+  /// A new tensor of shape (n,) with the values 0, 1, ... n-1. Throws ShapeError for a negative n.
   static Tensor arange(index_t n) {
     Tensor t(Shape{n});
     for (index_t i = 0; i < n; ++i) t.data()[i] = static_cast<T>(i);
     return t;
   }
 
-  /// A tensor over memory that belongs to someone else, without a copy; `keep_alive` is held as long as the
-  /// tensor is.
+  /// A tensor over the caller's memory, row-major, without a copy. `keep_alive` is released with the last
+  /// tensor that shares it; without one the memory must outlive the tensors. Throws ValueError for a null
+  /// pointer with elements.
   static Tensor borrow(T* data, const Shape& shape, std::shared_ptr<void> keep_alive = nullptr) {
     if (data == nullptr && shape.numel() > 0) throw ValueError("tensor", "cannot borrow a null pointer");
     Tensor t;
@@ -127,7 +140,7 @@ class Tensor {
     return t;
   }
 
-  /// A tensor that has a shape but no memory: what is left of weights that were given back. defined() is
+  /// A tensor with a shape but no memory, as weights have after their memory was released. defined() is
   /// false.
   static Tensor without_storage(const Shape& shape) {
     Tensor t;
@@ -135,18 +148,29 @@ class Tensor {
     return t;
   }
 
+  /// Whether it has memory: false after default construction, a move or without_storage().
   bool defined() const noexcept { return storage_.get() != nullptr; }
+  /// The sizes of its dimensions.
   const Shape& shape() const noexcept { return shape_; }
+  /// The number of dimensions.
   index_t rank() const noexcept { return shape_.rank(); }
+  /// The size of dimension i; negative i counts from the end. Throws IndexError when it does not exist.
   index_t dim(index_t i) const { return shape_[i]; }
+  /// The number of elements.
   index_t numel() const noexcept { return shape_.numel(); }
 
+  /// The first element; null without memory. Elements are adjacent, in row-major order. Call mark_changed()
+  /// after writing to values that a tape may have saved.
   T* data() noexcept { return storage_.get(); }
+  /// The first element, for reading; null without memory.
   const T* data() const noexcept { return storage_.get(); }
+  /// All elements in row-major order. The tensor must have memory; mark_changed() as for data().
   std::span<T> span() noexcept { return {data(), static_cast<std::size_t>(numel())}; }
+  /// All elements in row-major order, for reading.
   std::span<const T> span() const noexcept { return {data(), static_cast<std::size_t>(numel())}; }
 
-  /// The same storage under another shape. Throws ShapeError when the number of elements differs.
+  /// A tensor of another shape that shares the storage. Throws ShapeError when the number of elements
+  /// differs.
   Tensor reshape(const Shape& shape) const {
     if (shape.numel() != numel()) {
       throw ShapeError("reshape",
@@ -159,11 +183,12 @@ class Tensor {
     return t;
   }
 
-  /// The rows [begin, begin + count) of the first dimension, sharing storage.
+  /// The slices [begin, begin + count) of the first dimension, sharing the storage. Throws IndexError when
+  /// they do not exist or the rank is 0.
   Tensor rows(index_t begin, index_t count) const {
     if (rank() == 0 || begin < 0 || count < 0 || begin > dim(0) || count > dim(0) - begin) {
-      throw IndexError("rows", std::to_string(count) + " rows from row " + std::to_string(begin) +
-                                   " on do not exist in a tensor of shape " + shape_.str());
+      throw IndexError("rows", std::to_string(count) + " rows starting at row " + std::to_string(begin) +
+                                   " are outside a tensor of shape " + shape_.str());
     }
     Tensor t = *this;
     t.shape_ = shape_.with(0, count);
@@ -172,7 +197,7 @@ class Tensor {
     return t;
   }
 
-  /// An independent copy. Throws ValueError when the memory was given back.
+  /// A copy with storage of its own. Throws ValueError when it has a shape but no memory.
   Tensor clone() const {
     require_memory();
     Tensor t(shape_);
@@ -181,13 +206,14 @@ class Tensor {
     return t;
   }
 
+  /// Sets every element; tensors that share the storage see it. Counts as a change (mark_changed()).
   void fill(T value) noexcept {
     std::fill_n(data(), numel(), value);
     mark_changed();
   }
 
-  /// Copies the values of another tensor of the same shape. Throws ShapeError for another shape, ValueError
-  /// when the memory of either was given back.
+  /// Copies the values of another tensor into its own storage and counts as a change (mark_changed()). Throws
+  /// ShapeError when the shapes differ, ValueError when either has no memory.
   void copy_from(const Tensor& other) {
     if (other.shape() != shape_) {
       throw ShapeError("copy", "cannot copy shape " + other.shape().str() + " into shape " + shape_.str(),
@@ -200,27 +226,29 @@ class Tensor {
     mark_changed();
   }
 
-  /// Counts a change of the values. fill(), copy_from() and optimizers do so; what was written through
-  /// data(), span(), at() or Eigen is not seen unless this is called. A tape whose backward would read the
-  /// old values then throws instead.
+  /// Records that the values were changed, so that a tape whose backward needs the old values throws instead
+  /// of using the new ones. fill(), copy_from() and optimizers call it; call it after writing through data(),
+  /// span(), at() or Eigen.
   void mark_changed() noexcept {
     if (defined()) state_->version.fetch_add(1, std::memory_order_relaxed);
   }
-  /// Notices changes that are counted from now on, by any tensor that shares the storage.
+  /// A watch that detects later calls of mark_changed() by any tensor that shares the storage.
   StorageWatch watch() const noexcept { return defined() ? StorageWatch(storage_, state_) : StorageWatch(); }
 
-  /// The value of a tensor with one element. Throws ShapeError otherwise.
+  /// The value of a tensor with one element, of any rank. Throws ShapeError for any other number of elements.
   T item() const {
     if (numel() != 1)
       throw ShapeError("item", "tensor of shape " + shape_.str() + " must have one element", {shape_});
     return *data();
   }
 
-  /// The element at an index per dimension (negative counts from the end). Throws IndexError.
+  /// The element at one index for each dimension; negative ones count from the end. Throws IndexError when
+  /// their number is not the rank or one is out of range.
   T& at(std::initializer_list<index_t> index) { return data()[offset(index)]; }
+  /// The same, for reading.
   const T& at(std::initializer_list<index_t> index) const { return data()[offset(index)]; }
 
-  /// The values converted to another element type.
+  /// A new tensor with each element converted by `static_cast<U>`.
   template <class U>
   Tensor<U> to() const {
     Tensor<U> t(shape_);
@@ -228,9 +256,9 @@ class Tensor {
     return t;
   }
 
-  /// Number of tensors that share this storage.
+  /// The number of owners of this storage, tensors and views; 0 without memory.
   long use_count() const noexcept { return storage_.use_count(); }
-  /// Whether the memory is the pool's and no other tensor shares it.
+  /// Whether the storage is owned, not borrowed, and no other tensor shares it.
   bool unique() const noexcept { return defined() && storage_.use_count() == 1 && !state_->borrowed; }
 
  private:
@@ -242,7 +270,7 @@ class Tensor {
   void require_memory() const {
     if (!defined() && numel() > 0) {
       throw ValueError(
-          "copy", "the memory of this tensor of shape " + shape_.str() + " was given back or never taken");
+          "copy", "the memory of this tensor of shape " + shape_.str() + " was released or never allocated");
     }
   }
 

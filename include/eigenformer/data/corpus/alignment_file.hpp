@@ -48,7 +48,7 @@ inline std::vector<AlignmentLink> parse_alignment(std::string_view line) {
     const auto target = dash == std::string_view::npos ? std::nullopt : number(word.substr(dash + 1));
     if (!source || !target) {
       throw ValueError("alignment", "'" + std::string(word) +
-                                        "' is no link, expected links such as 0-0 1-2, numbers from 0");
+                                        "' is not a link, expected links such as 0-0 1-2, counted from 0");
     }
     links.push_back({*source, *target});
   }

@@ -35,7 +35,7 @@ inline void require_lexicon_id(const char* side, std::size_t pair, std::int32_t 
 inline void require_lexicon_pairs(std::size_t sources, std::size_t targets) {
   if (sources == targets) return;
   throw ValueError("lexicon", "there are " + std::to_string(sources) + " sources and " +
-                                  std::to_string(targets) + " targets, must be as many");
+                                  std::to_string(targets) + " targets, must be equal numbers");
 }
 
 // Weights by source and target id.

@@ -77,24 +77,28 @@ struct BatchingOptions {
 
   /// Visits all fields but text, which model folders store separately.
   static void fields(auto& self, auto&& visit) {
-    visit(
-        OptionField{"max_target_tokens", "target tokens of a batch, end symbols included", Allowed::positive},
-        self.max_target_tokens);
-    visit(OptionField{"max_source_tokens", "source tokens of a batch; 0: twice max_target_tokens",
+    visit(OptionField{"max_target_tokens", "maximum target tokens per batch, end symbols included",
+                      Allowed::positive},
+          self.max_target_tokens);
+    visit(OptionField{"max_source_tokens", "maximum source tokens per batch; 0: twice max_target_tokens",
                       Allowed::not_negative},
           self.max_source_tokens);
-    visit(OptionField{"max_sentences", "sentence pairs of a batch; 0: no limit", Allowed::not_negative},
-          self.max_sentences);
-    visit(OptionField{"bucket_sentences",
-                      "so many consecutive sentences of the shuffled epoch are sorted by length; 1: none",
-                      Allowed::positive},
-          self.bucket_sentences);
     visit(
-        OptionField{"whole_pairs", "a source that is not in memory and has more pairs is planned in segments",
-                    Allowed::not_negative},
-        self.whole_pairs);
-    visit(OptionField{"shuffle", "a new order in each epoch, and not that of the corpus"}, self.shuffle);
-    visit(OptionField{"seed", "seed of the order"}, self.seed);
+        OptionField{"max_sentences", "maximum sentence pairs per batch; 0: no limit", Allowed::not_negative},
+        self.max_sentences);
+    visit(
+        OptionField{
+            "bucket_sentences",
+            "number of consecutive pairs of the shuffled epoch that are sorted by length; 1: no sorting",
+            Allowed::positive},
+        self.bucket_sentences);
+    visit(OptionField{"whole_pairs",
+                      "batches of a corpus on disk with more pairs than this are planned in segments",
+                      Allowed::not_negative},
+          self.whole_pairs);
+    visit(OptionField{"shuffle", "shuffle the pairs anew in each epoch; false: order of the corpus"},
+          self.shuffle);
+    visit(OptionField{"seed", "seed of the shuffling"}, self.seed);
   }
 
   /// Throws ValueError that names an impossible field.

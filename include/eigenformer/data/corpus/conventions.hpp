@@ -99,7 +99,7 @@ inline TextConventions with_target_language(TextConventions text, const std::str
   }
   if (known.empty()) {
     throw ValueError("target_language",
-                     "the target language is '" + language + "', and the model has none to choose from");
+                     "the target language is '" + language + "', but the model has no target languages");
   }
   throw ValueError("target_language",
                    language.empty() ? "the model translates into several languages, expected one of " + names

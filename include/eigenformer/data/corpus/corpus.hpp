@@ -194,9 +194,9 @@ struct EncodedCorpus : PairSource {
   }
   bool aligned() const override {
     if (alignment.empty() || static_cast<index_t>(alignment.size()) == size()) return !alignment.empty();
-    throw ValueError("corpus", "the corpus has alignments of " + std::to_string(alignment.size()) +
-                                   " pairs and " + std::to_string(size()) +
-                                   " pairs, expected one for each or none");
+    throw ValueError("corpus", "the corpus has " + std::to_string(alignment.size()) + " alignments and " +
+                                   std::to_string(size()) +
+                                   " pairs, expected one alignment for each pair or none");
   }
   bool in_memory() const noexcept override { return true; }
 };

@@ -79,15 +79,15 @@ class Shortlist {
     }
     std::memcpy(&head, bytes.data(), sizeof head);
     if (head.magic != magic)
-      throw refuse("is no binary shortlist: its first eight bytes are not that format's");
+      throw refuse("is not a binary shortlist: its first eight bytes are not those of the format");
     const std::size_t left = bytes.size() - sizeof head;
     // Before sizes are multiplied.
     if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
       throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
-                   std::to_string(head.ids) + " ids take other than the " + std::to_string(left) +
+                   std::to_string(head.ids) + " ids do not take the " + std::to_string(left) +
                    " bytes that follow");
     }
-    if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum is another");
+    if (head.checksum != checksum(bytes)) throw refuse("is damaged: its checksum does not match");
     if (head.offsets == 0) throw refuse("has no offsets, expected one more than source ids");
     std::vector<std::uint64_t> offsets(static_cast<std::size_t>(head.offsets));
     std::memcpy(offsets.data(), bytes.data() + sizeof head, 8 * offsets.size());

@@ -27,7 +27,8 @@ namespace eigenformer {
 
 namespace detail {
 
-static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "token files are little-endian; big-endian machines are not supported");
 
 /// What a token file begins with.
 struct TokenFileHead {
@@ -81,14 +82,15 @@ class TokenFile final : public PairSource {
     const std::string_view bytes = std::as_const(*file_).text();
     if (bytes.size() < sizeof head_ + sizeof tail_) throw refuse("is too short to be a token file");
     std::memcpy(&head_, bytes.data(), sizeof head_);
-    if (head_.magic != head_.right_magic) throw refuse("is no token file: its first eight bytes are others");
+    if (head_.magic != head_.right_magic)
+      throw refuse("is not a token file: its first eight bytes are not those of the format");
     if (head_.version != head_.right_version) {
       throw refuse("has version " + std::to_string(head_.version) + ", expected " +
                    std::to_string(head_.right_version));
     }
     std::memcpy(&tail_, bytes.data() + (bytes.size() - sizeof tail_), sizeof tail_);
     if (tail_.hash != tail_.right_hash(head_))
-      throw refuse("is truncated or damaged: the checksum of its end is another");
+      throw refuse("is truncated or damaged: the checksum of its last bytes does not match");
     require_sizes(bytes.size() - sizeof head_ - sizeof tail_);
     ids_ = bytes.data() + sizeof head_;
     const std::uint64_t id_bytes = (tail_.source_tokens + tail_.target_tokens) * head_.id_bytes;
@@ -149,8 +151,9 @@ class TokenFile final : public PairSource {
     if (t.pairs > body / 4 || t.source_tokens > body || t.target_tokens > body ||
         (t.source_tokens + t.target_tokens) > body / head_.id_bytes ||
         (t.source_tokens + t.target_tokens) * head_.id_bytes + 4 * t.pairs != body) {
-      throw refuse("is truncated or damaged: " + std::to_string(t.pairs) + " pairs and their tokens take " +
-                   "other than the " + std::to_string(body) + " bytes it has for them");
+      throw refuse("is truncated or damaged: " + std::to_string(t.pairs) +
+                   " pairs and their tokens do not take the " + std::to_string(body) +
+                   " bytes it has for them");
     }
     constexpr std::uint32_t most = std::numeric_limits<std::int32_t>::max();
     if (t.source_vocabulary > most || t.target_vocabulary > most)
@@ -168,7 +171,7 @@ class TokenFile final : public PairSource {
       release(part);
     }
     if (hash.value() != tail_.lengths_hash)
-      throw refuse("is damaged: the checksum of its lengths is another");
+      throw refuse("is damaged: the checksum of its lengths does not match");
     starts_.reserve(lengths_.size() / pairs_a_start + 1);
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
       if (i % pairs_a_start == 0) starts_.push_back(source + target);
@@ -186,7 +189,7 @@ class TokenFile final : public PairSource {
       hash.add(part);
       release(part);
     }
-    if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids is another");
+    if (hash.value() != tail_.ids_hash) throw refuse("is damaged: the checksum of its ids does not match");
   }
 
   // Releases the pages of a part from this process's memory; they stay in the system's page cache.

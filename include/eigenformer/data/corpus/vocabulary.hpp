@@ -42,6 +42,10 @@ struct VocabularyOptions {
   std::vector<std::string> reserved{};
 };
 
+/// Bytes of a file of tokens or merges, once decompressed: a gzip or zstd file can hold 1000 times its size
+/// and more.
+inline constexpr std::size_t most_vocabulary_bytes = 100'000'000;
+
 /// Tokens and their ids: 0 to 3 are always the special ones (pad, unknown, begin, end), the others follow.
 class Vocabulary {
  public:
@@ -135,7 +139,7 @@ class Vocabulary {
 
   /// Reads what save() wrote. Throws IoError for anything else, naming file and line.
   static Vocabulary load(const std::filesystem::path& path) {
-    const std::vector<std::string> lines = read_lines(path);
+    const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
     const auto refuse = [&](std::size_t line, const std::string& what) {
       return IoError("vocabulary", "'" + path.string() + "', line " + std::to_string(line + 1) + ": " + what);
     };
@@ -143,14 +147,14 @@ class Vocabulary {
     for (std::size_t i = 0; i < std::max(lines.size(), special_names.size()); ++i) {
       if (i < special_names.size()) {
         if (i >= lines.size() || lines[i] != special_names[i]) {
-          throw refuse(
-              i, "expected the special entry '" + std::string(special_names[i]) + "'; not a vocabulary");
+          throw refuse(i, "expected the special entry '" + std::string(special_names[i]) +
+                              "'; this is not a vocabulary file");
         }
         continue;
       }
       auto token = unescape(lines[i]);
       if (!token || token->empty())
-        throw refuse(i, "'" + lines[i] + "' is not a token as a vocabulary writes it");
+        throw refuse(i, "'" + lines[i] + "' is not an escaped token, as a vocabulary file has them");
       tokens.push_back(*std::move(token));
     }
     try {

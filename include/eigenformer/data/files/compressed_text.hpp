@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -128,15 +129,26 @@ class DecompressedStream {
 };
 
 /// Decompresses bytes that begin as gzip or zstd data; others are returned unchanged. name: their name in
-/// messages. Throws IoError as DecompressedStream does.
-inline std::string decompress(std::string stored, const std::string& name) {
-  if (compression_of_content(stored).value_or(Compression::none) == Compression::none) return stored;
+/// messages; most: the most bytes that the text may have. Throws IoError as DecompressedStream does, and for
+/// a longer text.
+inline std::string decompress(std::string stored, const std::string& name,
+                              std::size_t most = std::numeric_limits<std::size_t>::max()) {
+  const auto require = [&](std::size_t size) {
+    if (size > most) {
+      throw IoError("read",
+                    "cannot read '" + name + "': its text has more than " + std::to_string(most) + " bytes");
+    }
+  };
+  if (compression_of_content(stored).value_or(Compression::none) == Compression::none) {
+    require(stored.size());
+    return stored;
+  }
   DecompressedStream stream(name);
   stream.add(stored);
   stream.end();
   std::string text;
-  while (stream.read(text)) {
-  }
+  while (stream.read(text)) require(text.size());
+  require(text.size());
   stream.check_end();
   return text;
 }

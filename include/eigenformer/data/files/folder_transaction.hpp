@@ -233,7 +233,8 @@ auto read_folder(const std::filesystem::path& folder, const std::vector<std::str
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(i, 10)));
   }
-  throw IoError("read", "the files of '" + folder.string() + "' are replaced faster than they can be read");
+  throw IoError("read",
+                "the files of '" + folder.string() + "' were replaced each time they were read; try again");
 }
 
 }  // namespace eigenformer

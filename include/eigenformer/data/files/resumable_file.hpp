@@ -86,7 +86,7 @@ class ResumableFile {
   /// Continues after the last saved byte. Throws ValueError when nothing was saved, IoError when the part
   /// cannot be truncated.
   void resume() {
-    if (!saved_) throw ValueError("write", "there is nothing to go on with, expected a saved state");
+    if (!saved_) throw ValueError("write", "there is no saved state to resume from");
     begin_at(saved_bytes_);
   }
   /// Discards what was saved and begins with an empty part. Throws IoError.
@@ -146,9 +146,10 @@ class ResumableFile {
   }
   void require_begun() const {
     if (!begun_)
-      throw IoError("write", "'" + target_.string() +
-                                 "' is not being written: it was committed, or neither "
-                                 "resumed nor restarted");
+      throw IoError(
+          "write",
+          "'" + target_.string() +
+              "' is not being written: it was committed already, or resume() or restart() was not called");
   }
 
   void open_part() {
@@ -181,9 +182,9 @@ class ResumableFile {
     const char* const end = text.data() + (line == std::string::npos ? 0 : line);
     const auto [read, error] = std::from_chars(text.data(), end, saved_bytes_);
     if (line == std::string::npos || read != end || error != std::errc() || saved_bytes_ > size_) {
-      throw IoError("write", "cannot go on with '" + part_.string() + "', which has " +
-                                 std::to_string(size_) + " bytes: '" + state_.string() +
-                                 "' is not about it; remove both to start again");
+      throw IoError("write", "cannot resume '" + part_.string() + "', which has " + std::to_string(size_) +
+                                 " bytes: '" + state_.string() +
+                                 "' does not describe it; remove both to start again");
     }
     saved_ = text.substr(line + 1);
   }

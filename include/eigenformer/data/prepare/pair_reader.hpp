@@ -106,7 +106,7 @@ class PairReader {
   explicit PairReader(const PrepareFiles& files) {
     if (files.tsv.empty() == (files.source.empty() || files.target.empty()) ||
         (!files.tsv.empty() && !(files.source.empty() && files.target.empty()))) {
-      throw ValueError("prepare", "there must be a source and a target file, or one file of both sides");
+      throw ValueError("prepare", "expected a source and a target file, or one file with both sides");
     }
     source_.emplace(files.tsv.empty() ? files.source : files.tsv);
     if (files.tsv.empty()) target_.emplace(files.target);

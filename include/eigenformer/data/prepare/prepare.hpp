@@ -139,7 +139,7 @@ inline void require_room(const PrepareFiles& files, const std::filesystem::path&
     return number.substr(0, number.find('.') + 3) + " GB";
   };
   throw IoError("prepare", "the disk of '" + folder.string() + "' has " +
-                               gigabytes(static_cast<double>(space.available)) + " left, expected about " +
+                               gigabytes(static_cast<double>(space.available)) + " free, expected about " +
                                gigabytes(1.5 * text));
 }
 
@@ -195,8 +195,8 @@ class Preparation {
     spool_.end();
     if (report_.read == 0) throw IoError("prepare", "there is no sentence pair, expected at least one");
     if (clean_ == 0) {
-      throw IoError("prepare", "no sentence pair of " + std::to_string(report_.read) +
-                                   " passes the filters:\n" + report_.str());
+      throw IoError("prepare", "none of " + std::to_string(report_.read) +
+                                   " sentence pairs passes the filters:\n" + report_.str());
     }
   }
 

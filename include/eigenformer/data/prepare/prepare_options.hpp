@@ -50,28 +50,33 @@ struct PrepareOptions {
 
   /// Calls visit(OptionField, field) for each field.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"nfc", "compose letters and accents to one code point (NFC)"}, self.nfc);
-    visit(OptionField{"deduplicate", "leave out pairs that came before"}, self.deduplicate);
-    visit(OptionField{"drop_identical", "leave out pairs whose sides are equal"}, self.drop_identical);
-    visit(OptionField{"max_characters", "characters of a side at most; 0: no limit", Allowed::not_negative},
+    visit(OptionField{"nfc", "normalise texts to Unicode NFC"}, self.nfc);
+    visit(OptionField{"deduplicate", "drop repeated pairs"}, self.deduplicate);
+    visit(OptionField{"drop_identical", "drop pairs whose source and target are equal"}, self.drop_identical);
+    visit(OptionField{"max_characters", "drop pairs with more characters on one side; 0: no limit",
+                      Allowed::not_negative},
           self.max_characters);
-    visit(OptionField{"max_ratio", "characters of the longer side to one of the shorter at most; 0: no limit",
+    visit(OptionField{"max_ratio",
+                      "drop pairs whose longer side has more than this many times the characters of the "
+                      "shorter; 0: no limit",
                       Allowed::not_negative},
           self.max_ratio);
-    visit(OptionField{"source_script", "scripts of the source, such as Latin or Hani,Hira,Kana; else any"},
+    visit(OptionField{"source_script",
+                      "scripts of the source, such as Latin or Hani,Hira,Kana; not given: any"},
           self.source_script);
-    visit(OptionField{"target_script", "scripts of the target"}, self.target_script);
-    visit(OptionField{"script_share", "share of a side's letters that are of its scripts at least",
-                      Allowed::share},
-          self.script_share);
-    visit(OptionField{"max_length", "pairs with more tokens on one side are left out", Allowed::positive},
+    visit(OptionField{"target_script", "scripts of the target; not given: any"}, self.target_script);
+    visit(
+        OptionField{"script_share", "drop pairs with a smaller share of letters in these scripts on one side",
+                    Allowed::share},
+        self.script_share);
+    visit(OptionField{"max_length", "drop pairs with more tokens on one side", Allowed::positive},
           self.max_length);
-    visit(OptionField{"tokenizer", "char, word or subword"}, self.tokenizer);
-    visit(OptionField{"vocab_size", "entries of a vocabulary at most", Allowed::positive}, self.vocab_size);
-    visit(OptionField{"separate_vocab", "a vocabulary for each language, not one for both"},
+    visit(OptionField{"tokenizer", "tokenizer: char, word or subword"}, self.tokenizer);
+    visit(OptionField{"vocab_size", "maximum vocabulary size", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
           self.separate_vocab);
     visit(OptionField{"tags", "tokens that the vocabulary reserves, such as <2de>,<2fr>"}, self.tags);
-    visit(OptionField{"sample_pairs", "pairs drawn at random that the vocabulary is made of",
+    visit(OptionField{"sample_pairs", "number of random pairs that the vocabulary is built from",
                       Allowed::positive},
           self.sample_pairs);
     visit(OptionField{"seed", "seed of the sample"}, self.seed);
@@ -137,14 +142,14 @@ struct PrepareReport {
     visit(OptionField{"identical", "source and target equal"}, self.identical);
     visit(OptionField{"characters", "too many characters"}, self.characters);
     visit(OptionField{"ratio", "lengths too different"}, self.ratio);
-    visit(OptionField{"script", "another script"}, self.script);
+    visit(OptionField{"script", "wrong script"}, self.script);
     visit(OptionField{"duplicates", "duplicates"}, self.duplicates);
     visit(OptionField{"over_long", "too many tokens"}, self.over_long);
     visit(OptionField{"validation", "held out for validation"}, self.validation);
     visit(OptionField{"kept", "pairs to train on"}, self.kept);
     visit(OptionField{"source_tokens", "source tokens"}, self.source_tokens);
     visit(OptionField{"target_tokens", "target tokens"}, self.target_tokens);
-    visit(OptionField{"sampled", "pairs that the vocabulary was made of"}, self.sampled);
+    visit(OptionField{"sampled", "pairs that the vocabulary was built from"}, self.sampled);
   }
 
   /// A readable table with one line per count.

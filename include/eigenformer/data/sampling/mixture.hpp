@@ -63,7 +63,7 @@ class Mixture final : public PairSource {
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       if (ends_[k] > 0) continue;
       throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +
-                                      detail::number_text(shares[k]) + ", less than one of the " +
+                                      detail::number_text(shares[k]) + ", which is less than one of the " +
                                       std::to_string(total) + " pairs of an epoch");
     }
     std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
@@ -152,7 +152,8 @@ class Mixture final : public PairSource {
       return found;
     }
     if (options_.temperature != 1)
-      throw ValueError("mixture", "the corpora have weights and a temperature, expected one of both");
+      throw ValueError("mixture",
+                       "the corpora have weights, and there is a temperature; expected only one of the two");
     for (std::size_t k = 0; k < found.size(); ++k) {
       if (found[k] > 0 && std::isfinite(found[k])) continue;
       throw ValueError("mixture", "corpus " + std::to_string(k + 1) + " has the weight " +

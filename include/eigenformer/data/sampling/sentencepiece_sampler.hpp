@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,6 +21,7 @@
 #include "eigenformer/data/sampling/merge_dropout.hpp"
 #include "eigenformer/data/sampling/subword_sampling.hpp"
 #include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/model.hpp"
 #include "eigenformer/data/tokenizers/subword_models.hpp"
 
 namespace eigenformer {
@@ -39,13 +39,12 @@ class SentencePieceSampler {
   /// model: the bytes of the SentencePiece model. Throws ValueError for a damaged model, and for one of words
   /// or characters or with unused pieces, which cannot be sampled from.
   explicit SentencePieceSampler(std::string_view model) {
-    Message message(model);
+    const auto read = detail::SentencePieceModel::read(model);
+    kind_ = read.kind;
+    byte_fallback_ = read.byte_fallback;
     std::vector<double> scores;
-    while (message.next()) {
-      if (message.field() == 1) read_piece(Message(message.bytes()), scores);
-      if (message.field() == 2) read_training(Message(message.bytes()));
-    }
-    if (kind_ != bpe_kind && kind_ != unigram_kind) {
+    for (const auto& piece : read.pieces) add_piece(piece, scores);
+    if (kind_ != Kind::bpe && kind_ != Kind::unigram) {
       throw ValueError(
           "subword_sampling",
           "the SentencePiece model has one segmentation of a text; sampling needs pieces of byte "
@@ -59,7 +58,7 @@ class SentencePieceSampler {
   }
 
   /// Whether the model is one of byte pair encoding; else it is a unigram model.
-  bool is_bpe() const noexcept { return kind_ == bpe_kind; }
+  bool is_bpe() const noexcept { return kind_ == Kind::bpe; }
   /// Whether unknown characters are encoded as bytes (byte fallback).
   bool spells_bytes() const noexcept { return byte_fallback_; }
 
@@ -77,9 +76,9 @@ class SentencePieceSampler {
     };
     for (std::size_t i = 0; i < plain.size(); ++i) {
       const auto found = find_any(plain[i]);
-      if (byte_fallback_ && types_[static_cast<std::size_t>(ids[i])] == byte_type) {
+      if (byte_fallback_ && types_[static_cast<std::size_t>(ids[i])] == Type::byte) {
         text += static_cast<char>(byte_of_[static_cast<std::size_t>(ids[i])]);
-      } else if (found && types_[static_cast<std::size_t>(*found)] == user_defined_type) {
+      } else if (found && types_[static_cast<std::size_t>(*found)] == Type::user_defined) {
         flush();
         pieces.push_back({plain[i], *found});
       } else {
@@ -91,109 +90,29 @@ class SentencePieceSampler {
   }
 
  private:
-  // Of sentencepiece_model.proto.
-  static constexpr int unigram_kind = 1, bpe_kind = 2;
-  static constexpr int normal_type = 1, unknown_type = 2, user_defined_type = 4, unused_type = 5,
-                       byte_type = 6;
+  using Kind = detail::SentencePieceModel::Kind;
+  using Type = detail::SentencePieceModel::Type;
 
-  // The fields of a message in the format of Protocol Buffers.
-  class Message {
-   public:
-    explicit Message(std::string_view bytes) : rest_(bytes) {}
-
-    bool next() {
-      if (rest_.empty()) return false;
-      const std::uint64_t key = varint();
-      field_ = static_cast<int>(key >> 3);
-      switch (key & 7) {
-        case 0:
-          number_ = varint();
-          return true;
-        case 1:
-          (void)take(8);
-          return true;
-        case 2:
-          bytes_ = take(varint());
-          return true;
-        case 5:
-          bytes_ = take(4);
-          return true;
-        default:
-          throw damaged();
-      }
-    }
-    int field() const noexcept { return field_; }
-    std::uint64_t number() const noexcept { return number_; }
-    std::string_view bytes() const noexcept { return bytes_; }
-    float real() const {
-      if (bytes_.size() != 4) throw damaged();
-      std::uint32_t bits = 0;
-      for (std::size_t i = 0; i < 4; ++i)
-        bits |= std::uint32_t{static_cast<std::uint8_t>(bytes_[i])} << (8 * i);
-      return std::bit_cast<float>(bits);
-    }
-
-   private:
-    static ValueError damaged() {
-      return ValueError("subword_sampling", "the SentencePiece model is damaged");
-    }
-    std::string_view take(std::uint64_t size) {
-      if (size > rest_.size()) throw damaged();
-      const std::string_view taken = rest_.substr(0, size);
-      rest_.remove_prefix(size);
-      return taken;
-    }
-    std::uint64_t varint() {
-      std::uint64_t value = 0;
-      for (unsigned shift = 0; shift < 64; shift += 7) {
-        const auto byte = static_cast<std::uint8_t>(take(1)[0]);
-        value |= std::uint64_t{byte & 0x7Fu} << shift;
-        if ((byte & 0x80u) == 0) return value;
-      }
-      throw damaged();
-    }
-
-    std::string_view rest_, bytes_;
-    std::uint64_t number_ = 0;
-    int field_ = 0;
-  };
-
-  void read_piece(Message piece, std::vector<double>& scores) {
-    std::string text;
-    double score = 0;
-    int type = normal_type;
-    while (piece.next()) {
-      if (piece.field() == 1) text = std::string(piece.bytes());
-      if (piece.field() == 2) score = static_cast<double>(piece.real());
-      if (piece.field() == 3) type = static_cast<int>(piece.number());
-    }
+  void add_piece(const detail::SentencePieceModel::Piece& piece, std::vector<double>& scores) {
     const auto id = static_cast<std::int32_t>(texts_.size());
-    if (type == unused_type) {
+    std::string text(piece.text);
+    if (piece.type == Type::unused) {
       throw ValueError("subword_sampling", "the SentencePiece model has the unused piece '" + text +
                                                "', which sampling cannot leave out");
     }
-    if (type == unknown_type) unknown_id_ = id;
+    if (piece.type == Type::unknown) unknown_id_ = id;
     std::uint8_t byte = 0;
-    if (type == byte_type) {  // "<0xE4>"
-      for (std::size_t i = 3; i + 1 < text.size(); ++i) {
-        const char c = text[i];
-        byte = static_cast<std::uint8_t>(byte * 16 + (c <= '9' ? c - '0' : c - 'A' + 10));
-      }
+    if (piece.type == Type::byte) {
+      byte = detail::SentencePieceModel::byte_of(text).value();
       id_of_byte_[byte] = id;
     }
-    if (type == normal_type && text.find(mark, 1) != std::string::npos) splits_words_ = false;
-    scores.push_back(type == normal_type ? score : std::numeric_limits<double>::quiet_NaN());
-    if (type == normal_type || type == user_defined_type) ids_.emplace(text, id);
-    types_.push_back(type);
+    const bool normal = piece.type == Type::normal;
+    if (normal && text.find(mark, 1) != std::string::npos) splits_words_ = false;
+    scores.push_back(normal ? static_cast<double>(piece.score) : std::numeric_limits<double>::quiet_NaN());
+    if (normal || piece.type == Type::user_defined) ids_.emplace(text, id);
+    types_.push_back(piece.type);
     byte_of_.push_back(byte);
     texts_.push_back(std::move(text));
-  }
-
-  void read_training(Message training) {
-    while (training.next()) {
-      if (training.field() == 3) kind_ = static_cast<int>(training.number());
-      if (training.field() == 35) byte_fallback_ = training.number() != 0;
-    }
   }
 
   std::optional<std::int32_t> find_any(std::string_view text) const {
@@ -203,7 +122,7 @@ class SentencePieceSampler {
   }
   std::optional<std::int32_t> find(std::string_view text) const {
     const auto id = find_any(text);
-    return id && types_[static_cast<std::size_t>(*id)] == normal_type ? id : std::nullopt;
+    return id && types_[static_cast<std::size_t>(*id)] == Type::normal ? id : std::nullopt;
   }
 
   // Splits before each mark of a space, unless pieces may have it inside.
@@ -257,12 +176,12 @@ class SentencePieceSampler {
 
   static constexpr std::string_view mark = "\xE2\x96\x81";
 
-  int kind_ = unigram_kind;
+  Kind kind_ = Kind::unigram;
   bool byte_fallback_ = false;
   bool splits_words_ = true;
   std::int32_t unknown_id_ = 0;
   std::vector<std::string> texts_;
-  std::vector<int> types_;
+  std::vector<Type> types_;
   std::vector<std::uint8_t> byte_of_;
   std::array<std::int32_t, 256> id_of_byte_{};
   std::vector<double> scores_;  // of byte pair encoding
@@ -288,24 +207,6 @@ class LazySampler {
   };
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
-
-/// Samples a segmentation of a UTF-8 text. Processor: sentencepiece::SentencePieceProcessor. Throws
-/// ValueError when SentencePiece or the sampler fails.
-template <class Processor>
-std::vector<SentencePieceSampler::Piece> sample_sentencepiece(const Processor& processor,
-                                                              const SentencePieceSampler& sampler,
-                                                              const std::string& text,
-                                                              const SubwordSampling& sampling,
-                                                              RandomGenerator& rng) {
-  const auto require = [](const auto& status) {
-    if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
-  };
-  std::vector<std::string> pieces;
-  std::vector<int> ids;
-  require(processor.Encode(text, &pieces));
-  if (sampler.spells_bytes()) require(processor.Encode(text, &ids));
-  return sampler.sample(pieces, ids, sampling, rng);
-}
 
 }  // namespace detail
 

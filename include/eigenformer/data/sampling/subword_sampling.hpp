@@ -35,17 +35,17 @@ struct SubwordSampling {
 
   /// Calls visit(OptionField, field) for each field.
   static void fields(auto& self, auto&& visit) {
+    visit(OptionField{"bpe_dropout",
+                      "BPE-dropout: probability of skipping a merge, drawn anew for each pair and epoch",
+                      Allowed::rate},
+          self.bpe_dropout);
     visit(
         OptionField{
-            "bpe_dropout",
-            "probability that a merge of byte pair encoding is left out, drawn anew for each pair and epoch",
-            Allowed::rate},
-        self.bpe_dropout);
-    visit(OptionField{"unigram_alpha",
-                      "draw segmentations of a unigram model by their probability to this power; 0: the best",
-                      Allowed::not_negative},
-          self.unigram_alpha);
-    visit(OptionField{"sampled_sides", "the sides whose segmentation is drawn"}, self.sides);
+            "unigram_alpha",
+            "sample segmentations of a unigram model by their probability to this power; 0: use the best one",
+            Allowed::not_negative},
+        self.unigram_alpha);
+    visit(OptionField{"sampled_sides", "sides whose segmentation is sampled"}, self.sides);
   }
 
   /// Whether segmentations are sampled at all: one of the rates is above 0.
@@ -57,7 +57,7 @@ struct SubwordSampling {
     if (bpe_dropout > 0 && unigram_alpha > 0) {
       throw ValueError(
           "subword_sampling",
-          "bpe_dropout and unigram_alpha are both above 0, expected the one of the tokenizer's kind");
+          "bpe_dropout and unigram_alpha are both above 0, expected only the one for the tokenizer's kind");
     }
   }
 };
@@ -68,14 +68,14 @@ namespace detail {
 inline void require_rate_of(bool bpe, const SubwordSampling& sampling) {
   sampling.validate();
   if (bpe && sampling.unigram_alpha > 0) {
-    throw ValueError(
-        "subword_sampling",
-        "unigram_alpha is of unigram models, and this tokenizer merges pairs: expected bpe_dropout");
+    throw ValueError("subword_sampling",
+                     "unigram_alpha is for unigram models, and this tokenizer uses byte pair encoding; "
+                     "expected bpe_dropout");
   }
   if (!bpe && sampling.bpe_dropout > 0) {
     throw ValueError("subword_sampling",
-                     "bpe_dropout is of byte pair encoding, and this tokenizer has a unigram model: expected "
-                     "unigram_alpha");
+                     "bpe_dropout is for byte pair encoding, and this tokenizer has a unigram model; "
+                     "expected unigram_alpha");
   }
 }
 

@@ -59,8 +59,8 @@ class SentenceRules {
                                                 " bytes is too long, must have fewer than 2^31");
     }
     if (const auto wrong = find_invalid_utf8(text)) {
-      throw ValueError("sentence_splitter",
-                       "byte " + std::to_string(*wrong) + " of the text is not UTF-8, which is expected");
+      throw ValueError("sentence_splitter", "the text has invalid UTF-8 at byte " + std::to_string(*wrong) +
+                                                "; expected text in UTF-8");
     }
     std::vector<ByteSpan> sentences;
     std::size_t begin = after_spaces(text, 0);

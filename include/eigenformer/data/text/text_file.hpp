@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -64,10 +66,11 @@ inline std::vector<std::string> split_lines(std::string_view text, const std::st
 }
 
 /// Reads the lines of a UTF-8 file, as split_lines() does; an empty file has none. Files that begin as gzip
-/// or zstd data are decompressed. Throws IoError when the file cannot be read, for invalid UTF-8, for NUL
-/// bytes and for damaged compressed data.
-inline std::vector<std::string> read_lines(const std::filesystem::path& path) {
-  return split_lines(decompress(read_text_file(path), path.string()), path.string());
+/// or zstd data are decompressed. most: the most bytes that the text may have. Throws IoError when the file
+/// cannot be read, for a longer text, for invalid UTF-8, for NUL bytes and for damaged compressed data.
+inline std::vector<std::string> read_lines(const std::filesystem::path& path,
+                                           std::size_t most = std::numeric_limits<std::size_t>::max()) {
+  return split_lines(decompress(read_text_file(path), path.string(), most), path.string());
 }
 
 }  // namespace eigenformer

@@ -65,9 +65,10 @@ class Scripts {
       unicode_ = &detail::require_unicode("scripts", "a script such as '" + name + "'");
       const int script = unicode_->find_script(name);
       if (name.empty() || script < 0) {
-        throw ValueError("scripts", "'" + name +
-                                        "' is no script, expected names of Unicode or codes of ISO 15924, "
-                                        "such as Latin or Latn");
+        throw ValueError(
+            "scripts",
+            "'" + name +
+                "' is not a script, expected Unicode names or ISO 15924 codes, such as Latin or Latn");
       }
       scripts_.push_back(script);
     }

@@ -174,8 +174,8 @@ class MetaspaceTokenizer final : public ForeignTokenizer {
         charsmaps_.emplace_back(step.argument);
       } else if (step.name != "strip" && step.name != "spaces" &&
                  (step.name != "replace" || step.argument.empty())) {
-        throw ValueError("tokenizer",
-                         "the normaliser has the step '" + step.name + "' of '" + step.argument + "'");
+        throw ValueError("tokenizer", "the normaliser has the unknown step '" + step.name +
+                                          "' with the argument '" + step.argument + "'");
       }
     }
     added.require_ids(vocabulary_size());

@@ -14,8 +14,8 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
-#include "eigenformer/data/tokenizers/sentencepiece_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
 #endif
 
 #if defined(EIGENFORMER_WITH_ICU) && EIGENFORMER_WITH_ICU
@@ -51,7 +51,7 @@ struct TokenizerPair {
 inline EncodedCorpus encode_corpus(const ParallelCorpus& corpus, const TokenizerPair& tokenizers,
                                    const TextConventions& text, index_t max_length = 0) {
   if (tokenizers.source == nullptr || tokenizers.target == nullptr)
-    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for either side");
+    throw ValueError("encode_corpus", "the model has no tokenizers, must have one for each side");
   return encode_corpus(corpus, *tokenizers.source, *tokenizers.target, max_length, text.source_text);
 }
 

@@ -30,7 +30,7 @@ class WordPieceTokenizer final : public ForeignTokenizer {
       if (token.normalized) {
         throw ValueError("tokenizer",
                          "the added token '" + token.text +
-                             "' is to be found in normalised text, which WordPiece does not support");
+                             "' is matched in normalised text, which WordPiece does not support");
       }
     }
   }

@@ -27,11 +27,14 @@ struct AlignmentOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"alignment_layer", "decoder layer whose attention is the alignment; -1: the last"},
+    visit(OptionField{"alignment_layer", "decoder layer whose attention gives the alignment; -1: the last"},
           self.layer);
-    visit(OptionField{"alignment_head", "head of that layer; -1: the mean of all"}, self.head);
+    visit(OptionField{"alignment_head", "attention head of that layer; -1: the mean of all heads"},
+          self.head);
     visit(OptionField{"alignment_threshold",
-                      "links are all weights above this; 0: the largest of each target token", Allowed::rate},
+                      "link tokens whose attention weight is above this; 0: link each target token by its "
+                      "largest weight",
+                      Allowed::rate},
           self.threshold);
   }
 
@@ -81,7 +84,7 @@ template <class T, class E, class D>
     const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
     std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> targets,
     std::int32_t begin_id, index_t prefix, index_t layer) {
-  if (ctx.records()) throw ValueError("alignment", "the alignment of a sentence needs an inference context");
+  if (ctx.records()) throw ValueError("alignment", "the context records, must be an inference context");
   if (sources.size() != targets.size()) {
     throw ValueError("alignment", std::to_string(sources.size()) + " sources and " +
                                       std::to_string(targets.size()) + " targets must be equal numbers");
@@ -104,8 +107,8 @@ template <class T, class E, class D>
   (void)model.run_decoder(ctx, Tensor<std::int32_t>::from(Shape{static_cast<index_t>(input.size())}, input),
                           pass);
   if (!pass.weights().defined()) {
-    throw ValueError("alignment", "the decoder made no attention to the source in layer " +
-                                      std::to_string(layer) + ", which the alignment is to be read from");
+    throw ValueError("alignment", "the decoder computed no attention to the source in layer " +
+                                      std::to_string(layer) + ", from which the alignment is read");
   }
   // (B, H, T, S), padded to the longest pair.
   const Tensor<T>& all = pass.weights().value();

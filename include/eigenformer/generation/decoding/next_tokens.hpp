@@ -49,7 +49,7 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
                   std::span<const typename M::Input> inputs)
       : op_(op), model_(model), ctx_(ctx), state_(model.begin(ctx, inputs)) {
     if (static_cast<index_t>(state_.sequences()) != static_cast<index_t>(inputs.size())) {
-      throw ValueError(op, "the model's begin() made a state of " + std::to_string(state_.sequences()) +
+      throw ValueError(op, "the model's begin() returned a state of " + std::to_string(state_.sequences()) +
                                " sequences, must be " + std::to_string(inputs.size()) +
                                ", one for each input");
     }

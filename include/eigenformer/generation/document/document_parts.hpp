@@ -200,13 +200,13 @@ inline std::vector<DocumentPart> document_parts(std::string_view text, const Doc
                                                 const SentenceFits& fits = {},
                                                 std::span<const std::size_t> boundaries = {}) {
   if (const auto wrong = find_invalid_utf8(text))
-    throw ValueError("document",
-                     "byte " + std::to_string(*wrong) + " of the text is not UTF-8, which is expected");
+    throw ValueError("document", "the text has invalid UTF-8 at byte " + std::to_string(*wrong) +
+                                     "; expected text in UTF-8");
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t place = boundaries[i];
     if (!detail::is_code_point_boundary(text, place) || (i > 0 && place < boundaries[i - 1])) {
       throw ValueError("document", "boundary " + std::to_string(i) + " is byte " + std::to_string(place) +
-                                       ", must be the begin of a character or the end of the text of " +
+                                       ", must be the beginning of a character or the end of the text of " +
                                        std::to_string(text.size()) +
                                        " bytes, and not before the last boundary");
     }

@@ -34,7 +34,7 @@ class DocumentTranslator {
   /// ValueError when `translate` is empty.
   explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {}, SentenceFits fits = {})
       : translate_(std::move(translate)), options_(std::move(options)), fits_(std::move(fits)) {
-    if (!translate_) throw ValueError("document", "there is no function that translates, must be one");
+    if (!translate_) throw ValueError("document", "the function that translates is empty, must be callable");
   }
 
   /// Translates with a TextTranslator, which must outlive it.

@@ -52,8 +52,8 @@ class SplitLines {
   /// joined_translation(). Throws ValueError for another number of parts and for a part without translations.
   std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts) const {
     if (of_parts.size() != parts_.size()) {
-      throw ValueError("document", "translations of " + std::to_string(of_parts.size()) +
-                                       " parts must be of " + std::to_string(parts_.size()));
+      throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +
+                                       " parts, must be " + std::to_string(parts_.size()));
     }
     std::vector<std::vector<Translation>> joined(lines_.size());
     auto next = of_parts.begin();

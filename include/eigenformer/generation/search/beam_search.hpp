@@ -173,7 +173,7 @@ template <class M>
 void require_attention_maps(const char* what) {
   if (HasAttentionMaps<M>) return;
   throw ValueError("generation", std::string(what) +
-                                     ", and there is no function attention_maps(model, ctx, input, target, "
+                                     ", but there is no function attention_maps(model, ctx, input, target, "
                                      "begin_id, prefix) for this model");
 }
 
@@ -209,7 +209,7 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
   }
   EndScore coverage;
   if (options.coverage_penalty > 0) {
-    require_attention_maps<M>("a coverage penalty is asked for");
+    require_attention_maps<M>("a coverage penalty is set");
     if constexpr (HasAttentionMaps<M>) {
       coverage = [&](std::size_t i, const Hypothesis& h) {
         const AttentionMaps maps = hypothesis_maps(model, ctx, inputs[i], places[i], h, options);

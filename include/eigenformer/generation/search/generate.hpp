@@ -22,9 +22,9 @@ struct BatchGenerationOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"batch_size", "sentences that are decoded together at most", Allowed::positive},
+    visit(OptionField{"batch_size", "maximum sentences decoded together", Allowed::positive},
           self.batch_size);
-    visit(OptionField{"batch_tokens", "source tokens that are decoded together at most", Allowed::positive},
+    visit(OptionField{"batch_tokens", "maximum source tokens decoded together", Allowed::positive},
           self.batch_tokens);
   }
 
@@ -94,7 +94,7 @@ std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<deta
   options.validate();
   detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
   detail::require_one_constraint_list_each("generation", options.constraints.size(), inputs.size());
-  if (options.attention) detail::require_attention_maps<M>("attention weights are asked for");
+  if (options.attention) detail::require_attention_maps<M>("attention weights are requested");
   std::vector<index_t> lengths;
   for (const Input& input : inputs) lengths.push_back(detail::input_length(model, input));
   std::vector<std::size_t> order;

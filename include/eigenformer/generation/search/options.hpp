@@ -87,61 +87,66 @@ struct GenerationOptions {
   /// Visits all fields but prefixes, constraints, processors, own_rule, shortlist and observer with their
   /// names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"beam_size", "hypotheses kept for each sentence; 1: greedy", Allowed::positive},
+    visit(OptionField{"beam_size", "hypotheses kept per sentence; 1: greedy search", Allowed::positive},
           self.beam_size);
-    visit(OptionField{"max_length", "target tokens at most, the end symbol included", Allowed::positive},
+    visit(OptionField{"max_length", "maximum target tokens, the end symbol included", Allowed::positive},
           self.max_length);
-    visit(OptionField{"min_length", "target tokens at least before the end symbol", Allowed::not_negative},
+    visit(OptionField{"min_length", "minimum target tokens before the end symbol", Allowed::not_negative},
           self.min_length);
-    visit(OptionField{"max_length_factor",
-                      "target tokens at most for each source token; 0: max_length alone limits",
+    visit(OptionField{"max_length_factor", "maximum target tokens per source token; 0: no such limit",
                       Allowed::not_negative},
           self.max_length_factor);
-    visit(OptionField{"length_penalty",
-                      "power of the length that scores are divided by; higher: longer sentences",
-                      Allowed::finite},
-          self.length_penalty);
+    visit(
+        OptionField{
+            "length_penalty",
+            "exponent of the length that scores are divided by; higher values favour longer sentences",
+            Allowed::finite},
+        self.length_penalty);
     visit(
         OptionField{"word_penalty", "subtracted from scores for each target token, in nats", Allowed::finite},
         self.word_penalty);
-    visit(OptionField{"patience", "a search ends when this times beam_size hypotheses have ended",
+    visit(OptionField{"patience", "end the search when patience * beam_size hypotheses have ended",
                       Allowed::positive},
           self.patience);
-    visit(OptionField{"rule", "how hypotheses of different lengths compare, and when a search ends"},
+    visit(OptionField{"rule", "how hypotheses of different lengths are compared, and when the search ends"},
           self.rule);
-    visit(OptionField{"early_stopping", "end a search as soon as beam_size hypotheses have ended"},
+    visit(OptionField{"early_stopping", "end the search as soon as beam_size hypotheses have ended"},
           self.early_stopping);
-    visit(OptionField{"force_end", "at max_length, append the end symbol without a cost"}, self.force_end);
+    visit(OptionField{"force_end", "at max_length, append the end symbol at no cost"}, self.force_end);
     visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
                       Allowed::not_negative},
           self.no_repeat_ngram_size);
     visit(OptionField{"repetition_penalty",
-                      "lowers the scores of tokens already in the text by this factor; 1: off",
+                      "lower the scores of tokens already in the text by this factor; 1: off",
                       Allowed::positive},
           self.repetition_penalty);
     visit(OptionField{"coverage_penalty",
-                      "lowers the scores of texts that leave parts of the source without attention; 0: off",
+                      "lower the scores of texts that leave parts of the source without attention; 0: off",
                       Allowed::not_negative},
           self.coverage_penalty);
-    visit(OptionField{"num_beam_groups", "groups of a diverse beam search; 1: an ordinary one",
+    visit(OptionField{"num_beam_groups", "groups of diverse beam search; 1: ordinary beam search",
                       Allowed::positive},
           self.num_beam_groups);
-    visit(OptionField{"diversity_penalty", "what a token costs that an earlier group chose in the same step",
-                      Allowed::not_negative},
-          self.diversity_penalty);
     visit(
-        OptionField{"num_hypotheses", "sentences returned for each input, the best first", Allowed::positive},
-        self.num_hypotheses);
-    visit(OptionField{"begin_id", "what comes first, of models without a prompt"}, self.begin_id);
-    visit(OptionField{"end_id", "the end symbol"}, self.end_id);
-    visit(OptionField{"prefix_ids", "forced after begin_id or the prompt"}, self.prefix_ids);
+        OptionField{
+            "diversity_penalty",
+            "diverse beam search: penalty for each earlier group that chose the same token in the same step",
+            Allowed::not_negative},
+        self.diversity_penalty);
+    visit(OptionField{"num_hypotheses", "translations returned per input, the best first", Allowed::positive},
+          self.num_hypotheses);
+    visit(OptionField{"begin_id", "id that the output begins with, in models without a prompt"},
+          self.begin_id);
+    visit(OptionField{"end_id", "id of the end symbol"}, self.end_id);
+    visit(OptionField{"prefix_ids", "ids forced after begin_id or the prompt"}, self.prefix_ids);
     visit(OptionField{"prefix_length",
-                      "the first of begin_id and prefix_ids that see one another in both directions",
+                      "how many of begin_id and prefix_ids, from the first on, attend to one another in both "
+                      "directions",
                       Allowed::not_negative},
           self.prefix_length);
-    visit(OptionField{"forbidden_ids", "never produced"}, self.forbidden_ids);
-    visit(OptionField{"attention", "hypotheses come with their attention weights"}, self.attention);
-    visit(OptionField{"token_scores", "hypotheses come with the log-probabilities of their tokens"},
+    visit(OptionField{"forbidden_ids", "ids that are never produced"}, self.forbidden_ids);
+    visit(OptionField{"attention", "return attention weights with the hypotheses"}, self.attention);
+    visit(OptionField{"token_scores", "return the log-probabilities of tokens with the hypotheses"},
           self.token_scores);
   }
 

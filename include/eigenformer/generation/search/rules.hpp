@@ -86,7 +86,7 @@ inline void require_no_patience(const GenerationOptions& options, const char* ru
   if (options.patience == 1) return;
   throw ValueError("generation", "patience is " + number_text(options.patience) +
                                      ", must be 1 with the rule " + rule +
-                                     ", which ends its searches in another way");
+                                     ", which has its own stopping criterion");
 }
 
 }  // namespace detail
@@ -212,9 +212,10 @@ inline void GenerationOptions::validate() const {
   }
   // Without a penalty all groups find the same; a single group has none to pay for.
   if ((num_beam_groups > 1) != (diversity_penalty > 0)) {
-    throw ValueError("generation", "num_beam_groups is " + std::to_string(num_beam_groups) +
-                                       " and diversity_penalty is " + detail::number_text(diversity_penalty) +
-                                       ", must be above 1 and above 0 together");
+    throw ValueError("generation",
+                     "num_beam_groups is " + std::to_string(num_beam_groups) + " and diversity_penalty is " +
+                         detail::number_text(diversity_penalty) +
+                         ", expected num_beam_groups above 1 with diversity_penalty above 0, or 1 with 0");
   }
   beam_rule(*this).validate(*this);
 }

@@ -54,41 +54,47 @@ struct SamplingOptions {
   /// Visits all fields but prefixes, numbers, processors and observer with their names and descriptions, for
   /// files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"temperature", "divides the logits; 0: the likeliest token", Allowed::not_negative},
+    visit(OptionField{"temperature", "divide the logits by this; 0: always the likeliest token",
+                      Allowed::not_negative},
           self.temperature);
-    visit(OptionField{"top_k", "draw from so many likeliest tokens; 0: from all", Allowed::not_negative},
+    visit(OptionField{"top_k", "draw from this many of the likeliest tokens; 0: from all",
+                      Allowed::not_negative},
           self.top_k);
-    visit(
-        OptionField{"top_p", "draw from the likeliest tokens that together reach this share", Allowed::share},
-        self.top_p);
-    visit(OptionField{"min_p", "draw from tokens at least this share as likely as the likeliest; 0: from all",
+    visit(OptionField{"top_p", "draw from the likeliest tokens whose probabilities sum to this; 1: from all",
+                      Allowed::share},
+          self.top_p);
+    visit(OptionField{"min_p",
+                      "draw from tokens at least this many times as likely as the likeliest; 0: from all",
                       Allowed::rate},
           self.min_p);
-    visit(OptionField{"num_samples", "texts drawn for each input", Allowed::positive}, self.num_samples);
-    visit(OptionField{"seed", "with the text's number, fixes what is drawn"}, self.seed);
-    visit(OptionField{"max_length", "new tokens at most, the end symbol included", Allowed::positive},
+    visit(OptionField{"num_samples", "texts drawn per input", Allowed::positive}, self.num_samples);
+    visit(OptionField{"seed", "seed; with the text's number it determines what is drawn"}, self.seed);
+    visit(OptionField{"max_length", "maximum new tokens, the end symbol included", Allowed::positive},
           self.max_length);
-    visit(OptionField{"min_length", "new tokens at least before the end symbol", Allowed::not_negative},
+    visit(OptionField{"min_length", "minimum new tokens before the end symbol", Allowed::not_negative},
           self.min_length);
-    visit(OptionField{"max_length_factor",
-                      "new tokens at most for each source token; 0: max_length alone limits",
+    visit(OptionField{"max_length_factor", "maximum new tokens per source token; 0: no such limit",
                       Allowed::not_negative},
           self.max_length_factor);
-    visit(OptionField{"begin_id", "what comes first, of models without a prompt"}, self.begin_id);
-    visit(OptionField{"prefix_ids", "forced after begin_id or the prompt"}, self.prefix_ids);
-    visit(OptionField{"end_id", "the end symbol; -1: none"}, self.end_id);
-    visit(OptionField{"forbidden_ids", "never drawn"}, self.forbidden_ids);
-    visit(OptionField{"prefix_length", "the first tokens of a prompt that see one another in both directions",
-                      Allowed::not_negative},
-          self.prefix_length);
+    visit(OptionField{"begin_id", "id that the output begins with, in models without a prompt"},
+          self.begin_id);
+    visit(OptionField{"prefix_ids", "ids forced after begin_id or the prompt"}, self.prefix_ids);
+    visit(OptionField{"end_id", "id of the end symbol; -1: none"}, self.end_id);
+    visit(OptionField{"forbidden_ids", "ids that are never drawn"}, self.forbidden_ids);
+    visit(
+        OptionField{
+            "prefix_length",
+            "how many tokens of the prompt, from the first on, attend to one another in both directions",
+            Allowed::not_negative},
+        self.prefix_length);
     visit(OptionField{"no_repeat_ngram_size", "forbid repeated n-grams of this size; 0: off",
                       Allowed::not_negative},
           self.no_repeat_ngram_size);
     visit(OptionField{"repetition_penalty",
-                      "lowers the scores of tokens already in the text by this factor; 1: off",
+                      "lower the scores of tokens already in the text by this factor; 1: off",
                       Allowed::positive},
           self.repetition_penalty);
-    visit(OptionField{"token_scores", "texts come with the log-probabilities of their tokens"},
+    visit(OptionField{"token_scores", "return the log-probabilities of tokens with the texts"},
           self.token_scores);
   }
 

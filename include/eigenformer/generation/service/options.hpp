@@ -24,15 +24,14 @@ struct TranslatorOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"queue_requests", "requests that wait at most", Allowed::positive},
-          self.queue_requests);
-    visit(OptionField{"queue_tokens", "source tokens that wait at most", Allowed::positive},
+    visit(OptionField{"queue_requests", "maximum waiting requests", Allowed::positive}, self.queue_requests);
+    visit(OptionField{"queue_tokens", "maximum source tokens in waiting requests", Allowed::positive},
           self.queue_tokens);
-    visit(OptionField{"window", "seconds that the first request waits for others to be translated with",
+    visit(OptionField{"window", "seconds that a request waits for others to join its batch",
                       Allowed::not_negative},
           self.window);
-    visit(OptionField{"workers", "batches that are translated at once", Allowed::positive}, self.workers);
-    visit(OptionField{"worker_threads", "threads of each worker's products; 0: the process's, shared",
+    visit(OptionField{"workers", "batches translated at the same time", Allowed::positive}, self.workers);
+    visit(OptionField{"worker_threads", "threads per worker; 0: all workers share the threads of the process",
                       Allowed::not_negative},
           self.worker_threads);
   }

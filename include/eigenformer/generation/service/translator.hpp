@@ -54,10 +54,12 @@ class Translator {
   explicit Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options = {},
                       std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
       : lines_(std::move(lines)), adapters_(std::move(adapters)), options_(options) {
-    if (lines_ == nullptr) throw ValueError("translator", "the LineTranslator is null, must be one");
+    if (lines_ == nullptr)
+      throw ValueError("translator", "the LineTranslator is null, expected one that exists");
     for (const auto& [name, adapter] : adapters_) {
       if (name.empty() || adapter == nullptr)
-        throw ValueError("translator", "the adapter '" + name + "' has no name or is null, must have both");
+        throw ValueError("translator",
+                         "the adapter '" + name + "' has no name or is null, must have a name and exist");
     }
     options_.validate();
     executors_.resize(static_cast<std::size_t>(options_.workers));
@@ -71,7 +73,7 @@ class Translator {
       const std::size_t started = workers_.size();
       stop(ShutdownMode::cancel);
       throw ValueError("translator", "cannot start " + std::to_string(options_.workers) +
-                                         " workers: the system stopped at " + std::to_string(started));
+                                         " workers: the system allows only " + std::to_string(started));
     }
   }
 
@@ -124,8 +126,8 @@ class Translator {
   std::vector<std::vector<Translation>> alternatives(TranslationRequest request) {
     if (own_thread()) {
       throw ValueError("translator",
-                       "a handler or on_progress waits for a translation of the same translator, must use "
-                       "submit()");
+                       "a handler or on_progress waits for a translation of its own translator, which would "
+                       "never end; use submit()");
     }
     const auto promise = std::make_shared<std::promise<TranslationOutcome>>();
     auto future = promise->get_future();
@@ -164,8 +166,8 @@ class Translator {
   void shutdown(ShutdownMode mode) {
     if (own_thread()) {
       throw ValueError("translator",
-                       "a handler or on_progress waits for the end of its translator, must leave that to "
-                       "another thread");
+                       "a handler or on_progress waits for its own translator to shut down, which would "
+                       "never end; shut it down in another thread");
     }
     stop(mode);
   }
@@ -204,7 +206,7 @@ class Translator {
     if (status == RequestStatus::queue_full) return "the queue is full; try again later";
     if (status == RequestStatus::too_large)
       return "the request has more tokens than the queue holds; split it into smaller ones";
-    return "the translator is shut down and accepts no requests";
+    return "the translator was shut down and accepts no more requests";
   }
 
   // tokens: of the request, or a lower bound.

@@ -40,8 +40,8 @@ struct ConfidenceScale {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"slope", "what logits are multiplied by", Allowed::finite}, self.slope);
-    visit(OptionField{"offset", "what is added to them", Allowed::finite}, self.offset);
+    visit(OptionField{"slope", "factor that the logit is multiplied by", Allowed::finite}, self.slope);
+    visit(OptionField{"offset", "added to the logit", Allowed::finite}, self.offset);
   }
 
   /// The confidence, in [0, 1], of a probability in [0, 1].

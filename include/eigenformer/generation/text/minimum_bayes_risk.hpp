@@ -57,7 +57,7 @@ inline std::vector<double> expected_utilities(std::span<const std::string> candi
   const std::vector<double> values = utility(texts);
   const std::size_t n = texts.size();
   if (values.size() != n * n) {
-    throw ValueError("minimum_bayes_risk", "the utility gave " + std::to_string(values.size()) +
+    throw ValueError("minimum_bayes_risk", "the utility returned " + std::to_string(values.size()) +
                                                " numbers for " + std::to_string(n) + " texts, must be " +
                                                std::to_string(n * n));
   }

@@ -36,17 +36,17 @@ struct OutputOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"output_format", "how results are written"}, self.output_format);
-    visit(
-        OptionField{"scores", "scores and log-probabilities (nats) of sentences and tokens, and confidences"},
-        self.scores);
+    visit(OptionField{"output_format", "format of the results"}, self.output_format);
+    visit(OptionField{"scores",
+                      "write scores and log-probabilities (nats) of sentences and tokens, and confidences"},
+          self.scores);
   }
 
   /// Throws ValueError for scores in format text, which has no place for them.
   void validate() const {
     validate_fields("output", *this);
     if (scores && output_format == OutputFormat::text)
-      throw ValueError("output", "scores have no place in output_format text, expected tsv or jsonl");
+      throw ValueError("output", "output_format is text, which cannot hold scores; expected tsv or jsonl");
   }
 };
 

@@ -109,7 +109,7 @@ class TextTranslator {
         ctx_(ctx),
         term_forms_(tokenizers_.target) {
     if (tokenizers_.source == nullptr || tokenizers_.target == nullptr)
-      throw ValueError("text_translator", "the model has no tokenizers, must have one for either side");
+      throw ValueError("text_translator", "the model has no tokenizers, must have one for each side");
     set(std::move(options));
   }
   /// Uses a loaded model with the options of its conventions; `loaded` must outlive it.
@@ -295,17 +295,14 @@ class TextTranslator {
     options.batching.validate();
     if (options.alignment) options.alignment->validate();
     if (options.alignment && !detail::HasCrossAttention<M>) {
-      throw ValueError(
-          "text_translator",
-          "an alignment is asked for, and there is no function cross_attention_weights(model, "
-          "ctx, input, target, begin_id, prefix, layer) for this model: it has no attention to a "
-          "source");
+      throw ValueError("text_translator",
+                       "an alignment is requested, but this model has no function "
+                       "cross_attention_weights(model, ctx, input, target, begin_id, prefix, layer)");
     }
     if (options.glossary != nullptr && options.sampling) {
       throw ValueError(
           "text_translator",
-          "a glossary is given together with sampling, must be with a search: texts that are drawn "
-          "have no constraints");
+          "a glossary is given together with sampling, which does not support constraints; use beam search");
     }
     options_ = std::move(options);
   }

@@ -120,7 +120,7 @@ void stage_adapter(const FolderTransaction& save, const M& model,
     for (const LowRankPart<T>& part : rows[i].weight->adapter()->parts) {
       if (part.module != rows[i].module) continue;
       if (names[i].empty()) {
-        throw ValueError("adapter", "'" + part.module + "' has no name among those of '" +
+        throw ValueError("adapter", "'" + part.module + "' has no name in the scheme '" +
                                         detail::word_of(description.names) + "'");
       }
       if (first == nullptr) first = &part;

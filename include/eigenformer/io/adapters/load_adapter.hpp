@@ -12,6 +12,7 @@
 
 #include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/adapters/peft_config.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer {
 
@@ -19,7 +20,8 @@ namespace eigenformer {
 /// adapter_config.json. Throws IoError for a folder without an adapter and for a damaged file.
 inline AdapterDescription read_adapter_description(const std::filesystem::path& folder) {
   if (!is_adapter_folder(folder))
-    throw IoError("adapter", "'" + folder.string() + "' holds no adapter: it has no adapter_config.json");
+    throw IoError("adapter",
+                  "'" + folder.string() + "' is not an adapter folder: it has no adapter_config.json");
   AdapterDescription description;
   const std::filesystem::path path = folder_file(folder, "base.json");
   std::error_code ignored;
@@ -27,7 +29,7 @@ inline AdapterDescription read_adapter_description(const std::filesystem::path& 
     description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
     return description;
   }
-  const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const nlohmann::json json = detail::parse_json(read_text_file(path));
   const auto refuse = [&](const std::string& why) {
     return IoError("adapter", "'" + path.string() + "' " + why);
   };
@@ -88,7 +90,7 @@ class AdapterReader {
       if (shown < list.size()) problems += " and " + std::to_string(list.size() - shown) + " more";
     };
     tell("missing", missing_);
-    tell("of no matrix of the model", unknown_);
+    tell("that match no weight matrix of the model", unknown_);
     tell("not supported", unsupported_);
     tell("of the wrong shape", misshaped_);
     if (!problems.empty())

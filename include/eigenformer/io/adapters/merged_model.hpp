@@ -19,8 +19,8 @@ TranslationModel<T> load_merged_model(const std::filesystem::path& folder,
                                       const std::filesystem::path& adapter) {
   if (read_model_description(folder).weights == WeightFormat::int8) {
     throw IoError("adapter", "'" + folder.string() +
-                                 "' has int8 weights, to which no adapter can be added: merge the adapter "
-                                 "with the float32 model that it was made of, and quantize what that gives");
+                                 "' has int8 weights, into which no adapter can be merged; merge the adapter "
+                                 "into the float32 model it was quantized from, and quantize the result");
   }
   TranslationModel<T> loaded = load_model_folder<T>(folder);
   load_adapter(adapter, loaded.model);

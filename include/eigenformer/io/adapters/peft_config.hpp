@@ -10,6 +10,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer::detail {
 
@@ -74,7 +75,7 @@ inline PeftConfig read_peft_config(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& what) {
     return IoError("adapter", "'" + path.string() + "' " + what);
   };
-  const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const nlohmann::json json = parse_json(read_text_file(path));
   if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
     throw refuse("describes an adapter of the type " + json.value("peft_type", nlohmann::json()).dump() +

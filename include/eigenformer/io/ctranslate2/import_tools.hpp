@@ -15,6 +15,7 @@
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/translation_model.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
 namespace eigenformer {
@@ -39,7 +40,7 @@ class JsonFile {
   static JsonFile open(const std::filesystem::path& path) {
     JsonFile file;
     file.path_ = path;
-    file.json_ = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    file.json_ = parse_json(read_text_file(path));
     if (file.json_.is_discarded()) throw file.refuse("is truncated or not JSON");
     if (!file.json_.is_object()) throw file.refuse("is not a JSON object");
     return file;

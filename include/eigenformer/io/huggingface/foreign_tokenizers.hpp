@@ -15,6 +15,7 @@
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/io/ctranslate2/import_tools.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer::detail {
 
@@ -95,7 +96,7 @@ inline std::pair<std::filesystem::path, std::vector<std::string>> read_ctranslat
     return IoError("import", "'" + path.string() + "' " + what);
   };
   if (std::filesystem::exists(path, ignored)) {
-    const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    const nlohmann::json json = parse_json(read_text_file(path));
     if (json.is_discarded()) throw refuse("is truncated or not JSON");
     if (!json.is_array()) throw refuse("is not a list of tokens");
     for (const nlohmann::json& token : json) {

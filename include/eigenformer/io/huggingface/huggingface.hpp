@@ -73,9 +73,9 @@ inline TokenizerPair huggingface_tokenizers(const std::filesystem::path& folder,
   if (!complete && std::filesystem::exists(folder / "tokenizer.json", ignored)) {
     if (!TokenizerJson::is_in(folder)) {
       throw IoError("import", "'" + (folder / "tokenizer.json").string() +
-                                  "' has no 'model', and the folder no " +
+                                  "' has no 'model', and the folder has no " +
                                   (type == "bart" ? "vocab.json with merges.txt" : "SentencePiece model") +
-                                  " in its place");
+                                  " to use instead");
     }
     json = TokenizerJson::open(folder / "tokenizer.json");
   }

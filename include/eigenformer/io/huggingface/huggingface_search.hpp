@@ -83,7 +83,7 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
       {0, number("min_length", 0, longest) - 1 - prefix, number("min_new_tokens", 0, longest) - prefix});
   if (file.has("early_stopping")) {
     text.early_stopping = file.json().at("early_stopping") == true;
-    if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is taken as false");
+    if (file.json().at("early_stopping") == "never") warn("early_stopping", "it is read as false");
   }
 
   text.force_end = config.id("forced_eos_token_id", target_size) == text.end_id;
@@ -120,22 +120,24 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
                               Neutral{"guidance_scale", 1.0},
                               Neutral{"penalty_alpha", 0.0}};
   for (const auto& [name, value] : neutral) {
-    if (file.has(name) && file.json().at(name) != value) warn(name, "this is not done");
+    if (file.has(name) && file.json().at(name) != value)
+      warn(name, "this is not supported and has no effect");
   }
   for (const char* name : {"begin_suppress_tokens", "forced_decoder_ids", "force_words_ids", "constraints",
                            "exponential_decay_length_penalty", "sequence_bias", "stop_strings", "max_time",
                            "dola_layers", "watermarking_config"}) {
-    if (file.has(name) && !file.json().at(name).empty()) warn(name, "this is not done");
+    if (file.has(name) && !file.json().at(name).empty())
+      warn(name, "this is not supported and has no effect");
   }
   if (file.has("cache_implementation") && file.json().at("cache_implementation") == "quantized") {
-    warn("cache_implementation", "caches hold numbers as they are");
+    warn("cache_implementation", "the key-value cache is not quantised");
   }
   if (file.has("eos_token_id") && file.json().at("eos_token_id").is_array() &&
       file.json().at("eos_token_id").size() > 1) {
-    warn("eos_token_id", "only the first ends a sentence");
+    warn("eos_token_id", "only the first id ends a sentence");
   }
   if (file.has("forced_eos_token_id") && !text.force_end)
-    warn("forced_eos_token_id", "it is not the end symbol, and not forced");
+    warn("forced_eos_token_id", "it is not the end symbol and is not forced");
 
   // Settings that are supported, warned of above, or without effect. Any other that is no setting of the
   // model is listed in a warning.
@@ -163,7 +165,8 @@ inline void read_search(const HuggingFaceConfig& config, const ImportOptions& op
     const bool told_of =
         std::any_of(neutral.begin(), neutral.end(), [&](const Neutral& n) { return name == n.name; });
     if (told_of || entry.value().is_null() || name.starts_with('_')) continue;
-    if (std::find(known.begin(), known.end(), name) == known.end()) warn(name, "this is not known");
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      warn(name, "this setting is unknown and has no effect");
   }
 }
 

@@ -41,7 +41,7 @@ class HuggingFaceVocabulary {
   /// Reads a file with one token per line, by id.
   void read_lines_of(const std::string& name) {
     const std::filesystem::path path = folder_ / name;
-    const std::vector<std::string> lines = read_lines(path);
+    const std::vector<std::string> lines = read_lines(path, most_vocabulary_bytes);
     put(path, lines, 0);
   }
 
@@ -173,7 +173,7 @@ inline std::vector<std::string> fairseq_pieces(const std::filesystem::path& path
 inline std::shared_ptr<const Tokenizer> byte_bpe_tokenizer(const std::filesystem::path& folder,
                                                            ForeignVocabulary v) {
   const IcuFunctions& icu = require_icu("import", "'" + (folder / "merges.txt").string() + "'");
-  std::vector<std::string> merges = read_lines(folder / "merges.txt");
+  std::vector<std::string> merges = read_lines(folder / "merges.txt", most_vocabulary_bytes);
   if (!merges.empty() && merges.front().starts_with("#version")) merges.erase(merges.begin());
   std::erase(merges, "");
   try {

@@ -123,7 +123,7 @@ inline void require_layers(const JsonFile& config, const HuggingFaceWeights& wei
   const auto most = static_cast<index_t>(weights.names().size());
   for (const index_t n : numbers) {
     if (n > most) {
-      throw config.refuse("asks for " + std::to_string(n) + " layers, the weights are " +
+      throw config.refuse("has " + std::to_string(n) + " layers, but the weights have only " +
                           std::to_string(most) + " tensors");
     }
   }

@@ -207,8 +207,8 @@ class MarianInt8 {
     const auto [least, greatest] = std::minmax_element(begin, begin + product.count);
     if (*least != *greatest && options_.warn) {
       options_.warn("'" + file_.path().string() + "' quantises the inputs of '" + ours +
-                    "' with numbers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
-                    "; the least is used for all");
+                    "' with multipliers from " + std::to_string(*least) + " to " + std::to_string(*greatest) +
+                    "; the smallest is used for all");
     }
     return *least;
   }

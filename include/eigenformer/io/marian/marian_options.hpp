@@ -120,7 +120,7 @@ class MarianTransformer {
     for (const char* key : {"transformer-tied-layers", "input-types"}) {
       const auto list = settings_.list(key);
       if (!list.empty() && !(list.size() == 1 && list[0].empty()))
-        throw settings_.refuse_value(key, "'" + list[0] + "' ...", "nothing, as browsers' models have it");
+        throw settings_.refuse_value(key, "'" + list[0] + "' ...", "none, as in browser models");
     }
   }
   void expect(const char* key, const std::string& value) const {
@@ -147,7 +147,7 @@ class MarianTransformer {
     const long n = settings_.whole(key);
     // A layer has more than ten items.
     if (n >= 1 && n <= static_cast<long>(file_.names().size())) return n;
-    throw settings_.refuse_value(key, std::to_string(n), "as many layers as the file has items for");
+    throw settings_.refuse_value(key, std::to_string(n), "the number of layers in the file");
   }
   Activation activation(const std::string& word) const {
     if (word == "relu") return Activation::relu;

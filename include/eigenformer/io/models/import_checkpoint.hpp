@@ -30,15 +30,14 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   if (is_marian_checkpoint(folder)) return import_marian<T>(folder, options);
   if (!std::filesystem::is_directory(folder, ignored)) {
     throw IoError("import", "'" + folder.string() +
-                                "' is not a folder; expected that of a checkpoint, or a Marian model");
+                                "' is not a folder; expected a folder with a checkpoint, or a Marian model");
   }
   if (has("model.bin")) return import_ctranslate2<T>(folder, options);
   if (!has("model.safetensors") && !has("vocab.json")) {
     for (const char* name : {"shared_vocabulary.json", "shared_vocabulary.txt", "source_vocabulary.json",
                              "source_vocabulary.txt", "target_vocabulary.json", "target_vocabulary.txt"}) {
       if (!has(name)) continue;
-      throw IoError("import", "'" + folder.string() + "' has no model.bin, which its " + name +
-                                  " of CTranslate2 belongs to");
+      throw IoError("import", "'" + folder.string() + "' has CTranslate2's " + name + " but no model.bin");
     }
   }
   if (has("config.json")) return import_huggingface<T>(folder, options);
@@ -49,10 +48,8 @@ TranslationModel<T> import_checkpoint(const std::filesystem::path& folder,
   }
   if (const std::string other = detail::HuggingFaceWeights::other_weights(folder, "AutoModelForSeq2SeqLM");
       !other.empty() && !has("model.safetensors")) {
-    throw IoError("import", "'" + folder.string() +
-                                "' has neither model.safetensors nor the config.json that belongs " +
-                                "to its weights" + other +
-                                ", with config.json and the tokenizer's files beside it");
+    throw IoError("import", "'" + folder.string() + "' has neither model.safetensors nor config.json" +
+                                other + ", with config.json and the tokenizer's files beside it");
   }
   throw IoError(
       "import",

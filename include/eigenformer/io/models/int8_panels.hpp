@@ -132,8 +132,8 @@ inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const
   for (index_t row = 0; row < rows.count; ++row) {
     const float s = parts->scale.data()[row];
     if (std::isfinite(127.0f * s) && s >= 0) continue;
-    throw refuse("are damaged or foreign: the scale of row " + std::to_string(row) + " is " +
-                 std::to_string(s) + ", must be finite and not negative");
+    throw refuse("are damaged or not written by this library: the scale of row " + std::to_string(row) +
+                 " is " + std::to_string(s) + ", must be finite and not negative");
   }
   const std::int8_t* panels = parts->panels.data();
   const float* scale = parts->scale.data();
@@ -145,7 +145,7 @@ inline kernels::PackedMatrix view_int8_panels(const SafetensorsFile& file, const
   try {
     return packed.with_input_step(file.tensor<float>(step).data()[0]);
   } catch (const ValueError& error) {
-    throw refuse(std::string("are damaged or foreign: ") + error.what());
+    throw refuse(std::string("are damaged or not written by this library: ") + error.what());
   }
 }
 

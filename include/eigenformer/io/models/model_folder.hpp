@@ -20,6 +20,7 @@
 #include "eigenformer/io/models/folder_sizes.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/models/quantized_model.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/version.hpp"
 
 /// @file
@@ -283,16 +284,15 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
   };
   nlohmann::json json;
   try {
-    json = parse_json(text);
-  } catch (const nlohmann::json::exception&) {
-    throw refuse("is truncated or not JSON");
+    json = parse_unique_json(text);
   } catch (const ValueError& error) {
     throw refuse(message_of(error));
   }
+  if (json.is_discarded()) throw refuse("is truncated or not JSON");
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||
       !json.contains("tokenizer")) {
-    throw refuse("is not that of a model folder: expected format_version, model and tokenizer");
+    throw refuse("is not the options.json of a model folder: expected format_version, model and tokenizer");
   }
   if (!json.contains("format") || json.at("format") != M::format) {
     throw refuse("describes another kind of model: format is " +
@@ -328,7 +328,7 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
     }
     if (json.contains("training")) d.training = json.at("training");
   } catch (const ValueError& error) {
-    throw refuse("is damaged or foreign: " + std::string(error.what()));
+    throw refuse("is damaged or not written by this library: " + std::string(error.what()));
   }
   return d;
 }

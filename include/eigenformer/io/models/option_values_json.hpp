@@ -20,23 +20,6 @@
 // JSON of single option values; options_json.hpp converts whole options structs.
 namespace eigenformer::detail {
 
-/// Parses JSON. Throws nlohmann::json::exception for text that is not JSON, and ValueError for an object that
-/// has a name twice, of which nlohmann::json would keep the last value.
-inline nlohmann::json parse_json(const std::string& text) {
-  std::vector<std::set<std::string>> names;
-  const auto check = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) names.emplace_back();
-    if (event == Event::object_end) names.pop_back();
-    if (event == Event::key && !names.back().insert(value.get<std::string>()).second) {
-      throw ValueError(
-          "json", "has the name '" + value.get<std::string>() + "' twice in one object, expected it once");
-    }
-    return true;
-  };
-  return nlohmann::json::parse(text, check);
-}
-
 template <class X>
 concept OptionWord = std::is_enum_v<X>;
 

@@ -14,6 +14,7 @@
 #include "eigenformer/data/prepare/prepare.hpp"
 #include "eigenformer/io/models/model_folder.hpp"
 #include "eigenformer/io/models/options_json.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/version.hpp"
 
 namespace eigenformer {
@@ -59,7 +60,7 @@ inline PrepareReport prepare_corpus(
     const std::function<void(const PrepareProgress&)>& progress = [](const PrepareProgress&) {}) {
   options.validate();
   if (is_model_folder(folder)) {
-    throw IoError("prepare", "'" + folder.string() + "' holds a model, expected a folder of its own");
+    throw IoError("prepare", "'" + folder.string() + "' holds a model; give the corpus another folder");
   }
   const bool given = !validation.source.empty();
   ParallelCorpus held;
@@ -106,13 +107,13 @@ inline PrepareReport prepare_corpus(
 inline PreparedDescription read_prepared_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder_file(folder, "prepared.json");
   if (!is_prepared_corpus(folder)) {
-    throw IoError("prepared_corpus", "'" + folder.string() + "' holds no prepared corpus: '" + path.string() +
+    throw IoError("prepared_corpus", "'" + folder.string() + "' is not a prepared corpus: '" + path.string() +
                                          "' does not exist");
   }
   try {
-    const auto json = nlohmann::json::parse(read_text_file(path));
+    const auto json = detail::parse_json(read_text_file(path));
     if (json.at("format") != "eigenformer-corpus" || json.at("format_version") != 1)
-      throw IoError("prepared_corpus", "its format is another one, expected eigenformer-corpus, version 1");
+      throw IoError("prepared_corpus", "it has another format, expected eigenformer-corpus, version 1");
     PreparedDescription d;
     d.tokenizer = json.at("tokenizer").at("kind");
     d.joint = json.at("tokenizer").at("joint");
@@ -140,7 +141,7 @@ inline PreparedCorpus load_prepared_corpus(const std::filesystem::path& folder) 
   corpus.pairs = std::make_unique<TokenFile>(folder_file(folder, PreparedNames::tokens));
   if (corpus.pairs->tokenizers() != tokenizer_fingerprint(corpus.tokenizers)) {
     throw IoError("prepared_corpus", "the tokens of '" + folder.string() +
-                                         "' were made with other tokenizers than those in the folder");
+                                         "' were encoded with other tokenizers than those in the folder");
   }
   if (corpus.description.report.validation > 0) {
     corpus.validation = read_parallel_files(folder_file(folder, PreparedNames::validation_source),

@@ -101,8 +101,8 @@ inline void require_quantized_row(const SafetensorsFile& file, const std::string
   if (is_quantized_row(q, n, scale, given)) return;
   throw IoError(
       "load_model",
-      "'" + file.path().string() + "': the int8 tensor '" + name + "' is damaged or foreign: row " +
-          std::to_string(row) +
+      "'" + file.path().string() + "': the int8 tensor '" + name +
+          "' is damaged or not written by this library: row " + std::to_string(row) +
           (given ? " must have entries from -127 to 127 and a scale that is not negative; its "
                    "scale is "
                  : " must have 127 or -127 as its largest entry and a positive scale, or be all zero; its "
@@ -269,7 +269,9 @@ void save_packed_model(const std::filesystem::path& path, const M& model,
     for (const detail::Int8Rows& rows : found->second) {
       const kernels::PackedMatrix* matrix = packed.find(rows.parameter, rows.first, rows.count);
       if (matrix == nullptr || matrix->format() != WeightFormat::int8)
-        throw ValueError("save_model", "'" + rows.name + "' is not packed in int8, must be to be saved so");
+        throw ValueError(
+            "save_model",
+            "'" + rows.name + "' is not packed in int8, must be for a model saved with int8 panels");
       detail::add_packed_panels(writer, rows.name, *matrix);
     }
   }

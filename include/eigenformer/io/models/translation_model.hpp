@@ -28,7 +28,7 @@ template <class T>
 void require_tokenizers(const std::filesystem::path& folder, const TranslationModel<T>& loaded) {
   if (loaded.tokenizers.source) return;
   throw IoError("load_model_folder",
-                "'" + folder.string() + "' has no tokenizer, expected one: it was saved without");
+                "'" + folder.string() + "' was saved without a tokenizer, expected a model with one");
 }
 
 }  // namespace detail

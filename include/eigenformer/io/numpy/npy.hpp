@@ -136,14 +136,15 @@ class NpyParser {
         header.shape = read_shape();
         has_shape = true;
       } else {
-        fail("its header has '" + key + "' twice or where it means nothing");
+        fail("its header has '" + key +
+             "' twice, or unexpectedly; expected descr, fortran_order and shape once each");
       }
       if (take(',')) continue;
       expect('}');
       break;
     }
     skip_space();
-    if (!text_.empty()) fail("its header goes on after its dictionary");
+    if (!text_.empty()) fail("its header continues after its dictionary");
     if (!has_type || !has_order || !has_shape) fail("its header must have descr, fortran_order and shape");
   }
 

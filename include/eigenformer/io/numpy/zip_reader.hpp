@@ -49,6 +49,7 @@ class ZipParser {
     }
     if (at != directory_ + directory_bytes_)
       fail("its directory does not have the length that the archive says");
+    check_overlap(entries);
     return entries;
   }
 
@@ -91,7 +92,7 @@ class ZipParser {
     directory_bytes_ = number<std::uint32_t>(end + 12);
     directory_ = number<std::uint32_t>(end + 16);
     if (number<std::uint16_t>(end + 4) != 0 && number<std::uint16_t>(end + 4) != 0xffffU)
-      fail("it is one of several volumes");
+      fail("it is one of several volumes, which are not supported");
     const bool large = count_ == 0xffffU || directory_bytes_ == 0xffffffffU || directory_ == 0xffffffffU;
     if (large && end >= zip64_locator_size &&
         number<std::uint32_t>(end - zip64_locator_size) == 0x07064b50U) {
@@ -124,7 +125,7 @@ class ZipParser {
     entry.name.assign(reinterpret_cast<const char*>(bytes_.data() + at + central_size),
                       static_cast<std::size_t>(name));
     read_zip64(at + central_size + name, extra, entry, local);
-    if (flags % 2 == 1) fail("'" + entry.name + "' is encrypted");
+    if (flags % 2 == 1) fail("'" + entry.name + "' is encrypted, which is not supported");
     if (method != 0 && method != 8) {
       fail("'" + entry.name + "' is compressed by method " + std::to_string(method) +
            ", expected 0 (stored) or 8 (deflated)");
@@ -142,6 +143,19 @@ class ZipParser {
       fail("'" + entry.name + "' cannot have the size that it claims");
     at += central_size + name + extra + comment;
     return entry;
+  }
+
+  // Files that share their bytes could inflate to the square of the archive's size (Fifield 2019, "A better
+  // zip bomb").
+  void check_overlap(const std::vector<ZipEntry>& entries) const {
+    std::vector<const ZipEntry*> order;
+    for (const ZipEntry& entry : entries) order.push_back(&entry);
+    std::sort(order.begin(), order.end(),
+              [](const ZipEntry* a, const ZipEntry* b) { return a->begin < b->begin; });
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      if (order[i - 1]->stored > order[i]->begin - order[i - 1]->begin)
+        fail("'" + order[i]->name + "' begins inside '" + order[i - 1]->name + "'");
+    }
   }
 
   // Reads the 64-bit values of the fields that do not fit 32 bits, in the order of the format.

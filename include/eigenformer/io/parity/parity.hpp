@@ -148,7 +148,7 @@ template <class M, class F>
     if (!loss.defined()) {
       throw IoError("check_parity",
                     "'" + fixture.file().path().string() +
-                        "' has gradients, but no in.cotangent that says of what; give a loss");
+                        "' has gradients, but no in.cotangent to compute them from; pass a loss");
     }
   }
   Gradients<T> gradients(parameters(module));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 
 namespace eigenformer {
@@ -58,7 +59,7 @@ class ParityFixture {
     };
     const auto text = file_.metadata().find("options");
     if (text == file_.metadata().end()) throw refuse("it has no metadata 'options'");
-    const auto options = nlohmann::json::parse(text->second, nullptr, false);
+    const auto options = detail::parse_json(text->second);
     if (!options.is_object()) throw refuse("its metadata 'options' is not a JSON object");
     if (!options.contains(name)) throw refuse("it has no '" + name + "' in its metadata 'options'");
     const nlohmann::json& value = options.at(name);
@@ -67,7 +68,7 @@ class ParityFixture {
     } catch (const nlohmann::json::exception&) {  // of another kind, as below
     }
     throw refuse("'" + name + "' in its metadata 'options' is " + value.dump() +
-                 ", of another kind than expected");
+                 ", which has another type than expected");
   }
 
   /// A tensor of whole numbers as a vector, such as "in.src_lengths". Throws IoError as get() does.

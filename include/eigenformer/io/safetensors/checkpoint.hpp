@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/random.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/io/safetensors/safetensors.hpp"
 #include "eigenformer/nn/module/module.hpp"
 
@@ -183,11 +184,10 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
     throw IoError("load_training_state", "'" + path.string() + "' holds no training state");
   }
   TrainingState<T> state;
-  try {
-    state.values = nlohmann::json::parse(text->second);
-  } catch (const nlohmann::json::exception& error) {
+  state.values = detail::parse_json(text->second);
+  if (state.values.is_discarded()) {
     throw IoError("load_training_state",
-                  "'" + path.string() + "' holds a damaged training state: " + error.what());
+                  "'" + path.string() + "' holds a damaged training state: its values are not JSON");
   }
   for (auto& entry : read_state_dict<T>(file)) state.tensors.emplace_back(entry.name, std::move(entry.value));
   // Version 0.1.0 wrote no checksum, and converted tensors have other bytes.
@@ -196,9 +196,8 @@ TrainingState<T> load_training_state(const std::filesystem::path& path) {
                                      [](const TensorInfo& info) { return info.dtype != dtype_of<T>(); });
   if (checksum != file.metadata().end() && !converted &&
       checksum->second != detail::state_checksum(state, text->second)) {
-    throw IoError(
-        "load_training_state",
-        "'" + path.string() + "' holds a damaged training state: its checksum is not that of its bytes");
+    throw IoError("load_training_state",
+                  "'" + path.string() + "' holds a damaged training state: its checksum does not match");
   }
   return state;
 }

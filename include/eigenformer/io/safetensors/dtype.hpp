@@ -19,7 +19,7 @@
 namespace eigenformer {
 
 static_assert(std::endian::native == std::endian::little,
-              "tensor files are little-endian, and so must the machine be");
+              "tensor files are little-endian; big-endian machines are not supported");
 
 /// The element types of tensor files, all little-endian.
 enum class Dtype {
@@ -105,7 +105,7 @@ constexpr Dtype dtype_of() {
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {
     return Dtype::u64;
   } else {
-    static_assert(std::is_same_v<T, std::int64_t>, "no element type of files stores this");
+    static_assert(std::is_same_v<T, std::int64_t>, "this type has no element type in tensor files");
     return Dtype::i64;
   }
 }

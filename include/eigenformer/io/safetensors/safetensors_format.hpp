@@ -33,6 +33,8 @@ struct TensorInfo {
 struct SafetensorsHeader {
   /// The format's own limit on the header's length, in bytes.
   static constexpr std::uint64_t max_length = 100'000'000;
+  /// Our limit on the names and values in the header: a tensor has about 13.
+  static constexpr std::size_t max_items = 2'000'000;
 
   std::vector<TensorInfo> tensors;              ///< in the order of their data
   std::map<std::string, std::string> metadata;  ///< `__metadata__`: texts by key; empty when there is none
@@ -86,14 +88,19 @@ class SafetensorsParser {
     fail("tensor '" + tensor + "' " + message);
   }
 
-  // nlohmann::json keeps the last of several equal keys; here they are an error. Deep nesting is an error,
-  // too, before it can exhaust the stack.
+  // nlohmann::json keeps the last of several equal keys; here they are an error. So are deep nesting and more
+  // values than a model has, before they take memory.
   nlohmann::json parse_json(std::string_view text) const {
     std::vector<std::set<std::string>> keys;
+    std::size_t items = 0;
     const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
       using Event = nlohmann::json::parse_event_t;
       if ((event == Event::object_start || event == Event::array_start) && depth > 2) {
         fail("its header is nested more deeply than the format allows");
+      }
+      if (event != Event::object_end && event != Event::array_end && ++items > SafetensorsHeader::max_items) {
+        fail("its header has more than " + std::to_string(SafetensorsHeader::max_items) +
+             " names and values");
       }
       if (event == Event::object_start) keys.emplace_back();
       if (event == Event::object_end) keys.pop_back();

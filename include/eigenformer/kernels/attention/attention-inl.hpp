@@ -94,7 +94,7 @@ EIGENFORMER_NOINLINE void attention_forward_block(const AttentionProblem<T>& p, 
                               out + row * out_stride + at.h * p.value_dim, out_stride, T(0));
 }
 
-/// A block of rows of weights = exp(S - log_sum_exp); what a rule forbids is not written.
+/// A block of rows of weights = exp(S - log_sum_exp); scores that a rule excludes are not written.
 template <class T>
 EIGENFORMER_NOINLINE void attention_weights_block(const AttentionProblem<T>& p, const AttentionPlace& at,
                                                   index_t first, index_t count, const T* log_sum_exp,
@@ -136,7 +136,7 @@ template <class T>
 void check_attention_backward(const AttentionProblem<T>& p) {
   check_attention(p);
   if (p.key_rows != nullptr)
-    throw ValueError("attention", "key_rows is for the forward pass, there is no backward of it");
+    throw ValueError("attention", "key_rows is given, but backward does not support it; expected none");
 }
 
 }  // namespace detail

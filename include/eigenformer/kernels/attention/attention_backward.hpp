@@ -9,13 +9,13 @@
 
 // The backward passes. With weights P = softmax(S), dropout's multipliers Z and output O = (P Z) V:
 //   dV = (P Z)^T dO,   dS = P (Z (dO V^T) - <dO, O>),   dQ = scale dS K,   dK = scale dS^T Q,
-// dS times the derivative of a rule of scores if there is one, before it goes on to Q and K;
+// dS is multiplied by the derivative of a score rule, if there is one, before the products with Q and K;
 // and the gradient of a bias by distance is the sum of dS at that distance, tile by tile, P being computed
 // again from S and its log-sum-exp (Dao et al. 2022, algorithm 4).
 
 namespace eigenformer::kernels::detail {
 
-/// What a backward pass was called with: a gradient of the output, or of the weights themselves.
+/// The arguments of a backward pass: a gradient of the output, or of the weights.
 template <class T>
 struct AttentionBackwardCall {
   const T* out = nullptr;
@@ -66,7 +66,7 @@ class GradientTiles : public AttentionTiles<T> {
     for (index_t i = 0; i < count; ++i) {
       log_sum_exp_[i] = given[i];
       if (given[i] != -infinity) continue;
-      // A query that attended to nothing: exp(s - inf) is zero, and what it holds must not matter.
+      // A query that attended to nothing: exp(s - inf) is zero, and its values have no effect.
       log_sum_exp_[i] = infinity;
       delta_[i] = T(0);
       clear_row(this->queries + i * Tiles::width, this->head_panels);
@@ -75,14 +75,14 @@ class GradientTiles : public AttentionTiles<T> {
   }
 
   void pack_tile(const AttentionPlace& at, index_t first, index_t count) {
-    // Where the weights are given, scores are wanted for a rule's derivative only.
+    // If the weights are given, scores are needed for a rule's derivative alone.
     if (call_.weights != nullptr && !this->keeps_ruled_scores()) return;
     this->pack_keys_transposed(at, first, count);
     if (call_.weights == nullptr) this->pack_values_transposed(at, first, count, values_transposed_);
   }
 
-  /// Makes scores the weights after dropout and `gradient` the scores' gradient; false where a rule forbids
-  /// the tile.
+  /// Turns scores into the weights after dropout and writes the scores' gradient to `gradient`; returns false
+  /// if a rule excludes the tile.
   EIGENFORMER_NOINLINE bool differentiate(const AttentionPlace& at, index_t row, index_t first, index_t m,
                                           index_t key, index_t n) {
     const bool weights_given = call_.weights != nullptr;
@@ -136,8 +136,8 @@ class GradientTiles : public AttentionTiles<T> {
   T* delta_;  // <dO, O>, or <P, dP>
 };
 
-/// The sums of a bias's gradient that all rows share: for each sequence of keys, head and block of 128 keys
-/// one of its own, so that tasks share none and their order is fixed.
+/// The sums of a bias's gradient that all rows share: one for each sequence of keys, head and block of 128
+/// keys, so that tasks share none and their order is fixed.
 template <class T>
 class SharedBiasGradient {
  public:
@@ -151,7 +151,7 @@ class SharedBiasGradient {
 
   bool wanted() const noexcept { return blocks_ > 0; }
 
-  /// The sums for a tile that begins with this key; nullptr where there is no such gradient.
+  /// The sums for a tile that begins with this key; nullptr without such a gradient.
   T* at(const AttentionPlace& place, index_t key) const {
     if (!wanted()) return nullptr;
     const index_t block = (place.kb * heads_ + place.h) * blocks_ + key / attention_block;
@@ -188,9 +188,9 @@ void add_bias_gradient(const AttentionProblem<T>& p, const GradientTiles<T>& t, 
                                      p.distances.reach, t.distance(at, first, key));
 }
 
-/// dk and dv of keys [begin, end) of one sequence and head of keys, over all queries in the group that looks
-/// at it, with the bias's gradient that rows share; and, when the range is the whole sequence, dq of that
-/// group and the bias's gradient by rows (with_queries), which saves making the scores a second time.
+/// dk and dv of keys [begin, end) of one sequence and head of keys, over all queries of its group, with the
+/// bias's gradient that rows share; and, when the range is the whole sequence, dq of that group and the
+/// bias's gradient by rows (with_queries), which saves computing the scores a second time.
 template <class T>
 EIGENFORMER_NOINLINE void attention_backward_keys(const AttentionProblem<T>& p,
                                                   const AttentionBackwardCall<T>& call,
@@ -309,9 +309,9 @@ EIGENFORMER_NOINLINE void attention_backward_queries(const AttentionProblem<T>& 
                               g.dq_stride, g.dq_beta);
 }
 
-/// All wanted gradients. One task for a head of a sequence of keys where there are enough of these for the
-/// threads; otherwise one pass over blocks of keys and one over blocks of queries. The sums and their order
-/// are the same.
+/// All requested gradients. One task for each head of a sequence of keys if these are enough for the threads;
+/// otherwise one pass over blocks of keys and one over blocks of queries. The sums and their order are the
+/// same.
 template <class T>
 void attention_backward_all(const AttentionProblem<T>& p, const AttentionBackwardCall<T>& call,
                             const AttentionGradients<T>& g) {

@@ -10,18 +10,19 @@
 #include "eigenformer/core/tensor/shape.hpp"
 #include "eigenformer/kernels/attention/attention_problem.hpp"
 
-// What a pass of attention works on: the checks, which rows can meet which, and the work divided into blocks.
+// The work of a pass of attention: checks, the ranges of keys and queries that masks admit, and the division
+// into blocks.
 
 namespace eigenformer::kernels::detail {
 
-/// Keys of a tile of scores, and the row stride of a tile's buffers: a wider matrix is held as panels of 64
+/// Keys of a tile of scores, and the row stride of a tile's buffers: a wider matrix is stored as panels of 64
 /// columns.
 inline constexpr index_t attention_width = 64;
 /// Queries of a tile of scores.
 inline constexpr index_t attention_rows = 32;
 /// Queries that share one packing of the keys.
 inline constexpr index_t attention_block = 128;
-/// Multiply-adds that are worth a task of their own.
+/// The least number of multiply-adds that is worth a task.
 inline constexpr index_t attention_grain = index_t{1} << 17;
 
 /// Rows that n queries take in a buffer: products write whole groups of four.
@@ -60,14 +61,14 @@ EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
   }
   if (p.distances.bias != nullptr) check_attention_size("reach of the bias", p.distances.reach);
   if (p.has_rule() && !p.rule->template takes<T>()) {
-    refuse(std::string("the rule of scores has no operator()(ScoreTile<") +
-           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which this attention calls");
+    refuse(std::string("the score rule has no operator()(ScoreTile<") +
+           (sizeof(T) == 4 ? "float" : "double") + ">&) const, which attention in this precision calls");
   }
   const index_t batch = p.queries->batch(), key_batch = p.keys->batch();
   if (p.key_sequence == nullptr) {
     if (batch != key_batch) {
-      refuse("queries are " + std::to_string(batch) + " sequences and keys are " + std::to_string(key_batch) +
-             ", these must be equal unless key_sequence says which belong together");
+      refuse("there are " + std::to_string(batch) + " sequences of queries and " + std::to_string(key_batch) +
+             " of keys, must be equal numbers unless key_sequence is given");
     }
   } else {
     for (index_t b = 0; b < batch; ++b) {
@@ -82,8 +83,8 @@ EIGENFORMER_NOINLINE void check_attention(const AttentionProblem<T>& p) {
   }
 }
 
-/// The keys of sequence kb that at least one of the queries [first, first + count) of sequence b reaches, as
-/// far as causal and window masks say.
+/// The keys of sequence kb that at least one of the queries [first, first + count) of sequence b reaches, by
+/// causal and window masks.
 template <class T>
 AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, index_t kb, index_t first,
                                    index_t count) {
@@ -98,7 +99,7 @@ AttentionRange attention_key_range(const AttentionProblem<T>& p, index_t b, inde
 }
 
 /// Counts `products` multiply-adds for each pair of query and key of each head that causal and window masks
-/// admit; pairs that other masks forbid count, too.
+/// admit, whether or not other masks exclude it.
 template <class T>
 void count_attention(const AttentionProblem<T>& p, index_t products) {
   index_t pairs = 0;
@@ -172,7 +173,7 @@ class AttentionBlocks {
   std::vector<index_t>& begins_;
 };
 
-/// For each sequence of keys, the sequences of queries that look at it, in rising order.
+/// For each sequence of keys, the sequences of queries that attend to it, in rising order.
 class AttentionGroups {
  public:
   template <class T>
@@ -201,7 +202,7 @@ class AttentionGroups {
   std::vector<index_t>& members_;
 };
 
-/// How many units of work, of which each thread should take at least so many, an attention is divided into.
+/// The number of units of work of an attention, of which each thread should take at least a given number.
 template <class T>
 index_t attention_task_grain(const AttentionProblem<T>& p, index_t units) {
   const index_t pairs = p.queries->tokens() * (p.keys->tokens() / std::max<index_t>(1, p.keys->batch()) + 1);

@@ -12,7 +12,7 @@ namespace eigenformer::kernels::detail {
 
 inline bool multiplies_by_eigen() { return gemm_backend() == GemmBackend::eigen; }
 
-/// c (m, n), rows `stride` apart, as it goes into a product: zero, as it is, or times row_scale.
+/// c (m, n), rows `stride` apart, prepared for a product: zero, unchanged, or times row_scale.
 template <class T>
 void begin_product(T* c, index_t stride, index_t m, index_t n, const T* row_scale, ProductMode mode) {
   for (index_t i = 0; i < m; ++i) {
@@ -22,7 +22,7 @@ void begin_product(T* c, index_t stride, index_t m, index_t n, const T* row_scal
   }
 }
 
-/// What AttentionProduct does.
+/// AttentionProduct by Eigen.
 template <class T, bool Transposed>
 void attention_product_by_eigen(const T* a, const T* b, T* c, index_t m, index_t n, index_t k,
                                 const T* row_scale, ProductMode mode) {
@@ -38,7 +38,7 @@ void attention_product_by_eigen(const T* a, const T* b, T* c, index_t m, index_t
   eigen_product(m, n, k, T(1), a, lda, b, attention_width, c, attention_width);
 }
 
-/// What AttentionRowScores does.
+/// AttentionRowScores by Eigen.
 template <class T>
 void row_scores_by_eigen(const T* query, index_t n, const T* keys, index_t stride, const index_t* rows,
                          index_t columns, T* out, bool more) {
@@ -51,7 +51,7 @@ void row_scores_by_eigen(const T* query, index_t n, const T* keys, index_t strid
   std::fill(out + n, out + attention_width, T(0));
 }
 
-/// What AttentionRowProduct does.
+/// AttentionRowProduct by Eigen.
 template <class T>
 void row_product_by_eigen(const T* weights, index_t n, const T* b, index_t stride, const index_t* rows,
                           index_t columns, T* c, T scale, ProductMode mode) {

@@ -8,7 +8,7 @@
 #include "eigenformer/kernels/simd/simd_vector.hpp"
 
 // The matrix work of attention on one tile of scores: packing, products and storing, each a hot loop compiled
-// for every instruction set. A row's arithmetic is the same whatever rows stand beside it.
+// for every instruction set. The arithmetic of a row does not depend on other rows.
 
 namespace eigenformer::kernels::detail {
 
@@ -19,7 +19,7 @@ inline index_t attention_panels(index_t n) { return (n + attention_width - 1) / 
 /// transpose; b (k, n).
 ///
 /// Up to 3 rows after the m-th and the columns up to a whole vector are written too. An element is a chain of
-/// multiply-adds over k in one lane, whatever m and n are.
+/// multiply-adds over k in one lane, for all m and n.
 enum class ProductMode { overwrite, accumulate, rescale };
 
 template <class T, bool Transposed>
@@ -41,7 +41,7 @@ struct AttentionProduct {
   }
 
  private:
-  // There are scales in one mode only.
+  // Only one mode has scales.
   EIGENFORMER_ALWAYS_INLINE static const T* from(const T* scale, index_t i) {
     return scale == nullptr ? scale : scale + i;
   }
@@ -62,7 +62,7 @@ struct AttentionProduct {
     }
   }
 
-  // Indices are template constants, so that the accumulators live in registers at any optimisation level.
+  // Indices are template constants, so that the accumulators are in registers at any optimisation level.
   template <int Bytes, int Rows, int Vectors, int... E, int... J>
   EIGENFORMER_ALWAYS_INLINE static void block(const T* a, const T* b, T* c, index_t k, const T* row_scale,
                                               ProductMode mode, std::integer_sequence<int, E...>,
@@ -164,7 +164,7 @@ struct AttentionPackTransposed {
   }
 
  private:
-  /// Four rows become four columns; those that are not there become zero.
+  /// Four rows become four columns; missing rows become zero.
   EIGENFORMER_ALWAYS_INLINE static void four(const T* p0, const T* p1, const T* p2, const T* p3, bool has0,
                                              bool has1, bool has2, bool has3, index_t columns, T* dst) {
     using S4 = typename Transpose4<T>::S;
@@ -190,9 +190,9 @@ struct AttentionPackTransposed {
   }
 };
 
-/// out[j] = the dot product of one query (columns) and key j of n; keys as rows in AttentionPack, read where
-/// they lie: for a single query transposing them would cost several times the product. The elements after the
-/// n-th, up to a whole vector, become zero. Sums by lanes, so its last bits are not those of
+/// out[j] = the dot product of one query (columns) and key j of n; keys as rows in AttentionPack, read
+/// without packing: for a single query transposing them would cost several times the product. The elements
+/// after the n-th, up to a whole vector, become zero. Sums by lanes, so its last bits are not those of
 /// AttentionProduct.
 template <class T>
 struct AttentionRowScores {
@@ -259,9 +259,9 @@ struct AttentionRowScores {
   }
 };
 
-/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read where it lies (rows as
-/// in AttentionPack): for a single query packing would cost more than the product. The same chain as
-/// AttentionProduct's; where a weight is zero, what the row of B holds does not matter.
+/// c (columns) = [scale *] c + weights B for one row of n weights, B (n, columns) read without packing (rows
+/// as in AttentionPack): for a single query packing would cost more than the product. The same chain as
+/// AttentionProduct's; rows of B whose weight is zero have no effect, even NaN.
 template <class T>
 struct AttentionRowProduct {
   template <int Bytes>

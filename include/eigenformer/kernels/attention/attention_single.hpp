@@ -9,12 +9,12 @@
 #include "eigenformer/kernels/attention/attention_product.hpp"
 #include "eigenformer/kernels/attention/attention_softmax.hpp"
 
-// Sequences of one query each, as in decoding: all heads of a query in one call. A query alone has little
-// work for each of the calls that a block of queries is made of.
+// Sequences of one query each, as in decoding: all heads of a query in one call. For a single query the calls
+// that process a block of queries would have little work each.
 
 namespace eigenformer::kernels::detail {
 
-/// One query of all heads, and the keys that it looks at.
+/// One query of all heads, and its keys.
 template <class T>
 struct AttentionSingleCall {
   const T* q;
@@ -30,8 +30,8 @@ struct AttentionSingleCall {
   index_t log_sum_exp_stride;
 };
 
-/// out (heads * value_dim) = what attention_forward_block makes of a block of one query: the same steps, so
-/// the same bits.
+/// out (heads * value_dim) = the result of attention_forward_block for a block of one query, by the same
+/// steps and bit-identical.
 template <class T>
 struct AttentionSingle {
   static constexpr index_t widest = 4 * attention_width;  ///< features of a head
@@ -41,7 +41,7 @@ struct AttentionSingle {
     using S = Simd<T, Bytes>;
     constexpr T lowest = -std::numeric_limits<T>::infinity();
     const AttentionSingleCall<T> p = *call;
-    // Parts are apart as AttentionTiles has them.
+    // Distances between parts are those of AttentionTiles.
     alignas(64) T query[widest + 16], sums[widest + 16], scores[attention_width];
     for (index_t h = 0; h < p.heads; ++h) {
       for (index_t c = 0; c < p.head_dim; c += S::lanes) {
@@ -80,7 +80,8 @@ struct AttentionSingle {
   }
 };
 
-/// Whether AttentionSingle does a problem: one query a sequence, and nothing done to the scores.
+/// Whether AttentionSingle can compute a problem: one query for each sequence, no mask, terms by distance,
+/// rule or dropout, heads of at most `widest` features, and products by the library.
 template <class T>
 bool attends_singly(const AttentionProblem<T>& p) {
   return p.queries->max_length() == 1 && (p.mask == nullptr || p.mask->is_none()) && !p.distances.any() &&

@@ -8,14 +8,13 @@
 #include "eigenformer/kernels/attention/attention_product.hpp"
 #include "eigenformer/kernels/simd/simd_math.hpp"
 
-// What happens to the numbers of one tile of scores between the products: masks, the softmax's step, its
-// gradient.
+// Operations on one tile of scores between the products: masks, a step of the softmax, and its gradient.
 
 namespace eigenformer::kernels::detail {
 
-/// Bounds on scores that let a run of columns through: -inf, then 64 times +inf, then -inf. A comparison of
-/// lane numbers would do, but GCC makes masks that are not used at once, in code that is inlined into another
-/// target, lane by lane.
+/// Upper bounds on scores that keep a range of columns: -inf, then 64 times +inf, then -inf. Comparing lane
+/// numbers would be simpler, but in code that is inlined into another target GCC computes masks that are not
+/// used at once lane by lane.
 template <class T>
 struct ScoreBand {
   using Values = std::array<T, 3 * attention_width>;
@@ -29,7 +28,7 @@ struct ScoreBand {
   }
   static constexpr Values values = make();
 
-  /// Bounds of columns 0, 1, ... where those from `column` (0 to 64) on, or those before it, are let through.
+  /// Bounds of columns 0, 1, ... that keep those from `column` (0 to 64) on, or those before it.
   static const T* from(index_t column) { return values.data() + attention_width - column; }
   static const T* before(index_t column) { return values.data() + 2 * attention_width - column; }
 };
@@ -103,7 +102,7 @@ struct AttentionSoftmax {
     reduce<Bytes, Rows, true>(fold, now);
     now = now > before ? now : before;
     Four::at(maximum).v = now;
-    // Where nothing is allowed yet, the maximum is -inf and any finite number does in its place.
+    // While all keys are excluded the maximum is -inf; any finite number can replace it.
     const typename Four::V shift = now == lowest - typename Four::V{} ? typename Four::V{} : now;
     typename Four::V shrink = before - shift;
     SimdMath<T, 4 * static_cast<int>(sizeof(T))>::exp_bounded(shrink);
@@ -166,8 +165,8 @@ struct AttentionSoftmax {
 
 /// The backward of one tile. s: scores (m, n), becomes the weights P = exp(s - log_sum_exp), times dropout's
 /// multipliers; d: dout V^T, becomes the scores' gradient P * (multipliers * d - delta), Dao et al. 2022,
-/// algorithm 4. multipliers may be null. Columns up to a whole vector become zero. A weight of zero has no
-/// gradient, whatever d holds.
+/// algorithm 4. multipliers may be null. Columns up to a whole vector become zero. The gradient of a weight
+/// of zero is zero for any d.
 template <class T>
 struct AttentionScoreGradient {
   template <int Bytes>

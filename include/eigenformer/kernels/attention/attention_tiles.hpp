@@ -13,14 +13,14 @@
 
 namespace eigenformer::kernels::detail {
 
-/// Which sequences and head a tile belongs to.
+/// The sequences and the head of a tile.
 struct AttentionPlace {
   index_t b = 0;   // sequence of queries
   index_t kb = 0;  // sequence of keys
   index_t h = 0;   // head of queries
 };
 
-/// Where the weight of a query and a key is in (batch, heads, queries->max_length(), keys->max_length()).
+/// The index of the weight of a query and a key in (batch, heads, queries->max_length(), keys->max_length()).
 template <class T>
 index_t attention_weight_index(const AttentionProblem<T>& p, const AttentionPlace& at, index_t query,
                                index_t key) {
@@ -29,7 +29,8 @@ index_t attention_weight_index(const AttentionProblem<T>& p, const AttentionPlac
 }
 
 /// The buffers of one thread, and the operations on tiles that all passes use. A block of up to 128 queries
-/// and a tile of up to 64 keys are packed; score() then gives any 32 rows of that block against that tile.
+/// and a tile of up to 64 keys are packed; score() then computes the scores of any 32 rows of that block and
+/// that tile.
 template <class T>
 class AttentionTiles {
  public:
@@ -39,7 +40,7 @@ class AttentionTiles {
   static constexpr index_t key_panel = width * width;
   static constexpr index_t tile_size = attention_rows * width;
   // Between parts of the buffer: for short sentences and small heads only the first lines of each row are in
-  // use, and without it these would compete for the same sets of the first-level cache in all parts.
+  // use, and without it those of all parts would compete for the same sets of the first-level cache.
   static constexpr index_t gap =
       64 / static_cast<index_t>(sizeof(T)) < 16 ? 16 : 64 / static_cast<index_t>(sizeof(T));
 
@@ -82,7 +83,7 @@ class AttentionTiles {
     transpose(at, p.v, p.v_stride, p.value_dim, first, count, to);
   }
 
-  /// Packs keys or values row by row; says whether all of them are finite.
+  /// Packs keys or values row by row; returns whether all of them are finite.
   bool pack_keys(const AttentionPlace& at, index_t first, index_t count, T* to) {
     return pack(at, p.k, p.k_stride, p.head_dim, first, count, to);
   }
@@ -90,8 +91,8 @@ class AttentionTiles {
     return pack(at, p.v, p.v_stride, p.value_dim, first, count, to);
   }
 
-  /// Whether the mask may let anything of queries [first, first + count) and keys [key, key + n) through:
-  /// others need not be packed.
+  /// Whether the mask may admit any of queries [first, first + count) and keys [key, key + n); otherwise they
+  /// need not be packed.
   EIGENFORMER_NOINLINE bool admits(const AttentionPlace& at, index_t first, index_t count, index_t key,
                                    index_t n) const {
     if (p.mask == nullptr) return true;
@@ -113,8 +114,8 @@ class AttentionTiles {
   }
 
   /// scores (m, n) = the masked scores of queries [first, first + m), which are rows `row` and on of the
-  /// packed block, with the packed keys [key, key + n). Returns false, doing nothing, where the mask forbids
-  /// them all.
+  /// packed block, with the packed keys [key, key + n). Returns false, without computing, if the mask
+  /// excludes them all.
   EIGENFORMER_NOINLINE bool score(const AttentionPlace& at, index_t row, index_t first, index_t m,
                                   index_t key, index_t n) {
     index_t low = -width, high = n;  // the columns that the first row reaches; each row reaches one further
@@ -139,18 +140,18 @@ class AttentionTiles {
       if (ruled_ != nullptr) std::copy_n(scores, m * width, ruled_);
     }
     if (p.mask != nullptr) forbid(at, first, m, key, n, limited, low, high);
-    // What a mask forbids has no gradient, whatever the score was.
+    // Scores that a mask excludes have no gradient.
     if (ruled_ != nullptr) dispatch<AttentionClearForbidden<T>>(ruled_, static_cast<const T*>(scores), m, n);
     return true;
   }
 
-  /// For passes that call differentiate_rule(): score() then keeps what the rule makes. Takes a tile.
+  /// For passes that call differentiate_rule(): score() then keeps the scores after the rule. Takes a tile.
   void keep_ruled_scores() {
     if (p.differentiates_rule()) ruled_ = take(tile_size);
   }
   bool keeps_ruled_scores() const noexcept { return ruled_ != nullptr; }
 
-  /// Makes a gradient (m, n) of the scores that score() gave one of the scores before the rule.
+  /// Turns a gradient (m, n) of the scores that score() computed into that of the scores before the rule.
   void differentiate_rule(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
                           T* gradient) const {
     if (ruled_ != nullptr) p.rule->backward(score_tile(at, first, m, key, n, ruled_), gradient);
@@ -179,8 +180,8 @@ class AttentionTiles {
   }
 
   /// C (m, columns) = [row_scale *] C + weights B, for a tile of weights (m, n) and B (n, columns) in panels.
-  /// Where B is not all finite, its rows count as zero wherever a weight is zero: 0 * NaN is what masked keys
-  /// must not give.
+  /// If B is not all finite, its rows count as zero where a weight is zero, because 0 * NaN of masked keys
+  /// must not reach C.
   EIGENFORMER_NOINLINE void weigh(const T* weights, index_t m, index_t n, const T* b, bool finite,
                                   index_t columns, T* c, index_t c_panel, const T* row_scale,
                                   ProductMode mode) {
@@ -241,7 +242,7 @@ class AttentionTiles {
   T* queries;          // (head_panels, 128, 64)
   T* keys_transposed;  // (head_dim, 64)
   T* scores;           // (32, 64)
-  /// Set for a block of one query, as in decoding: score() reads the keys where they lie, unpacked.
+  /// Set for a block of one query, as in decoding: score() reads the keys without packing.
   bool keys_in_place = false;
 
  private:
@@ -256,7 +257,7 @@ class AttentionTiles {
     }
   }
 
-  /// Sets to -inf what the mask forbids; `limited` and the columns as in score().
+  /// Sets scores that the mask excludes to -inf; `limited` and the columns as in score().
   EIGENFORMER_NOINLINE void forbid(const AttentionPlace& at, index_t first, index_t m, index_t key, index_t n,
                                    bool limited, index_t low, index_t high) {
     if (limited) dispatch<AttentionLimit<T>>(scores, m, n, low, high);
@@ -286,14 +287,14 @@ class AttentionTiles {
             p.keys->positions()[at.kb] + key};
   }
 
-  /// Where a dense mask's element of query `first` and key `key` is.
+  /// The index of a dense mask's element for query `first` and key `key`.
   index_t dense_start(const AttentionMask::Dense& mask, const AttentionMask::Strides& s,
                       const AttentionPlace& at, index_t first, index_t key) const {
     return (mask.keyed ? at.kb : at.b) * s.b + at.h * s.h + (p.queries->leading(at.b) + first) * s.i +
            p.keys->leading(at.kb) + key;
   }
 
-  /// Where the rows of keys begin: the pointer, and the list of row numbers if there is one.
+  /// The first row of keys, and the list of row numbers if there is one.
   const T* source(const AttentionPlace& at, const T* matrix, index_t stride, index_t columns, index_t first,
                   const index_t*& rows) const {
     const index_t row = p.keys->offsets()[at.kb] + first;
@@ -345,7 +346,7 @@ class AttentionTiles {
 
   const index_t shared_;  // heads of queries for one of keys
   const DropoutPlan<T> plan_;
-  // Zero at first, and one for T: rows beyond a tile's last are computed with, and stay finite.
+  // Zero at first, and one for T: rows after a tile's last enter the products and stay finite.
   const eigenformer::detail::ThreadLease<eigenformer::detail::Scratch, AttentionTiles> memory_;
   T* next_;
   T* multipliers_;      // (32, 64)

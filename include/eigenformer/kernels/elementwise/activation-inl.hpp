@@ -9,7 +9,7 @@ namespace eigenformer::kernels {
 namespace detail {
 
 /// The functions, a vector at a time: forward(v) replaces v by f(v), backward(v, g) multiplies g by f' at v,
-/// which is the output or the input as activation_backward_takes_output says.
+/// which is the output or the input by activation_backward_takes_output().
 template <Activation activation, class T, int Bytes>
 struct ActivationMath {
   using V = typename Simd<T, Bytes>::V;

@@ -6,20 +6,19 @@ namespace eigenformer::kernels {
 
 /// Functions applied to each element between linear layers.
 enum class Activation {
-  none,       ///< x
-  relu,       ///< max(x, 0); NaN stays NaN
-  gelu,       ///< x * Phi(x), with erf: Hendrycks and Gimpel 2016
-  gelu_tanh,  ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the same paper's approximation
-  silu,       ///< x * sigmoid(x)
-  sigmoid,    ///< 1 / (1 + exp(-x))
-  tanh,
+  none,          ///< x
+  relu,          ///< max(x, 0); NaN stays NaN
+  gelu,          ///< x * Phi(x), with erf: Hendrycks and Gimpel 2016
+  gelu_tanh,     ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): the same paper's approximation
+  silu,          ///< x * sigmoid(x)
+  sigmoid,       ///< 1 / (1 + exp(-x))
+  tanh,          ///< tanh(x)
   relu_squared,  ///< max(x, 0)^2: So et al. 2021 (Primer)
   elu_plus_one,  ///< x + 1 where x > 0, exp(x) elsewhere: the feature map of Katharopoulos et al. 2020
 };
 
-/// True where activation_backward takes the output y (relu, sigmoid, tanh, elu_plus_one); false where it
-/// takes the input x (gelu, gelu_tanh, silu, relu_squared); `none` takes either, unread. relu accepts the
-/// input as well.
+/// Whether activation_backward needs the output y (relu, sigmoid, tanh, elu_plus_one) or the input x (gelu,
+/// gelu_tanh, silu, relu_squared). relu accepts the input as well; `none` reads neither.
 constexpr bool activation_backward_takes_output(Activation activation) noexcept {
   return activation == Activation::relu || activation == Activation::sigmoid ||
          activation == Activation::tanh || activation == Activation::elu_plus_one ||

@@ -15,7 +15,7 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// The step's numbers, worked out once in double.
+/// The factors of a step, computed once in double.
 template <class T>
 struct AdamNumbers {
   T grad_scale, decay_gradient, decay_weight;  // g = g * grad_scale + decay_gradient * p; p *= decay_weight
@@ -23,7 +23,7 @@ struct AdamNumbers {
   T inverse_root_correction, eps, step_size;
 };
 
-/// Zero for what is below the smallest normal number. The moments of a parameter that gets no gradient, such
+/// Flushes denormal numbers to zero. The moments of a parameter without gradients, such
 /// as the embedding of a rare word, shrink by a factor each step until they are denormal and stay so, and
 /// arithmetic on denormal numbers takes many times as long on some CPUs.
 template <class T, class V>
@@ -91,7 +91,7 @@ template <class T>
 struct SumOfSquares {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, index_t n, double* out) {
-    // Sixteen sums in double whatever the vectors' width, so that every instruction set has the same order.
+    // Sixteen sums in double for vectors of any width, so that every instruction set has the same order.
     constexpr index_t width = Bytes / 8, parts = 16 / width;
     using W = Simd<double, Bytes>;
     using Narrow = Simd<T, static_cast<int>(width * sizeof(T))>;

@@ -63,8 +63,8 @@ struct BinaryRows {
   }
 };
 
-/// Runs f(a, b, out, begin, end, n) over the rounds of a loop, or over parts of the inner dimension where
-/// there is but one round.
+/// Runs f(a, b, out, begin, end, n) over the rounds of a loop, or over parts of the inner dimension if there
+/// is only one round.
 template <std::size_t Operands, class F>
 void for_rounds(const StridedLoop<Operands>& loop, index_t grain, F&& f) {
   const index_t n = loop.inner_size(), outer = loop.outer_size();

@@ -7,25 +7,24 @@
 
 namespace eigenformer::kernels {
 
-/// Dropout of rows as an argument of fused kernels: rate 0 is none. `rows` holds a key for every row; nullptr
-/// means sequence 0 and the row's number as position.
+/// Dropout of rows, as an argument of fused kernels.
 struct RowDropout {
-  double rate = 0;
-  DropoutKey key;
+  double rate = 0;  ///< in [0, 1); 0: no dropout
+  DropoutKey key;   ///< selects the masks
+  /// The key of each row; nullptr: sequence 0, and the row's number as position.
   const RowKey* rows = nullptr;
 };
 
-/// Elements that share one batch of counters; the unit of the mask's layout (see dropout_mask_row).
+/// Elements that one block of counters serves: the unit of the mask's layout (see dropout_mask_row).
 inline constexpr index_t dropout_block = 64;
 
-/// The mask's layout, and the reference all vectorised kernels equal bit by bit, for every scalar type,
-/// instruction set and compiler. Element j of the mask named by (c0, c1, c2) takes output word (j % 64) / 16
-/// of Philox4x32-10 with counter (c0, c1, c2, 16 * (j / 64) + j % 16); it is kept when that word is at least
-/// rate * 2^32.
+/// Writes the multipliers of elements first .. first + n - 1 of the mask (c0, c1, c2) to out: 0, or 1 / (1 -
+/// rate). Throws ValueError for a rate outside [0, 1).
 ///
-/// Writes the multipliers of elements first .. first + n - 1 to out: 0, or 1 / (1 - rate). Rows of
-/// activations are named (sequence, position, 0); attention has a layout of its own. rate in [0, 1); throws
-/// ValueError outside.
+/// It defines the masks: all vectorised kernels have the same bits, for every scalar type, instruction set
+/// and compiler. Element j uses output word (j % 64) / 16 of Philox4x32-10 with counter (c0, c1, c2, 16 * (j
+/// / 64) + j % 16) and is kept when that word is at least rate * 2^32. The mask of a row of activations is
+/// (sequence, position, 0); attention has a layout of its own.
 template <class T>
 void dropout_mask_row(DropoutKey key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, index_t first,
                       index_t n, double rate, T* out);
@@ -36,8 +35,8 @@ template <class T>
 void dropout_rows(const T* x, T* y, const RowKey* keys, index_t rows, index_t n, index_t ld, double rate,
                   DropoutKey key);
 
-/// dx = beta * dx + dy * mask / (1 - rate), the mask of dropout_rows made again. beta 0 does not read dx,
-/// which may be dy.
+/// dx = beta * dx + dy * mask / (1 - rate), with the mask of dropout_rows computed again. beta 0 does not
+/// read dx, which may be dy. Throws as dropout_rows.
 template <class T>
 void dropout_backward(const T* dy, T* dx, T beta, const RowKey* keys, index_t rows, index_t n, index_t ld,
                       double rate, DropoutKey key);

@@ -9,10 +9,11 @@
 
 namespace eigenformer::kernels {
 
-/// A dropout's key and rate in the form that loops use. An element is kept when its random word is at least
-/// `threshold`, and then multiplied by `scale`. Throws ValueError for a rate outside [0, 1).
+/// Key and rate of a dropout in the form that loops use: an element is kept if its random word is at least
+/// `threshold`, and then multiplied by `scale`.
 template <class T>
 struct DropoutPlan {
+  /// Throws ValueError for a rate outside [0, 1).
   DropoutPlan(DropoutKey key, double rate) {
     if (!(rate >= 0 && rate < 1)) {
       throw ValueError("dropout", "rate is " + std::to_string(rate) + ", must be at least 0 and less than 1");
@@ -25,25 +26,28 @@ struct DropoutPlan {
     scale = static_cast<T>(1.0 / (1.0 - rate));
   }
 
-  /// False for a rate of 0 (less than 2^-33): nothing is dropped.
+  /// Whether elements are dropped; false for a rate below 2^-33.
   bool active() const noexcept { return threshold != 0; }
 
-  std::uint32_t key0 = 0, key1 = 0, threshold = 0;
-  T scale = 1;
+  std::uint32_t key0 = 0,  ///< word 0 of the Philox key
+      key1 = 0,            ///< word 1 of the Philox key
+      threshold = 0;       ///< rate * 2^32, rounded
+  T scale = 1;             ///< 1 / (1 - rate)
 };
 
 /// Philox4x32-10 on the 16 counters (c0, c1, c2, first .. first + 15) at once. out[16 * w + l] is word w of
 /// counter l.
 template <int Bytes>
 struct PhiloxBlock {
-  static constexpr int lanes = Bytes / 8;
-  typedef std::uint64_t V __attribute__((vector_size(Bytes)));
+  static constexpr int lanes = Bytes / 8;                       ///< counters in one vector
+  typedef std::uint64_t V __attribute__((vector_size(Bytes)));  ///< a vector of counters
 
+  /// Writes the 64 random words of the 16 counters to `out`.
   EIGENFORMER_ALWAYS_INLINE static void run(std::uint32_t key0, std::uint32_t key1, std::uint32_t c0,
                                             std::uint32_t c1, std::uint32_t c2, std::uint32_t first,
                                             std::uint32_t* out) {
-    // Lanes are 64 bits wide for the products and hold one counter each; what stands in their upper halves is
-    // not looked at. Even counters are in one vector, odd ones in another, so that joining them is a shift.
+    // Lanes are 64 bits wide for the products and hold one counter each; their upper halves are not used.
+    // Even counters are in one vector, odd ones in another, so that joining them is a shift.
     std::uint64_t steps[lanes];
     for (int l = 0; l < lanes; ++l) steps[l] = static_cast<std::uint64_t>(2 * l);
     V step;

@@ -11,8 +11,8 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// n numbers as Eigen's array. Eigen has the loops of one operation alone: with two, -m flags would decide
-/// whether they are rounded once or twice.
+/// n numbers as Eigen's array. Eigen is used for loops of a single operation: with two, -m flags would
+/// determine whether they are rounded once or twice.
 template <class T>
 auto array(T* x, index_t n) {
   using Array = Eigen::Array<std::remove_const_t<T>, Eigen::Dynamic, 1>;
@@ -41,7 +41,7 @@ struct UnaryForward {
   }
 };
 
-/// True where unary_backward needs x; otherwise it needs y (negate: neither).
+/// Whether unary_backward needs x; otherwise it needs y (negate: neither).
 constexpr bool unary_backward_takes_input(UnaryOp op) {
   return op == UnaryOp::absolute || op == UnaryOp::square || op == UnaryOp::log || op == UnaryOp::erf;
 }

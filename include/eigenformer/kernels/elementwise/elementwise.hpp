@@ -5,13 +5,13 @@
 
 namespace eigenformer::kernels {
 
-/// Arithmetic of two operands. maximum and minimum give the second operand where the comparison fails (NaN).
+/// Arithmetic of two operands. maximum and minimum return the second operand if either is NaN.
 enum class BinaryOp { add, subtract, multiply, divide, maximum, minimum };
 
-/// Comparisons of two operands, with IEEE's answers for NaN.
+/// Comparisons of two operands, as IEEE 754 defines them for NaN.
 enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal };
 
-/// Functions of one operand that are no activations (those are in activation.hpp, tanh and sigmoid too).
+/// Functions of one operand. Activations, tanh and sigmoid among them, are in activation.hpp.
 enum class UnaryOp { negate, absolute, square, reciprocal, sqrt, exp, log, erf };
 
 /// The shape of an operation on both operands: aligned at the last dimension, each pair of sizes equal or one

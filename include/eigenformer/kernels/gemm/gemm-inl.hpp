@@ -47,7 +47,7 @@ void gemm_batched(bool transpose_a, bool transpose_b, index_t batch, index_t m, 
     gemm(transpose_a, transpose_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
          c + i * stride_c, ldc, epilogue, precision);
   };
-  // Whole products are handed to threads where there are enough of them; else each is divided.
+  // Threads take whole products if there are enough of them; otherwise each product is divided.
   if (batch < 2 * detail::gemm_threads(batch * m, n, k)) {
     for (index_t i = 0; i < batch; ++i) one(i);
     return;

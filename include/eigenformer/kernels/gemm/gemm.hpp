@@ -6,13 +6,12 @@
 
 namespace eigenformer::kernels {
 
-/// C (m, n) = alpha * op(A) (m, k) op(B) (k, n) + beta * C + bias, all row-major; op transposes where the
-/// flag says so: A is stored (k, m) if transpose_a, B is stored (n, k) if transpose_b. Leading dimensions
-/// count elements.
+/// C (m, n) = alpha * op(A) (m, k) op(B) (k, n) + beta * C + bias, all row-major. A is stored as (k, m) if
+/// transpose_a, B as (n, k) if transpose_b. Leading dimensions (lda, ldb, ldc) count elements.
 ///
-/// beta = 0 does not read C, k = 0 leaves beta * C + bias. An element of C depends on its row of op(A) and on
-/// B alone: the same bits for one row as for many, for any number of threads. bf16 rounds the inputs of a
-/// float product; double ignores it. Throws ShapeError for negative sizes.
+/// beta = 0 does not read C; k = 0 gives beta * C + bias. An element of C depends on its row of op(A) and on
+/// B alone: results are bit-identical for one row and for many, and for any number of threads. bf16 rounds
+/// the inputs of a float product; double ignores it. Throws ShapeError for negative sizes.
 template <class T>
 void gemm(bool transpose_a, bool transpose_b, index_t m, index_t n, index_t k, T alpha, const T* a,
           index_t lda, const T* b, index_t ldb, T beta, T* c, index_t ldc,

@@ -18,8 +18,8 @@
 //
 // tdpbf16ps has its own order of summation: of each block of 16 pairs, the first elements and the second
 // elements are two chains of multiply-adds from zero; the sum of both is added to C; denormal numbers count
-// as zero. Rows that are too few for tiles are added up in that order by vectors, so that a row has the same
-// bits in any company.
+// as zero. For fewer rows than tiles need, vectors sum in that order, so that a row's bits do not depend on
+// the other rows.
 
 namespace eigenformer::kernels::detail {
 

@@ -6,15 +6,15 @@
 
 namespace eigenformer::kernels {
 
-/// Who multiplies matrices: in gemm(), gemm_batched() and gemm_packed(), and in attention.
+/// The implementation of matrix products: of gemm(), gemm_batched(), gemm_packed() and attention.
 enum class GemmBackend {
   own,   ///< this library's register tiles: the default on x86 and ARM with 64 bits
   eigen  ///< Eigen's products: the default elsewhere
 };
 
-/// Chooses the backend for the whole process; the environment's EIGENFORMER_ISA=eigen chooses Eigen at the
-/// start. Weights that are packed already serve both. Eigen adds up in its own order, so results differ from
-/// the library's by rounding; int8 products are the same bit by bit.
+/// Sets the backend of the whole process; the environment variable EIGENFORMER_ISA=eigen selects Eigen at the
+/// start. Packed weights work with both. Eigen sums in its own order, so results differ by rounding; int8
+/// products are bit-identical.
 inline void set_gemm_backend(GemmBackend backend) {
   const Isa own = isa().without(IsaFeature::eigen);
   detail::isa_slot().store(backend == GemmBackend::eigen ? own.with(IsaFeature::eigen) : own,
@@ -34,8 +34,8 @@ inline bool bf16_products_pay() {
          (isa().has(IsaFeature::amx_bf16) || isa().has(IsaFeature::avx512_bf16));
 }
 
-/// `wanted`, but full precision where products of bfloat16 would be slower: what training and decoding
-/// multiply in. gemm() itself uses the precision that it is given.
+/// `wanted` if bf16_products_pay(), else full precision: the precision of training and decoding. gemm()
+/// itself uses the precision that it is given.
 inline GemmPrecision faster_precision(GemmPrecision wanted) {
   return bf16_products_pay() ? wanted : GemmPrecision::full;
 }

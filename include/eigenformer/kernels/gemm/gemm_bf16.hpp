@@ -18,8 +18,8 @@
 
 namespace eigenformer::kernels::detail {
 
-/// Two consecutive elements of k as bfloat16, the first in the lower half. Packed operands are held as floats
-/// of these bits. (The attribute lets both see the same memory.)
+/// Two consecutive elements of k as bfloat16, the first in the lower half. Packed operands are stored as
+/// floats of these bits. (The attribute lets both types access the same memory.)
 using Bf16Pair = std::uint32_t __attribute__((may_alias));
 
 // Bodies below are compiled for AVX-512 with bfloat16 only, so their helpers carry that target themselves.
@@ -60,7 +60,7 @@ struct GemmMicroBf16 {
 };
 
 struct PackBf16 {
-  /// The mask of the first n of 16 lanes; n may lie outside 0 .. 16.
+  /// The mask of the first n of 16 lanes; n may be outside 0 .. 16.
   static __mmask16 first_lanes(index_t n) {
     return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u);
   }

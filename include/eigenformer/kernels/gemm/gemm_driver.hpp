@@ -10,7 +10,7 @@
 
 namespace eigenformer::kernels::detail {
 
-/// One product, as every stage of it sees it.
+/// The arguments of one product, for all its stages.
 template <class T>
 struct GemmProblem {
   bool transpose_a, transpose_b;
@@ -78,7 +78,7 @@ void pack_row_panel(const GemmKernels<T>& kernels, bool adjacent, index_t kc, in
   }
 }
 
-/// Calls what kernels want called around their tiles.
+/// Calls the functions that kernels need before and after their tiles.
 template <class T>
 class TileTask {
  public:
@@ -100,7 +100,7 @@ template <class T>
 void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i0, index_t rows, index_t p0,
                index_t kc, T* out) {
   const index_t steps = kernels.steps_of_rows((kc + kernels.step - 1) / kernels.step);
-  // A transposed matrix is read a few of its rows at a time through all panels: far fewer pages at once.
+  // A transposed matrix is read a few rows at a time for all panels, which touches far fewer pages at once.
   const index_t chunk = g.transpose_a ? 32 : kc;
   for (index_t p = 0; p < kc; p += chunk) {
     T* panel = out;
@@ -119,7 +119,7 @@ void pack_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, index_t i
 }
 
 /// Rows of a block of A: as many as stay in the second-level cache, in whole tiles, and of about equal size,
-/// so that none is a narrow rest for which all of B would pass once more.
+/// so that all of B is not read again for a small remainder.
 inline index_t gemm_row_block(index_t rows, index_t tile) {
   constexpr index_t largest = 10 * gemm_max_rows;
   const index_t blocks = std::max<index_t>(1, (rows + largest - 1) / largest);
@@ -129,7 +129,7 @@ inline index_t gemm_row_block(index_t rows, index_t tile) {
 /// The elements of C in rows [i0, i1) and columns [j0, j1), on the calling thread.
 ///
 /// A block of A is packed to stay in the second-level cache; B is packed by narrow column panels, each just
-/// before its first use, and all row panels of the block of A pass by while it is in the cache.
+/// before its first use, and all row panels of the block of A use it while it is in the cache.
 template <class T>
 void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const PackedOperand<T>& packed,
                 index_t i0, index_t i1, index_t j0, index_t j1) {
@@ -138,7 +138,7 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
   constexpr index_t epilogue_columns = 256;
   constexpr index_t slack = 16;  // packing writes up to a register behind a panel
   const DepthBlocks depth = depth_blocks<T>(g.k, kernels.step);
-  // Other factors of C are applied before the sum, so that a tile has one way to add to C.
+  // Other factors of C are applied before the sum, so that tiles only ever add to C.
   if (g.beta != T(0) && g.beta != T(1)) scale_rows(g, i0, i1, j0, j1);
 
   const index_t columns = kernels.columns;
@@ -182,8 +182,8 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
             }
           }
           const T* bias = last && g.epilogue.bias != nullptr ? g.epilogue.bias + jc + j : nullptr;
-          // Weights packed long ago come from far away: the last two tiles bring half a panel each for those
-          // after them.
+          // Weights packed earlier are not in the cache: the last two tiles prefetch half a panel each for
+          // the next ones.
           const T* const next_panel =
               packed.data != nullptr && j + columns < jn ? b + packed.steps * columns : nullptr;
           const T* a = packed_a;
@@ -209,7 +209,7 @@ void gemm_range(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const Pa
   }
 }
 
-/// Where the tile of columns [j, j + columns) finds B from step p0 on.
+/// The location of B for the tile of columns [j, j + columns) from step p0 on.
 template <class T>
 InPlaceOperand<T> in_place_operand(const GemmProblem<T>& g, const GemmKernels<T>& kernels,
                                    const PackedOperand<T>& packed, index_t p0, index_t j, index_t columns) {
@@ -219,11 +219,11 @@ InPlaceOperand<T> in_place_operand(const GemmProblem<T>& g, const GemmKernels<T>
             packed.steps * kernels.columns, packed.steps * columns};
   }
   if (g.transpose_b) return {g.b + j * g.ldb + p0, g.ldb, 0, 0};
-  // The rows of a wide matrix lie on different pages, which the hardware does not foresee.
+  // The rows of a wide matrix lie on different pages, which the hardware does not prefetch.
   return {g.b + p0 * g.ldb + j, g.ldb, kernels.columns, 16 * g.ldb};
 }
 
-/// gemm_range() for the few rows that `tiles` are for. Columns beside whole tiles are left to gemm_range().
+/// gemm_range() for as few rows as `tiles` have. Columns after the last whole tile are left to gemm_range().
 template <class T>
 void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const InPlaceTiles<T>& tiles,
                    const PackedOperand<T>& packed, index_t i0, index_t i1, index_t j0, index_t j1) {
@@ -258,7 +258,7 @@ void gemm_few_rows(const GemmProblem<T>& g, const GemmKernels<T>& kernels, const
   if (end < j1) gemm_range(g, kernels, packed, i0, i1, end, j1);
 }
 
-/// The epilogue of rows [i0, i0 + rows) and columns [j0, j0 + columns), where the sums are finished.
+/// The epilogue of rows [i0, i0 + rows) and columns [j0, j0 + columns), whose sums are finished.
 template <class T>
 void finish_block(const GemmProblem<T>& g, index_t i0, index_t rows, index_t j0, index_t columns) {
   T* const c = g.c + i0 * g.ldc + j0;
@@ -277,12 +277,13 @@ void gemm_empty(const GemmProblem<T>& g) {
   finish_block(g, 0, g.m, 0, g.n);
 }
 
-/// How many ranges a product is cut into, along rows and columns of C.
+/// The number of ranges of a product along rows and columns of C.
 struct GemmGrid {
   index_t rows = 1;
   index_t columns = 1;
 
-  /// The cut over `threads` that finishes first, counting multiply-adds and what each range packs for itself.
+  /// The division over `threads` that takes the least time, by multiply-adds and by the elements that each
+  /// range packs.
   static GemmGrid choose(index_t m, index_t n, index_t threads, index_t tile_rows, index_t tile_columns) {
     // Packing an element costs about as much as this many multiply-adds.
     constexpr double packing = 8.0;
@@ -325,7 +326,7 @@ struct GemmGrid {
 
 /// Threads that a product of this size may use here: one inside a parallel loop.
 inline index_t gemm_threads(index_t m, index_t n, index_t k) {
-  // Less than this many multiply-adds does not pay for handing a part to another thread.
+  // Below this many multiply-adds, starting a task on another thread costs more than it saves.
   constexpr double smallest = 200000.0;
   if (static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) < smallest) return 1;
   return eigenformer::detail::inside_parallel() ? 1 : Runtime::instance().threads();

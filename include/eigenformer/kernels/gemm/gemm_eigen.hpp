@@ -25,8 +25,8 @@ auto eigen_rows(T* data, index_t rows, index_t columns, index_t stride) {
 /// C (m, n) += alpha * A (m, k) B (k, n), all row-major.
 ///
 /// Eigen has one order of summation for whole groups of rows and others for the rest, for one row alone and
-/// for small matrices. Rows that are no whole group are multiplied in one, beside zeros, so that a row's
-/// result does not depend on how many there are.
+/// for small matrices. An incomplete group of rows is filled with zeros, so that a row's result does not
+/// depend on the number of rows.
 template <class T>
 EIGENFORMER_NOINLINE void eigen_product(index_t m, index_t n, index_t k, T alpha, const T* a, index_t lda,
                                         const T* b, index_t ldb, T* c, index_t ldc) {
@@ -53,7 +53,7 @@ EIGENFORMER_NOINLINE void eigen_product(index_t m, index_t n, index_t k, T alpha
   }
 }
 
-/// Columns of an operand B whose rows do not lie in memory as they are: writes columns [first, first + count)
+/// Reads an operand B that is not stored as a row-major matrix: writes columns [first, first + count)
 /// of all k rows to out (k, count).
 template <class T>
 struct EigenColumns {
@@ -80,8 +80,8 @@ void eigen_copy(const T* from, index_t ld, bool transpose, index_t rows, index_t
 
 inline constexpr index_t eigen_block = 128;
 
-/// Calls f(i0, rows, j0, columns) for blocks of C of fixed size, so that threads do not change what Eigen
-/// adds up.
+/// Calls f(i0, rows, j0, columns) for blocks of C of fixed size, so that the order of summation does not
+/// depend on the threads.
 template <class F>
 void eigen_blocks(index_t m, index_t n, index_t k, const F& f) {
   const index_t across = (n + eigen_block - 1) / eigen_block,
@@ -94,7 +94,8 @@ void eigen_blocks(index_t m, index_t n, index_t k, const F& f) {
   });
 }
 
-/// A whole product; `packed`, if it writes, stands for B. With `rounded`, the inputs become bfloat16.
+/// A whole product; `packed`, if it can write columns, replaces B. With `rounded`, the inputs are rounded to
+/// bfloat16.
 template <class T>
 void eigen_gemm(const GemmProblem<T>& g, bool rounded, const EigenColumns<T>& packed = {}) {
   if (g.m == 0 || g.n == 0) return;

@@ -9,14 +9,14 @@
 #include "eigenformer/kernels/gemm/gemm_micro.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
-// Register tiles of one or two rows. They read B where it lies, because for so few rows packing it costs more
-// than the product, and several panels of it at a time, so that no sum waits for the one before it. The chain
-// of multiply-adds of an element is that of GemmMicro, so are its bits.
+// Register tiles of one or two rows. They read B without packing, which would cost more than the product for
+// so few rows, and several of its panels at a time, so that sums are independent. The chain of multiply-adds
+// of an element is that of GemmMicro, so results are bit-identical.
 
 namespace eigenformer::kernels::detail {
 
-/// Where a tile finds B: its first element, how far its rows or, transposed, columns are apart, and its
-/// panels of GemmMicro's columns; a tile of transposed columns needs no panels. Memory `ahead` of what is
+/// The location of B for a tile: its first element, how far its rows or, transposed, columns are apart, and
+/// its panels of GemmMicro's columns; a tile of transposed columns needs no panels. Memory `ahead` of what is
 /// read is brought into the caches on the way.
 template <class T>
 struct InPlaceOperand {
@@ -74,8 +74,8 @@ struct GemmAdjacentInPlace {
   }
 };
 
-/// B's steps of k are side by side: squares of lanes x lanes elements are transposed in registers and go
-/// straight into the sums.
+/// B's steps of k are side by side: squares of lanes x lanes elements are transposed in registers and added
+/// to the sums.
 template <class T, int Bytes, int Rows>
 struct GemmTransposedInPlace {
   using Micro = GemmMicro<T, Bytes, Rows>;
@@ -134,10 +134,10 @@ struct GemmTransposedInPlace {
 /// The tiles of one layout of B, by number of rows.
 template <class T>
 struct InPlaceTiles {
-  static constexpr index_t rows = 2;  ///< the most that there are tiles for
+  static constexpr index_t rows = 2;  ///< the most rows of a tile
 
-  std::array<InPlaceFunction<T>, rows> function{};  ///< of one row, of two
-  std::array<index_t, rows> columns{};              ///< that each makes at a time
+  std::array<InPlaceFunction<T>, rows> function{};  ///< for one row, for two
+  std::array<index_t, rows> columns{};              ///< of each tile
 
   bool available(index_t m) const noexcept { return m <= rows && function[0] != nullptr; }
 

@@ -21,9 +21,9 @@ inline constexpr index_t gemm_max_rows = 14, gemm_table_rows = 2 * amx_rows;
 
 /// The compiled pieces of a product of T for one set of features.
 ///
-/// They are body_for(), as dispatch() calls them, held in a table: the features decide the tile's rows and
-/// columns, which the packing and the loops around the tiles need, and packed weights keep the set that they
-/// were packed for, whatever isa() says later.
+/// A table of the functions that dispatch() would call: the features determine the tile's rows and columns,
+/// which the packing and the loops around the tiles need, and packed weights keep the set that they were
+/// packed for when isa() changes.
 template <class T>
 struct GemmKernels {
   index_t rows;     ///< of the largest tile
@@ -40,9 +40,9 @@ struct GemmKernels {
   InPlaceTiles<T> in_place_adjacent;
   PackFunction<T> pack_rows_transposed;
   PackFunction<T> pack_rows_adjacent;
-  /// A panel of A has room for whole multiples of so many steps; 0 and 1: any number.
+  /// The size of a panel of A is a multiple of this many steps; 0 and 1: any number.
   index_t row_steps;
-  /// Called on a thread before and after its tiles, if there.
+  /// Called on a thread before and after its tiles; may be null.
   void (*begin)();
   void (*end)();
 

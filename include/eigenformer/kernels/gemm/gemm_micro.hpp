@@ -9,7 +9,7 @@
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
-// The register tiles of a matrix product and the packing in front of them, written once with vector types and
+// The register tiles of a matrix product and the packing for them, written once with vector types and
 // compiled for each instruction set. An element of C is a chain of multiply-adds over k, one lane of one
 // register; every tile size, tail and layout keeps that chain, so an element's bits never depend on its
 // neighbours.
@@ -23,7 +23,7 @@ struct VectorOf {
 };
 
 /// dst (steps of k, width) <- `rows` rows of k elements, zero for rows up to `width` and for a step's missing
-/// elements. A step of k takes the room of one T: it is an element, or two of bfloat16. Both layouts of a
+/// elements. A step of k has the size of one T: it is an element, or two of bfloat16. Both layouts of a
 /// source have this signature.
 template <class T>
 using PackFunction = void (*)(index_t k, index_t rows, index_t width, const T* src, index_t ld, T* dst);
@@ -44,7 +44,7 @@ struct GemmMicro {
   static EIGENFORMER_ALWAYS_INLINE void load(V& v, const T* p) { std::memcpy(&v, p, sizeof(V)); }
   static EIGENFORMER_ALWAYS_INLINE void store(const V& v, T* p) { std::memcpy(p, &v, sizeof(V)); }
 
-  // Indices are template constants, so that the accumulators live in registers at any optimisation level.
+  // Indices are template constants, so that the accumulators are in registers at any optimisation level.
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void clear(V (&x)[Rows], V (&y)[Rows], std::integer_sequence<int, R...>) {
     ((x[R] = V{}, y[R] = V{}), ...);
@@ -90,8 +90,8 @@ struct GemmMicro {
     ((store(x[R], c + R * ldc), store(y[R], c + R * ldc + lanes)), ...);
   }
 
-  // Where a tile goes: straight to C, or, over the edge of C, through a buffer of full size, so that the same
-  // instructions finish it.
+  // The destination of a tile: C, or at the edge of C a buffer of full size, so that the same instructions
+  // finish it.
   struct Output {
     alignas(64) T tile[Rows * columns];
     alignas(64) T tile_bias[columns];
@@ -165,7 +165,7 @@ struct PackAdjacent {
 
   EIGENFORMER_ALWAYS_INLINE static void run(index_t k, index_t rows, index_t width, const T* src, index_t ld,
                                             T* dst) {
-    // The steps of a wide matrix lie on different pages, which the hardware does not foresee.
+    // The steps of a wide matrix are on different pages, which the hardware does not prefetch.
     constexpr index_t ahead = 16;
     for (index_t p = 0; p < k; ++p) {
       const T* s = src + p * ld;
@@ -221,7 +221,7 @@ struct PackTransposed {
   template <int... R>
   static EIGENFORMER_ALWAYS_INLINE void load(V (&v)[lanes], const T* src, index_t ld, index_t rows,
                                              std::integer_sequence<int, R...>) {
-    // A row is a stream of its own, and there are more of them than the hardware follows.
+    // Each row is a separate stream, and there are more of them than the hardware tracks.
     ((R < rows ? (__builtin_prefetch(src + R * ld + 4 * lanes),
                   static_cast<void>(std::memcpy(&v[R], src + R * ld, sizeof(V))))
                : static_cast<void>(v[R] = V{})),
@@ -265,7 +265,7 @@ EIGENFORMER_ALWAYS_INLINE float rounded_to_bf16(float x) {
   return std::bit_cast<float>((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
 }
 
-/// Rounds n numbers to bfloat16 in place: bfloat16 products where the CPU has no instruction for them.
+/// Rounds n numbers to bfloat16 in place, for bfloat16 products on CPUs without an instruction for them.
 struct RoundToBf16 {
   EIGENFORMER_ALWAYS_INLINE static void run(float* x, index_t n) {
     for (index_t i = 0; i < n; ++i) x[i] = rounded_to_bf16(x[i]);

@@ -8,8 +8,8 @@
 #if EIGENFORMER_ARM64
 #include <arm_neon.h>
 
-// The tiles of float products for ARM with 64 bits. They are tested under an emulator; how fast they are on a
-// CPU was not measured.
+// The tiles of float products for ARM with 64 bits. They are tested under an emulator; their speed on a CPU
+// was not measured.
 
 namespace eigenformer::kernels::detail {
 

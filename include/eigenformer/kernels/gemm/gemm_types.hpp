@@ -4,7 +4,7 @@
 
 namespace eigenformer::kernels {
 
-/// What happens to a product while its tiles are in the cache.
+/// Work on the tiles of a product while they are in the cache.
 template <class T>
 struct GemmEpilogue {
   /// (n), added to each row of the finished sum; nullptr for none.
@@ -14,12 +14,14 @@ struct GemmEpilogue {
   /// tiles, which cover C exactly once.
   void (*apply)(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
                 index_t cols) = nullptr;
-  /// Handed to `apply`.
+  /// The first argument of `apply`.
   const void* context = nullptr;
 };
 
-/// What a float product multiplies: the inputs as they are, or rounded to bfloat16 (nearest even) with sums
-/// in float.
-enum class GemmPrecision { full, bf16 };
+/// The precision of the inputs of a float product; sums are in float.
+enum class GemmPrecision {
+  full,  ///< inputs as they are
+  bf16   ///< inputs rounded to bfloat16, to nearest, ties to even
+};
 
 }  // namespace eigenformer::kernels

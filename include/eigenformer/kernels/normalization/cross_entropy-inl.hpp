@@ -38,7 +38,7 @@ inline void check_cross_entropy(const std::int32_t* targets, index_t rows, index
 }
 
 /// The loss of one row, from its target's logit, its log-sum-exp and the sum of its logits. Without smoothing
-/// the sum is not looked at, because it may be -inf.
+/// the sum is not used, because it may be -inf.
 inline double cross_entropy_loss(double target_logit, double log_sum_exp, double sum, index_t classes,
                                  double smoothing) {
   if (target_logit == -std::numeric_limits<double>::infinity() && smoothing < 1) return -target_logit;
@@ -47,7 +47,7 @@ inline double cross_entropy_loss(double target_logit, double log_sum_exp, double
   return smoothing == 1 ? uniform : (1 - smoothing) * (log_sum_exp - target_logit) + uniform;
 }
 
-/// The loss of a row, and what it is without smoothing.
+/// The loss of a row, with and without smoothing.
 struct RowLoss {
   double loss = 0, unsmoothed = 0;
 };

@@ -8,8 +8,8 @@ namespace eigenformer::kernels {
 
 /// Options of the cross entropy between logits and target ids.
 struct CrossEntropyOptions {
-  double label_smoothing =
-      0;  ///< in [0, 1]: this much of the target is uniform over all classes, as in PyTorch
+  /// The share of the uniform distribution over all classes in the target, in [0, 1], as in PyTorch.
+  double label_smoothing = 0;
   std::int32_t ignore_index = -100;  ///< rows with this target have loss 0 and gradient 0
 };
 
@@ -22,7 +22,7 @@ index_t count_targets(const std::int32_t* targets, index_t rows, std::int32_t ig
 ///
 /// logits: (rows, classes); targets: (rows); losses (rows) and log_sum_exp (rows), each may be nullptr,
 /// receive the rows' losses (0 for ignored rows) and what cross_entropy_backward needs; unsmoothed, which may
-/// be nullptr, the sum that there would be without smoothing. Summed in the order of the rows, in double.
+/// be nullptr, the sum without smoothing. Summed in the order of the rows, in double.
 /// Throws IndexError for a target that is neither ignore_index nor in 0 .. classes - 1, ValueError for a
 /// smoothing outside [0, 1].
 template <class T>
@@ -38,7 +38,7 @@ void cross_entropy_backward(const T* logits, const std::int32_t* targets, const 
                             index_t classes, const CrossEntropyOptions& options, T scale, const T* row_scales,
                             T* dlogits, T beta);
 
-/// cross_entropy_forward, and logits overwritten by their gradient times `scale`, in one go over the rows:
+/// cross_entropy_forward, and logits overwritten by their gradient times `scale`, in one pass over the rows:
 /// for blocks of rows of a large output layer. losses: (rows) or nullptr; unsmoothed: as above. Returns the
 /// sum of the rows' losses.
 template <class T>

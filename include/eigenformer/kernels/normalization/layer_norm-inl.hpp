@@ -13,7 +13,7 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// What all rows of a layer normalisation share.
+/// The arguments of a layer normalisation that all rows share.
 template <class T>
 struct LayerNormArguments {
   const T* gamma;
@@ -179,7 +179,7 @@ struct LayerNormBackward {
   }
 };
 
-/// Rows whose parameter gradients are summed in one go; the sums of these chunks are added in order.
+/// Rows whose parameter gradients are summed together; the sums of these chunks are added in order.
 inline constexpr index_t layer_norm_chunk = 64;
 
 template <class T, bool centred = true>

@@ -5,7 +5,7 @@
 
 namespace eigenformer::kernels {
 
-/// Which formula a layer normalisation follows; trained weights exist for both.
+/// The formula of a layer normalisation; there are trained weights for both.
 enum class LayerNormFormula {
   pytorch,   ///< (x - mean) / sqrt(biased variance + eps): Ba et al. 2016 as PyTorch has it
   teaching,  ///< (x - mean) / (unbiased standard deviation + eps): The Annotated Transformer and its

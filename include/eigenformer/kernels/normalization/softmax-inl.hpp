@@ -63,7 +63,7 @@ struct SoftmaxForward {
     for (index_t r = 0; r < rows; ++r, x += n, y += n) {
       const T largest = Row::max(x, n);
       if (largest == -Row::infinity) {
-        // Nothing but -inf: zeros. The maximum passes over NaN, which must not be hidden.
+        // A row of -inf alone gives zeros. The maximum ignores NaN, which must not be lost.
         for (index_t i = 0; i < n; ++i) y[i] = x[i] != x[i] ? x[i] : T(0);
         continue;
       }

@@ -16,7 +16,7 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// What TokenObjectiveRows finds of a row and its copy.
+/// The results of TokenObjectiveRows for a row and its copy.
 struct TokenSums {
   double words = 0, unsmoothed = 0;
   double forward = 0, backward = 0;  // KL(p1 || p2), KL(p2 || p1)
@@ -30,7 +30,7 @@ struct TokenObjectiveRows {
     using W = Simd<T, Bytes>;
     using V = typename W::V;
     using Math = SimdMath<T, Bytes>;
-    // In place of -inf, so that impossible ids of both copies differ by nothing.
+    // In place of -inf, so that the difference of ids that are impossible in both copies is 0.
     static constexpr T floor = T(-1e30);
 
     EIGENFORMER_ALWAYS_INLINE static void load(V& v, const T* x, index_t n) {

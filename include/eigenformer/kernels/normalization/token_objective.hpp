@@ -6,23 +6,23 @@
 
 namespace eigenformer::kernels {
 
-/// What the logits of a token are to be like, beside its id.
+/// Weights of the terms of token_objective().
 struct TokenObjective {
-  double label_smoothing = 0;        ///< in [0, 1], as CrossEntropyOptions has it
+  double label_smoothing = 0;        ///< in [0, 1], as in CrossEntropyOptions
   std::int32_t ignore_index = -100;  ///< rows with this target have loss 0 and gradient 0
-  double divergence = 0;             ///< weight alpha of what two copies differ by
-  double distillation = 0;           ///< share w of the teacher, in [0, 1]
-  double temperature = 1;            ///< of the teacher and of what is compared with it, above 0
+  double divergence = 0;             ///< weight alpha of the divergence D between two copies
+  double distillation = 0;           ///< share w of the teacher's term, in [0, 1]
+  double temperature = 1;            ///< T, of the teacher and of the logits compared with it; above 0
 };
 
-/// Sums over the rows, in nats; each a mean over the copies.
+/// The terms of token_objective(): sums over the rows, in nats, each a mean over the copies.
 struct TokenLosses {
   double words = 0;         ///< the cross entropy with the targets, smoothed
   double unsmoothed = 0;    ///< the same without smoothing
   double divergence = 0;    ///< half of KL(p1 || p2) + KL(p2 || p1), p1 and p2 being those of the two copies
   double distillation = 0;  ///< KL(q || p) at the temperature
 
-  /// What is minimised.
+  /// The weighted sum of the terms, which training minimises.
   double objective(const TokenObjective& o) const {
     double sum = o.distillation > 0 ? (1 - o.distillation) * words +
                                           o.distillation * o.temperature * o.temperature * distillation
@@ -32,7 +32,7 @@ struct TokenLosses {
   }
 };
 
-/// The loss of rows that are there once or twice, with different dropout, and that a teacher may have seen:
+/// The loss of rows that ran once, or twice with different dropout, perhaps with a teacher:
 ///
 ///     (1 - w) CE + w T^2 KL(q || softmax(x / T)) + alpha / 2 D
 ///

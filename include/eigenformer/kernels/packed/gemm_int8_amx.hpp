@@ -7,15 +7,15 @@
 #include "eigenformer/kernels/packed/gemm_int8_tile.hpp"
 #include "eigenformer/kernels/simd/amx.hpp"
 
-// Int8 products by AMX. Panels are what tiles load: a row is one step of k, four bytes of each of 16 columns.
-// So are the inputs, row by row as they were quantised.
+// Int8 products by AMX. Tiles load panels as they are: a row is one step of k, four bytes of each of 16
+// columns. They also load the inputs as they are, row by row as they were quantised.
 
 namespace eigenformer::kernels::detail {
 
 static_assert(int8_columns == amx_columns);
 
-/// Fours of a row of quantised inputs that tiles read: whole blocks, and an odd number of them, since rows
-/// that lie a large power of two apart share one place in the cache.
+/// Fours of a row of quantised inputs that tiles read: whole blocks, and an odd number of them, since rows at
+/// a distance of a large power of two share a set of the cache.
 inline index_t int8_tile_stride(index_t steps) {
   return ((steps + amx_steps - 1) / amx_steps | 1) * amx_steps;
 }

@@ -13,7 +13,7 @@
 
 namespace eigenformer::kernels::detail {
 
-/// One product of quantised inputs and int8 weights, as every range of it sees it.
+/// The arguments of one product of quantised inputs and int8 weights, for all its ranges.
 struct Int8Problem {
   index_t m, n, steps;
   const Int8Four* x;       ///< inputs as q + 128: (m, stride)
@@ -53,8 +53,8 @@ inline void quantize_rows(index_t m, index_t k, const float* x, index_t ldx, flo
   });
 }
 
-/// C's ranges are handed to `panel(i, rows, j, cols)`, panel by panel for each block of rows; then the
-/// epilogue is called. `begin(i, rows)` comes before a block's panels.
+/// Calls `begin(i, rows)` for each block of rows, then `panel(i, rows, j, cols)` for each of its panels and
+/// the epilogue.
 template <class Begin, class Panel>
 void int8_blocks(const Int8Problem& g, index_t tile, index_t i0, index_t i1, index_t j0, index_t j1,
                  const Begin& begin, const Panel& panel) {

@@ -15,15 +15,14 @@
 #define EIGENFORMER_TARGET_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
 #endif
 
-// The tiles of int8 products for ARM with 64 bits. They are tested under an emulator; how fast they are on a
-// CPU was not measured.
+// The tiles of int8 products for ARM with 64 bits. They are tested under an emulator; their speed on a CPU
+// was not measured.
 
 namespace eigenformer::kernels::detail {
 
-/// What both tiles share: the sums of Rows rows of 32 columns, 4 * vectors columns at a time, which is as
-/// many as leave their sums in registers. Inputs, held as q + 128, become signed by their highest bit, so
-/// these sums have no offset. (Indices are template constants, so that registers hold the sums at any
-/// optimisation level.)
+/// The common part of both tiles: the sums of Rows rows of 32 columns, 4 * vectors columns at a time, as many
+/// as fit in registers. Inputs, stored as q + 128, become signed by their highest bit, so these sums have no
+/// offset. (Indices are template constants, so that registers hold the sums at any optimisation level.)
 template <int Rows>
 struct Int8SumsNeon {
   static_assert(Rows % 4 != 3);

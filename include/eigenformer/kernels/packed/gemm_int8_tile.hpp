@@ -4,7 +4,7 @@
 
 #include "eigenformer/core/base/config.hpp"
 
-// Products of int8 weights and inputs quantised to 8 bits. Inputs are held as q + 128 (unsigned, which is
+// Products of int8 weights and inputs quantised to 8 bits. Inputs are stored as q + 128 (unsigned, which is
 // what vpdpbusd multiplies), so a sum is sum(q w) + 128 sum(w); the second part is known per output and
 // subtracted. The integers are exact in 32 bits, so every path gives the same sums.
 

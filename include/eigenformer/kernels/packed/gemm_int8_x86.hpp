@@ -20,7 +20,7 @@
 
 namespace eigenformer::kernels::detail {
 
-/// What the tiles with vectors of 32 bytes share: the sums of Rows rows of 32 columns.
+/// The common part of the tiles with vectors of 32 bytes: the sums of Rows rows of 32 columns.
 template <int Rows>
 struct Int8Sums256 {
   static constexpr int vectors = int8_columns / 8;
@@ -97,7 +97,7 @@ struct Int8Avx2 {
 };
 
 /// AVX-VNNI: vpdpbusd on 32 bytes. 3 rows take 12 of the 16 registers for sums, 3 for inputs, 1 for weights.
-/// (The tests of every path are its tests, too, but so far no CPU that has it has run them.)
+/// (The tests of all paths cover it, but have not run on a CPU with AVX-VNNI yet.)
 template <int Rows>
 struct Int8AvxVnni {
   using Shared = Int8Sums256<Rows>;
@@ -163,7 +163,7 @@ struct Int8Vnni {
     std::memcpy(&o, offset, sizeof(I));
     std::memcpy(&s, scale, sizeof(V));
     ((x[R] = __builtin_convertvector(sum[R] - o, V) * s * row_scale[R < rows ? R : 0]), ...);
-    // As above: no fusing with what is added.
+    // As above: keeps the product from being fused with the sum.
     (keep_product(x[R]), ...);
   }
 

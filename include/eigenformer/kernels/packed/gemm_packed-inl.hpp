@@ -32,11 +32,11 @@ inline void check_packed_sizes(index_t n, index_t k, bool int8) {
   }
   if (int8 && k > 65536) {
     throw ValueError("packed_matrix",
-                     "k is " + std::to_string(k) + ", int8 weights allow at most 65536 inputs");
+                     "k is " + std::to_string(k) + ", must be at most 65536 for int8 weights");
   }
 }
 
-/// The pieces that weights of a format were packed for.
+/// The kernels that weights of a format were packed for.
 inline const GemmKernels<float>& packed_kernels(PackedMatrix::Format format, Isa isa) {
   return gemm_kernels_for<float>(
       format == PackedMatrix::Format::bf16 ? GemmPrecision::bf16 : GemmPrecision::full, isa);
@@ -103,7 +103,7 @@ EIGENFORMER_INLINE PackedMatrix PackedMatrix::pack(const float* w, index_t n, in
   result.steps_ = (k + kernels.step - 1) / kernels.step;
   result.allocate(static_cast<std::size_t>(detail::whole_panels(n, kernels.columns) * result.steps_) *
                   sizeof(float));
-  // Elsewhere rounding them would only take time.
+  // Elsewhere rounding them would take time without a benefit.
   result.rounds_inputs_ = kernels.step > 1;
   detail::pack_panels(kernels, w, n, k, transposed, static_cast<float*>(result.data_.get()));
   return result;
@@ -178,7 +178,7 @@ EIGENFORMER_INLINE void PackedMatrix::check_rows(const char* op, const std::int3
 
 EIGENFORMER_INLINE PackedMatrix PackedMatrix::with_input_step(float step) const {
   if (format_ != Format::int8) throw ValueError("packed_matrix", "an input step is for int8 weights");
-  // Beyond these, steps and their inverses lose their precision.
+  // Outside this range, steps and their inverses lose precision.
   if (!(step >= 1e-30f && step <= 1e30f)) {
     throw ValueError("packed_matrix",
                      "the input step is " + std::to_string(step) + ", must be a positive finite number");
@@ -301,7 +301,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8_by_eigen(index_t m, const std::ui
       std::fill_n(part, rows * columns, 0.0f);
       detail::eigen_product(rows, columns, kc, 1.0f, static_cast<const float*>(a), kc,
                             static_cast<const float*>(b + p * columns), columns, part, columns);
-      // One tile of 32 columns after the other, as finish_int8 takes them.
+      // Tiles of 32 columns, as finish_int8 needs them.
       for (index_t i = 0; i < rows; ++i) {
         for (index_t j = 0; j < columns; ++j)
           sums[(j / tile * rows + i) * tile + j % tile] += static_cast<std::int32_t>(part[i * columns + j]);
@@ -366,7 +366,7 @@ EIGENFORMER_INLINE void PackedMatrix::run_int8(index_t m, const float* x, index_
 EIGENFORMER_INLINE void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta,
                                     float* c, index_t ldc, const GemmEpilogue<float>& epilogue, float alpha) {
   if (alpha != 1.0f && w.format_ == PackedMatrix::Format::int8) {
-    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", int8 weights allow 1 alone");
+    throw ValueError("gemm_packed", "alpha is " + std::to_string(alpha) + ", must be 1 for int8 weights");
   }
   if (m < 0) throw ShapeError("gemm_packed", "m = " + std::to_string(m) + " must not be negative");
   if (m == 0 || w.n_ == 0) return;

@@ -11,18 +11,19 @@
 namespace eigenformer::kernels {
 
 /// A weight matrix W (n, k), n outputs of k inputs, packed once for many products x W^T. Immutable; copies
-/// share the memory. It belongs to the features in use (isa()) when it was packed.
+/// share the memory. Its layout is that of the features in use (isa()) when it was packed.
 class PackedMatrix {
  public:
-  /// What the packed weights are held in.
+  /// The storage format of packed weights.
   enum class Format {
-    float32,  ///< as they are: products have the bits of gemm()
-    bf16,     ///< rounded to bfloat16. Where bf16_products_pay(), so are the inputs, and products have the
-              ///< bits of gemm() with GemmPrecision::bf16; elsewhere those of gemm() with rounded weights
+    float32,  ///< unchanged: products are bit-identical to gemm()
+    bf16,     ///< rounded to bfloat16. If bf16_products_pay(), inputs are rounded too, and products are
+              ///< bit-identical to gemm() with GemmPrecision::bf16; otherwise to gemm() with rounded weights
     int8  ///< symmetric, one scale per output; each row of the input is quantised on the way (its own scale,
           ///< unless with_input_step() gave one for all)
   };
 
+  /// An empty matrix.
   PackedMatrix() = default;
 
   /// Packs w, row-major: (n, k), or (k, n) if transposed. Throws ShapeError for negative sizes, ValueError
@@ -30,65 +31,69 @@ class PackedMatrix {
   static PackedMatrix pack(const float* w, index_t n, index_t k, bool transposed = false,
                            Format format = Format::float32);
 
-  /// Packs w as pack() in bf16, and products round their inputs wherever they run: those of gemm() with
-  /// GemmPrecision::bf16, bit by bit.
+  /// Packs w as pack() in bf16, for products that always round their inputs: bit-identical to gemm() with
+  /// GemmPrecision::bf16.
   static PackedMatrix pack_to_round(const float* w, index_t n, index_t k, bool transposed = false);
 
-  /// Packs weights that are int8 already: w (n, k) row-major, true value w * scale[output].
+  /// Packs int8 weights: w (n, k) row-major, with the values w * scale[output]; scale: (n).
   static PackedMatrix pack_int8(const std::int8_t* w, const float* scale, index_t n, index_t k);
 
-  /// Int8 weights as a file holds them: nothing is copied, and `owner` keeps the memory. The layout is the
-  /// same for every instruction set.
+  /// Int8 weights that are already packed, as in a file, without a copy; `owner` keeps the memory alive. The
+  /// layout is the same for every instruction set.
   ///
-  /// panels: (n / int8_columns rounded up, k / 4 rounded up, int8_columns, 4), outputs in fours of inputs;
-  /// zero where there is no output or input. scale, sum: one for each output of whole panels, sum being 128
-  /// times the sum of its weights. All 4 bytes aligned.
+  /// panels: (n / int8_columns rounded up, k / 4 rounded up, int8_columns, 4), four inputs of an output
+  /// together; zero beyond the last output or input. scale, sum: one for each output of whole panels, sum
+  /// being 128 times the sum of its weights. All 4 bytes aligned.
   static PackedMatrix view_int8(std::shared_ptr<const void> owner, const std::int8_t* panels,
                                 const float* scale, const std::int32_t* sum, index_t n, index_t k);
 
-  /// The same int8 weights (the memory is shared) for inputs that are quantised with one step for all rows,
-  /// found beforehand: q = round(x / step), at most 127 in magnitude, in place of each row's own scale.
-  /// Throws ValueError for other weights and a step that is not a positive finite number.
+  /// The same int8 weights (sharing memory) for inputs quantised with one calibrated step for all rows: q =
+  /// round(x / step), at most 127 in magnitude, instead of a scale for each row. Throws ValueError for
+  /// weights of another format and for a step that is not positive and finite.
   PackedMatrix with_input_step(float step) const;
-  /// That step; 0: each row has its own scale.
+  /// The step of with_input_step(); 0: each row of the input has its own scale.
   float input_step() const noexcept { return input_step_; }
 
-  /// Outputs rows[0], rows[1], ... alone, a copy: (count, k). Throws IndexError, as `op`, for a row outside 0
-  /// .. n - 1.
+  /// A copy with the outputs rows[0] .. rows[count - 1] alone: (count, k). Throws IndexError, in the name of
+  /// `op`, for a row outside 0 .. n - 1.
   PackedMatrix select(const char* op, const std::int32_t* rows, index_t count) const;
 
-  /// Outputs of a panel of int8 weights.
+  /// Outputs in one panel of int8 weights.
   static constexpr index_t int8_columns = 32;
 
-  /// The parts of view_int8(), of weights in int8.
+  /// The panels of int8 weights, as view_int8() takes them.
   const std::int8_t* int8_panels() const noexcept { return static_cast<const std::int8_t*>(data_.get()); }
+  /// The scales of int8 weights, as view_int8() takes them.
   const float* int8_scale() const noexcept { return scale_.get(); }
+  /// The sums of int8 weights, as view_int8() takes them.
   const std::int32_t* int8_sum() const noexcept { return sum_.get(); }
 
+  /// Whether it has no outputs or no inputs, as after default construction.
   bool empty() const noexcept { return n_ == 0 || k_ == 0; }
   /// Number of outputs.
   index_t n() const noexcept { return n_; }
   /// Number of inputs.
   index_t k() const noexcept { return k_; }
+  /// The format it was packed in.
   Format format() const noexcept { return format_; }
-  /// out[i] = scale * the weights of output rows[i], i < count; out: (count, k). Rounded as the format says.
-  /// Throws IndexError, as `op`, for a row outside 0 .. n - 1. For embeddings that are the projection's
-  /// weights, too: elements of a row lie in different lines of the cache, which is slower than a table and
-  /// saves the memory of one.
+  /// out[i] = scale * the weights of output rows[i], i < count, rounded as the format rounds them; out:
+  /// (count, k). Throws IndexError, in the name of `op`, for a row outside 0 .. n - 1. For embeddings tied to
+  /// the output projection: slower than reading a table, because the elements of a row are in different cache
+  /// lines, but it saves the table's memory.
   void read_rows(const char* op, const std::int32_t* rows, index_t count, float scale, float* out) const;
-  /// Memory held by the weights, in bytes, padding and scales included.
+  /// The memory of the weights in bytes, including padding and scales.
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
   friend void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
                           index_t ldc, const GemmEpilogue<float>& epilogue, float alpha);
 
-  /// Without memory yet.
+  /// Without memory.
   static PackedMatrix int8_of_size(index_t n, index_t k);
   void allocate(std::size_t bytes);
   void check_rows(const char* op, const std::int32_t* rows, index_t count) const;
-  /// Columns [first, first + count) of W^T, as the format rounds them, to out (k, count); int8 as whole
-  /// numbers, steps * 4 rows.
+  /// Writes columns [first, first + count) of W^T, rounded as the format rounds them, to out (k, count);
+  /// those of int8 as integers, in steps * 4 rows.
   void write_columns(index_t first, index_t count, float* out) const;
   void run_int8_by_eigen(index_t m, const std::uint32_t* quantized, const float* row_scale, float beta,
                          float* c, index_t ldc, const GemmEpilogue<float>& epilogue) const;
@@ -108,9 +113,9 @@ class PackedMatrix {
   Isa isa_;
 };
 
-/// C (m, n) = alpha * x (m, k) W^T + beta * C + bias. beta = 0 does not read C. A row's result does not
-/// depend on the other rows or on the number of threads, bit by bit. Throws ShapeError for a negative m,
-/// ValueError for int8 weights with another alpha than 1.
+/// C (m, n) = alpha * x (m, k) W^T + beta * C + bias. beta = 0 does not read C. A row's result is
+/// bit-identical whatever the other rows and the number of threads. Throws ShapeError for a negative m,
+/// ValueError for int8 weights with an alpha other than 1.
 void gemm_packed(index_t m, const float* x, index_t ldx, const PackedMatrix& w, float beta, float* c,
                  index_t ldc, const GemmEpilogue<float>& epilogue = {}, float alpha = 1.0f);
 

@@ -8,31 +8,32 @@
 
 namespace eigenformer::kernels {
 
-/// Packed weights by parameter id and first row: what a Context hands to linear layers in place of the
-/// parameters' own matrices. Immutable once shared, so that many threads may use it.
+/// Packed weights by parameter id and first row, which a Context passes to linear layers in place of the
+/// parameters' values. Do not change it once it is shared; then any number of threads may use it.
 class PackedWeights {
  public:
-  /// Holds rows [first_row, first_row + w.n()) of the parameter.
+  /// Adds `w`, the rows [first_row, first_row + w.n()) of the parameter.
   void add(std::uint64_t parameter_id, index_t first_row, PackedMatrix w) {
     bytes_ += w.bytes();
     matrices_[{parameter_id, first_row}] = std::move(w);
   }
 
-  /// The packed rows [first_row, first_row + count) of a parameter; null when they are not here as one
+  /// The packed rows [first_row, first_row + count) of a parameter; null unless they were added as one
   /// matrix.
   const PackedMatrix* find(std::uint64_t parameter_id, index_t first_row, index_t count) const noexcept {
     const auto at = matrices_.find({parameter_id, first_row});
     return at == matrices_.end() || at->second.n() != count ? nullptr : &at->second;
   }
 
-  /// Whether rows of this parameter are here.
+  /// Whether it has any rows of this parameter.
   bool contains(std::uint64_t parameter_id) const noexcept {
     const auto at = matrices_.lower_bound({parameter_id, 0});
     return at != matrices_.end() && at->first.first == parameter_id;
   }
 
+  /// The number of matrices.
   std::size_t size() const noexcept { return matrices_.size(); }
-  /// Memory held by all of them, in bytes.
+  /// The memory of all matrices, in bytes.
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:

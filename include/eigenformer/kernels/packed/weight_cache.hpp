@@ -12,22 +12,24 @@
 
 namespace eigenformer::kernels {
 
-/// Weights of a training in bf16: rounded and packed at their first product after a change, and not at each.
+/// Packed weights for training in bf16: rounded and packed at the first product after a change, not at each
+/// one.
 ///
-/// Changes are known by the tensors' versions (Tensor::mark_changed) and by clear(). Holds twice the weights
-/// in bfloat16, for x W^T and for x W: the memory of one more copy of them. Threads may share it.
+/// It detects changes by the tensors' versions (Tensor::mark_changed). It stores each weight twice in
+/// bfloat16, for x W^T and for x W: as much memory as the weights in float32. Thread-safe.
 class WeightCache {
  public:
-  /// Rows [first, first + count) of weight (rows, k) as what x W^T multiplies by, or, if `transposed`, as
-  /// what x W does. Products have the bits of gemm() with GemmPrecision::bf16. Throws ShapeError for another
-  /// rank than 2, IndexError for rows that are not there.
+  /// Rows [first, first + count) of weight (rows, k), packed for x W^T or, if `transposed`, for x W. Products
+  /// are bit-identical to gemm() with GemmPrecision::bf16. Throws ShapeError for a rank other than 2,
+  /// IndexError for rows that do not exist.
   PackedMatrix get(const Tensor<float>& weight, index_t first, index_t count, bool transposed) {
     if (weight.rank() != 2)
       throw ShapeError("weight_cache", "weight " + weight.shape().str() + " must be a matrix",
                        {weight.shape()});
     if (first < 0 || count < 0 || count > weight.dim(0) - first) {
-      throw IndexError("weight_cache", std::to_string(count) + " rows from row " + std::to_string(first) +
-                                           " on are not in a weight of shape " + weight.shape().str());
+      throw IndexError("weight_cache", std::to_string(count) + " rows starting at row " +
+                                           std::to_string(first) + " are outside a weight of shape " +
+                                           weight.shape().str());
     }
     const index_t k = weight.dim(1);
     const float* rows = weight.data() + first * k;
@@ -39,7 +41,8 @@ class WeightCache {
       if (at != entries_.end() && at->second.watch.same_storage(watch) && !at->second.watch.changed())
         return at->second.packed;
     }
-    // Packing waits for other threads, which may be here as well: without the lock, at worst twice.
+    // Packing waits for other threads, which may call get() too, so it holds no lock; at worst two threads
+    // pack.
     PackedMatrix packed =
         PackedMatrix::pack_to_round(rows, transposed ? k : count, transposed ? count : k, transposed);
     const std::lock_guard lock(mutex_);
@@ -48,13 +51,13 @@ class WeightCache {
     return packed;
   }
 
-  /// Forgets all: the next products pack again.
+  /// Removes all matrices, so that the next products pack again.
   void clear() {
     const std::lock_guard lock(mutex_);
     entries_.clear();
   }
 
-  /// Matrices that are held.
+  /// The number of stored matrices.
   std::size_t size() const {
     const std::lock_guard lock(mutex_);
     return entries_.size();

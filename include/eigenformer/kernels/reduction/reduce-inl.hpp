@@ -17,7 +17,7 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// Which dimensions are reduced. Throws IndexError for an axis outside the rank, ShapeError for one named
+/// The dimensions that are reduced. Throws IndexError for an axis outside the rank, ShapeError for one named
 /// twice.
 inline std::array<bool, 6> reduced_dimensions(const Shape& shape, std::span<const index_t> axes) {
   std::array<bool, 6> reduced{};
@@ -36,8 +36,9 @@ inline std::array<bool, 6> reduced_dimensions(const Shape& shape, std::span<cons
   return reduced;
 }
 
-/// A reduction as two loops over x: `kept` visits the outputs in order, `reduced` what is combined into one.
-/// The innermost dimension of x with more than one element is the inner one of the loop it belongs to.
+/// A reduction as two loops over x: `kept` visits the outputs in order, `reduced` the elements that are
+/// combined into one. The innermost dimension of x with more than one element is the inner one of the loop it
+/// belongs to.
 struct ReducePlan {
   StridedLoop<1> kept, reduced;
   bool rows = false;  // the innermost dimension is reduced
@@ -69,7 +70,7 @@ struct SumOf {
 };
 
 struct MaxOf {
-  // NaN wins, wherever it stands.
+  // NaN is the result if any entry is NaN.
   template <class V>
   EIGENFORMER_ALWAYS_INLINE static void combine(V& a, const V& b) {
     a = ((b <= a) | (a != a)) ? a : b;
@@ -82,7 +83,7 @@ struct MaxOf {
     for (index_t l = 1; l < W::lanes; ++l) combine(values[0], values[l]);
     return values[0];
   }
-  /// Whether x is an entry that the maximum stands for.
+  /// Whether x is equal to the maximum; NaN equals NaN.
   template <class T>
   EIGENFORMER_ALWAYS_INLINE static bool is(T x, T maximum) {
     return x == maximum || (x != x && maximum != maximum);
@@ -222,7 +223,7 @@ struct ArgmaxRows {
     using W = Simd<T, Bytes>;
     const T lowest = -std::numeric_limits<T>::infinity();
     for (index_t r = 0; r < rows; ++r, x += n) {
-      // The block that first holds the maximum, then the place in it.
+      // The first block with the maximum, then the index in it.
       constexpr index_t block = 256;
       T best = lowest;
       index_t where = 0;

@@ -17,7 +17,7 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-// The maximum in each lane, as four vectors of n's vectors in turn; NaN is passed over.
+// The maximum in each lane, as four vectors of n's vectors in turn; NaN is ignored.
 template <class T, int Bytes>
 EIGENFORMER_ALWAYS_INLINE void lane_maxima(const T* x, index_t n, typename Simd<T, Bytes>::V (&most)[4]) {
   using S = Simd<T, Bytes>;
@@ -59,7 +59,7 @@ struct TopKBody {
         vectors /= 2;
         for (int i = 0; i < vectors; ++i) most[i] = most[i + vectors] > most[i] ? most[i + vectors] : most[i];
       };
-      // The k-th largest of some entries is not above that of all: only entries that reach it are looked at.
+      // The k-th largest of some entries is not above that of all: only entries that reach it are considered.
       T threshold = none;
       if constexpr (Best) {
         while (vectors > 1 && vectors / 2 * lanes >= 2 * k) fold();
@@ -76,7 +76,7 @@ struct TopKBody {
       }
       while (vectors > 1) fold();
       const T top = S::max(most[0]);
-      // Two sums, so that one vector's exponentials need not wait for the other's.
+      // Two sums, so that the exponentials of two vectors are independent.
       V sum, other;
       S::set(sum, T(0));
       S::set(other, T(0));
@@ -124,7 +124,7 @@ struct TopKBody {
  private:
   static constexpr T none = -std::numeric_limits<T>::infinity();
 
-  // Puts x before the smaller ones of a sorted list; an equal one that came first stays before it.
+  // Inserts x into a sorted list before the smaller entries and after equal ones.
   EIGENFORMER_ALWAYS_INLINE static void insert(T* values, std::int32_t* ids, index_t k, T x,
                                                std::int32_t id) {
     index_t at = k - 1;
@@ -147,7 +147,7 @@ struct TopKBody {
   template <int Bytes>
   EIGENFORMER_ALWAYS_INLINE static bool reaches(const typename Simd<T, Bytes>::V& v, T threshold) {
     using V = typename Simd<T, Bytes>::V;
-    // (GCC makes a mask that is not used at once lane by lane.)
+    // (GCC computes a mask that is not used at once lane by lane.)
     const V hits = v >= threshold ? T(1) - V{} : V{};
     std::uint64_t words[Bytes / 8], any = 0;
     std::memcpy(words, &hits, sizeof words);

@@ -11,10 +11,9 @@ namespace eigenformer::kernels {
 template <class T>
 void log_sum_exp(const T* logits, index_t ld, index_t rows, index_t n, T* sums);
 
-/// The k largest entries of each row, largest first, the lower id first among equals: what a beam search asks
-/// of its logits.
+/// The k largest entries of each row, largest first, the lower id first among equals.
 ///
-/// x: (rows, n), rows `ld` elements apart; values, ids: (rows, k). NaN is passed over. A row with fewer than
+/// x: (rows, n), rows `ld` elements apart; values, ids: (rows, k). NaN is ignored. A row with fewer than
 /// k entries above -inf is filled up with -inf and ids below k. Throws ValueError unless 1 <= k <= n.
 template <class T>
 void top_k(const T* x, index_t ld, index_t rows, index_t n, index_t k, T* values, std::int32_t* ids);

@@ -13,8 +13,8 @@ void embedding_forward(const T* table, index_t vocab, index_t d, const std::int3
                        T scale, T* y);
 
 /// dtable = beta * dtable + scale * sum of dy[r] over the rows r with each id, in the order of the rows. dy:
-/// (rows, d), ids: (rows), dtable: (vocab, d). Rows with padding_index (-1: none) give nothing. beta is 0
-/// (all of dtable is written) or 1. Throws IndexError as embedding_forward.
+/// (rows, d), ids: (rows), dtable: (vocab, d). Rows with padding_index (-1: none) contribute nothing. beta is
+/// 0 (all of dtable is written) or 1. Throws IndexError as embedding_forward.
 template <class T>
 void embedding_backward(const T* dy, const std::int32_t* ids, index_t rows, std::int32_t padding_index,
                         T scale, T* dtable, T beta, index_t vocab, index_t d);

@@ -200,7 +200,7 @@ index_t linear_attention_keys_of(const AttentionProblem<T>& p, index_t b) {
   return p.key_sequence == nullptr ? b : static_cast<index_t>(p.key_sequence[b]);
 }
 
-/// Zeroes what the heads of a matrix hold in rows of padding; all rows where there is any.
+/// Sets the heads' features in rows of padding to zero; all rows if there is any padding.
 template <class T>
 void clear_padded(const SequenceLayout& layout, T* rows, index_t stride, index_t width) {
   if (rows == nullptr || layout.tokens() == layout.rows()) return;
@@ -231,7 +231,7 @@ void linear_attention_apply(const AttentionProblem<T>& p, const T* state, T* out
   parallel_for(p.queries->batch() * p.heads, 1, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const index_t b = i / p.heads, h = i % p.heads, row = p.queries->offset(b);
-      // Read only, as nothing is causal.
+      // Only read, because nothing is causal.
       T* const sums = const_cast<T*>(state) + (detail::linear_attention_keys_of(p, b) * p.heads + h) * size;
       dispatch<detail::LinearAttentionForward<T>>(detail::linear_attention_rows(p, row, 0, h), false, sums,
                                                   out + row * out_stride + h * p.value_dim, out_stride,
@@ -266,7 +266,7 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
   const auto kept = pool.allocate(static_cast<std::size_t>(p.heads * rows * width) * sizeof(T));
   const auto sums_storage =
       pool.allocate(static_cast<std::size_t>(p.keys->batch() * p.heads * 2 * size) * sizeof(T));
-  // By sequence of keys and head: all that these need is theirs alone.
+  // By sequence of keys and head, which share no data.
   parallel_for(p.keys->batch() * p.heads, 1, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {
       const index_t kb = i / p.heads, h = i % p.heads, key_row = p.keys->offset(kb),

@@ -15,7 +15,7 @@
 
 namespace eigenformer {
 
-/// Which two features of a head are turned together.
+/// The two features of a head that are rotated together.
 enum class RotaryPairing {
   adjacent,  ///< 2 i and 2 i + 1: the paper, GPT-J
   halves,    ///< i and i + dim / 2: GPT-NeoX, LLaMA in transformers
@@ -23,15 +23,17 @@ enum class RotaryPairing {
 
 namespace kernels {
 
-/// The cosines and sines of rotary positions: pair i of dim / 2 turns by position * base^(-2 i / dim). They
-/// are computed 512 positions at a time, when the first of these is asked for, and kept. A copy is cheap and
-/// shares; so do tables of one dim and base that a thread makes one after the other, as the layers of a
-/// model.
+/// The cosines and sines of rotary positions: pair i of dim / 2 is rotated by position * base^(-2 i / dim).
+/// They are computed for 512 positions at a time, at the first use of one of these, and kept. Copies share
+/// the memory, and so do tables of the same dim and base that a thread makes one after the other, as for the
+/// layers of a model.
 template <class T>
 class RotaryTable {
  public:
+  /// A table of no features: dim() is 0, and row() must not be called.
   RotaryTable() = default;
-  /// Throws ValueError unless dim is even and positive and base positive.
+  /// A table for `dim` features of each head. Throws ValueError unless dim is even and positive and base is
+  /// positive and finite.
   RotaryTable(index_t dim, double base) {
     if (dim < 2 || dim % 2 != 0)
       throw ValueError("rotary", "dim is " + std::to_string(dim) + ", must be even and at least 2");
@@ -43,11 +45,11 @@ class RotaryTable {
       last = data_ = std::make_shared<Data>(dim, base);
   }
 
-  /// Features that turn, in each head.
+  /// The number of features of each head that are rotated.
   index_t dim() const noexcept { return data_ == nullptr ? 0 : data_->dim; }
 
-  /// dim / 2 cosines, then as many sines, of a position from 0 on; those of a position beyond what is kept
-  /// are written to `scratch`. Several threads may call it at once.
+  /// dim / 2 cosines and then as many sines of a position, which must not be negative. Those of positions
+  /// from 1,048,576 on are not kept but written to `scratch`. Thread-safe.
   const T* row(index_t position, std::vector<T>& scratch) const {
     const index_t number = position / block;
     if (number >= blocks) {
@@ -61,8 +63,8 @@ class RotaryTable {
   }
 
  private:
-  static constexpr index_t block = 512;    // positions that are computed together
-  static constexpr index_t blocks = 2048;  // that are kept
+  static constexpr index_t block = 512;    // positions computed together
+  static constexpr index_t blocks = 2048;  // kept at most
 
   struct Data {
     index_t dim;
@@ -89,8 +91,8 @@ class RotaryTable {
       }
     }
 
-    // Without a lock, which a forked child might find held for ever: of threads that make one block, the
-    // first to finish keeps it.
+    // Without a lock, which could stay locked in a forked child: of several threads that compute the same
+    // block, the result of the first to finish is kept.
     const T* make(index_t number) {
       auto rows = std::make_unique<T[]>(static_cast<std::size_t>(block * dim));
       for (index_t p = 0; p < block; ++p) compute(number * block + p, rows.get() + p * dim);
@@ -106,8 +108,8 @@ class RotaryTable {
 
 namespace detail {
 
-/// Turns the pairs of each of `heads` heads of one row: y = x cos - x' sin, y' = x' cos + x sin, plus beta
-/// times what y holds. table: half cosines, half sines, the latter times `direction`.
+/// Rotates the pairs of each of `heads` heads of one row: y = beta y + x cos - x' sin, y' = beta y' + x' cos
+/// + x sin. table: half cosines, half sines, the latter times `direction`.
 template <class T>
 struct RotaryRow {
   EIGENFORMER_ALWAYS_INLINE static void run(const T* x, T* y, T beta, index_t heads, index_t head_dim,
@@ -148,9 +150,9 @@ struct RotaryRest {
 
 }  // namespace detail
 
-/// y (rows, columns) = beta y + x, with the first `heads` heads of each row turned by the row's position;
-/// `positions` says it for each row. inverse: turned back, which is the backward. x and y may be the same
-/// where beta is 0. Su et al. 2021, eq. 34.
+/// y (rows, columns) = beta y + x, with the first `heads` heads of each row of x rotated by the row's
+/// position, positions(row). `inverse` rotates in the opposite direction, as the backward needs it. x and y
+/// may be the same if beta is 0. Su et al. 2021, eq. 34.
 template <class T, class Positions>
 void rotary(const RotaryTable<T>& table, RotaryPairing pairing, bool inverse, const T* x, T* y, T beta,
             index_t rows, index_t columns, index_t heads, index_t head_dim, Positions&& positions) {

@@ -15,7 +15,7 @@
 
 namespace eigenformer::kernels::detail {
 
-/// Which products of tiles the CPU has and the operating system lets this process use.
+/// The products of tiles that the CPU has and that the operating system lets this process use.
 struct AmxFeatures {
   bool int8 = false;  ///< tdpbusd
   bool bf16 = false;  ///< tdpbf16ps
@@ -23,9 +23,9 @@ struct AmxFeatures {
   friend bool operator==(AmxFeatures, AmxFeatures) = default;
 };
 
-/// The features by what a CPU and an operating system say: EDX of cpuid's leaf 7; EAX of leaf 1Dh, subleaf 0
-/// (the highest palette); XCR0; and `permit`, which asks the operating system for the tiles' registers and is
-/// called last, if all else is there.
+/// The features by the answers of a CPU and an operating system: EDX of cpuid's leaf 7; EAX of leaf 1Dh,
+/// subleaf 0 (the highest palette); XCR0; and `permit`, which asks the operating system for the tiles'
+/// registers and is called last, if all other conditions hold.
 inline AmxFeatures amx_features(std::uint32_t leaf7_edx, std::uint32_t palettes, std::uint64_t xcr0,
                                 bool (*permit)()) {
   const bool tiles = (leaf7_edx >> 24 & 1u) != 0;
@@ -35,8 +35,8 @@ inline AmxFeatures amx_features(std::uint32_t leaf7_edx, std::uint32_t palettes,
   return features;
 }
 
-/// The features of this CPU and process. Linux gives each process the tiles' registers only if it asks; other
-/// systems are not asked. To be called where AVX is known to be there: it reads XCR0.
+/// The features of this CPU and process. On Linux a process must ask for the tiles' registers; on other
+/// systems the features are off. Call it on CPUs with AVX alone, because it reads XCR0.
 inline AmxFeatures detect_amx() {
 #if EIGENFORMER_X86 && defined(__linux__)
   unsigned a = 0, b = 0, c = 0, d = 0, palettes = 0, unused = 0;
@@ -56,7 +56,7 @@ inline AmxFeatures detect_amx() {
 inline constexpr index_t amx_rows = 16;
 inline constexpr index_t amx_row_bytes = 64;  ///< of a row
 
-/// What ldtilecfg loads.
+/// The operand of ldtilecfg.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 0;
   std::uint8_t start_row = 0;
@@ -66,7 +66,8 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// All eight tiles in full size: the only configuration in use. What a product lacks is filled with zeros.
+/// All eight tiles in full size: the only configuration in use. Products that are smaller are filled with
+/// zeros.
 inline constexpr TileConfig full_tiles = [] {
   TileConfig config;
   config.palette = 1;
@@ -79,7 +80,7 @@ inline constexpr TileConfig full_tiles = [] {
 
 #if EIGENFORMER_X86
 /// The calling thread's tiles. (Assembly, because the compilers' intrinsics take literal numbers alone, and
-/// GCC 12's tell it nothing of the memory that they read.)
+/// GCC 12 does not know which memory they read.)
 struct HardwareTiles {
   /// Of the vectors in code around the tiles.
   static constexpr int vector_bytes = 64;
@@ -128,7 +129,7 @@ struct HardwareTiles {
 #endif
 
 /// The calling thread's tiles are configured while it lives, and released with the last one of the thread. A
-/// task that multiplies by tiles holds one, or calls begin() and end().
+/// task that multiplies by tiles has one, or calls begin() and end().
 template <class Tiles>
 class TileSession {
  public:
@@ -151,8 +152,8 @@ class TileSession {
   }
 };
 
-/// Products go by tiles from this number of rows on, and by vectors below. Tiles are known not to pay at 1 to
-/// 8 rows; where between 8 and 16 they begin to was not measured.
+/// Products use tiles from this number of rows on, and vectors below. Tiles are known to be slower at 1 to 8
+/// rows; between 8 and 16 it was not measured.
 inline constexpr index_t amx_smallest_rows = 16;
 
 /// Columns and steps of k (32 bits each) of a panel's block that tiles take at once, and its bytes a step.
@@ -183,7 +184,7 @@ class TileTail {
   const void* data_ = nullptr;
 };
 
-/// Rows of an operand A as tiles see them.
+/// The rows of an operand A in the layout of tiles.
 struct TileRows {
   const void* data;
   index_t stride;  ///< bytes from a row to the next
@@ -191,8 +192,8 @@ struct TileRows {
 };
 
 /// Tiles 0 and 1, and with Groups = 2 also 2 and 3, become the sums of 16 * Groups rows times 32 columns over
-/// all steps of k, in their order, in blocks of amx_steps. b: the panel (steps, 32). A's rows are to be
-/// readable up to whole blocks; what they hold beyond `steps` is multiplied by zero.
+/// all steps of k, in their order, in blocks of amx_steps. b: the panel (steps, 32). A's rows must be
+/// readable up to whole blocks; elements beyond `steps` are multiplied by zero.
 template <class Tiles, class Dot, int Groups>
 EIGENFORMER_ALWAYS_INLINE void tile_sums(index_t steps, const TileRows& rows, const void* b,
                                          const TileTail& tail) {

@@ -18,9 +18,9 @@
 
 namespace eigenformer::kernels {
 
-/// What kernels choose their code by: features of CPUs, and Eigen.
+/// The features by which kernels choose their code: those of CPUs, and Eigen.
 enum class IsaFeature : std::uint32_t {
-  eigen = 1u << 0,         ///< Eigen multiplies (gemm_backend.hpp); no feature of a CPU
+  eigen = 1u << 0,         ///< matrix products by Eigen (gemm_backend.hpp); no feature of a CPU
   avx2 = 1u << 1,          ///< AVX2 and FMA: vectors of 32 bytes
   avx_vnni = 1u << 2,      ///< vpdpbusd on 32 bytes, VEX encoded; has avx2
   avx512 = 1u << 3,        ///< AVX-512 F, BW, VL and DQ: vectors of 64 bytes; has avx2
@@ -32,21 +32,27 @@ enum class IsaFeature : std::uint32_t {
   amx_bf16 = 1u << 9,      ///< tdpbf16ps on AMX's tiles; has avx512_bf16
 };
 
-/// A set of features. The empty set is the baseline: what the compiler may use without being asked.
+/// A set of features. The empty set is the baseline: the instructions that the compiler may use by its flags.
 class Isa {
  public:
+  /// The baseline.
   constexpr Isa() = default;
+  /// The given features.
   constexpr Isa(std::initializer_list<IsaFeature> features) {
     for (const IsaFeature f : features) bits_ |= static_cast<std::uint32_t>(f);
   }
 
+  /// Whether it has a feature.
   constexpr bool has(IsaFeature f) const noexcept { return (bits_ & static_cast<std::uint32_t>(f)) != 0; }
-  /// Whether all features of `other` are here.
+  /// Whether it has all features of `other`.
   constexpr bool contains(Isa other) const noexcept { return (other.bits_ & ~bits_) == 0; }
+  /// A copy with one more feature.
   constexpr Isa with(IsaFeature f) const noexcept { return Isa(bits_ | static_cast<std::uint32_t>(f)); }
+  /// A copy without a feature.
   constexpr Isa without(IsaFeature f) const noexcept { return Isa(bits_ & ~static_cast<std::uint32_t>(f)); }
   /// The features that both have.
   friend constexpr Isa operator&(Isa a, Isa b) noexcept { return Isa(a.bits_ & b.bits_); }
+  /// Whether both have the same features.
   friend constexpr bool operator==(Isa, Isa) = default;
 
  private:
@@ -57,11 +63,11 @@ class Isa {
 
 /// A set of features that EIGENFORMER_ISA can name.
 struct IsaPath {
-  const char* name;
-  Isa isa;
+  const char* name;  ///< the value of EIGENFORMER_ISA
+  Isa isa;           ///< its features
 };
 
-/// All paths. Among those that a set contains, the last gives the set its name. (The build reads the names.)
+/// All paths. A set of features has the name of the last path that it contains. (The build reads the names.)
 inline constexpr IsaPath isa_paths[] = {
     {"baseline", {}},
     {"eigen", {IsaFeature::eigen}},
@@ -89,11 +95,11 @@ inline const char* isa_name(Isa isa) {
 
 namespace detail {
 
-/// The features of this CPU. A feature is here only if those are on which it builds.
+/// The features of this CPU. A feature is included only with all features that it implies.
 inline Isa detect_cpu() {
   Isa isa;
 #if EIGENFORMER_X86
-  // These ask whether the operating system saves the registers, too.
+  // These also check that the operating system saves the registers.
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return isa;
   isa = isa.with(IsaFeature::avx2);
@@ -127,7 +133,7 @@ inline Isa detect_cpu() {
 
 }  // namespace detail
 
-/// All features that can be chosen here: this CPU's, and Eigen.
+/// All features that this machine has: the CPU's, and Eigen.
 inline Isa available_isa() {
   static const Isa available = detail::detect_cpu().with(IsaFeature::eigen);
   return available;
@@ -135,15 +141,15 @@ inline Isa available_isa() {
 
 namespace detail {
 
-/// Those of a CPU's features that are in use if nothing is asked for: not Intel's vdpbf16ps without AMX,
-/// which has half the rate of the multiply-add of floats.
+/// The features of a CPU that are used by default: not Intel's vdpbf16ps without AMX, which has half the rate
+/// of the multiply-add of floats.
 inline Isa worthwhile_isa(Isa available, bool intel) {
   return intel && !available.has(IsaFeature::amx_bf16) ? available.without(IsaFeature::avx512_bf16)
                                                        : available;
 }
 
-/// What is in use if nothing is asked for: the CPU's features that pay; Eigen's products where the library
-/// has no register tiles of its own.
+/// The features used by default: those of the CPU that make products faster; Eigen's products where the
+/// library has no register tiles of its own.
 inline Isa default_isa() {
 #if EIGENFORMER_X86
   return worthwhile_isa(available_isa().without(IsaFeature::eigen), __builtin_cpu_is("intel") != 0);
@@ -154,7 +160,8 @@ inline Isa default_isa() {
 #endif
 }
 
-/// The set that a value of EIGENFORMER_ISA (null or empty: not set) puts in use on a CPU with `available`.
+/// The features that a value of EIGENFORMER_ISA selects on a CPU with `available`; `otherwise` for null and
+/// "".
 inline Isa isa_from_name(const char* name, Isa available, Isa otherwise) {
   if (name == nullptr || *name == '\0') return otherwise;
   std::string names;
@@ -172,13 +179,13 @@ inline std::atomic<Isa>& isa_slot() {
 
 }  // namespace detail
 
-/// The features in use: all of the CPU's that pay, or those of the path that the environment's
-/// EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks. Throws ValueError for another
-/// value of it.
+/// The features in use: those of the CPU that make products faster, or those of the path that the environment
+/// variable EIGENFORMER_ISA names (isa_paths), without the ones that the CPU lacks. The variable is read
+/// once; throws ValueError for a name that is no path.
 inline Isa isa() { return detail::isa_slot().load(std::memory_order_relaxed); }
 
-/// Switches the features of the whole process, to those of the set that are available; for tests of one path
-/// against another.
+/// Sets the features of the whole process to those of `isa` that are available; for tests of one path against
+/// another. No other thread may run kernels at the time.
 inline void set_isa_for_testing(Isa isa) {
   detail::isa_slot().store(isa & available_isa(), std::memory_order_relaxed);
 }

@@ -15,7 +15,7 @@ namespace eigenformer::kernels {
 
 namespace detail {
 
-/// A body that calls what is not marked EIGENFORMER_ALWAYS_INLINE, and has it inlined all the same.
+/// A body whose calls are inlined even if the called functions are not marked EIGENFORMER_ALWAYS_INLINE.
 template <class Body>
 concept FlattenedBody = Body::flatten;
 
@@ -53,8 +53,8 @@ EIGENFORMER_TARGET_AVX512 __attribute__((flatten)) void run_avx512(Args... args)
 }
 #endif
 
-/// What dispatch() calls for the instruction set whose vectors have `Bytes`, as a function pointer: for
-/// tables, whose callers keep the instruction set that they chose.
+/// The function that dispatch() calls for the instruction set with vectors of `Bytes`: for tables, whose
+/// users keep the instruction set that they chose.
 template <class Body, int Bytes, class Function>
 constexpr Function body_for() {
 #if EIGENFORMER_X86
@@ -65,8 +65,8 @@ constexpr Function body_for() {
 }
 
 /// Whether a loop works on double and not on float, by its pointers. Such loops are compiled for the baseline
-/// alone: double is what gradients are checked in, and two more copies of every loop would double the time
-/// that the kernels take to compile.
+/// alone: double is for gradient checks, and two more copies of every loop would double the compile time of
+/// the kernels.
 template <class... Args>
 inline constexpr bool works_in_double =
     ((std::is_same_v<Args, double*> || std::is_same_v<Args, const double*>) || ...) &&
@@ -77,7 +77,7 @@ inline constexpr bool works_in_double =
 /// Runs Body::run<Bytes>(args...), Bytes being the width of the vectors that the features in use have (16, 32
 /// or 64), or Body::run(args...) where that is no template, compiled for them. `run` is a static member
 /// marked EIGENFORMER_ALWAYS_INLINE, so that each wrapper compiles its own copy; arguments are pointers and
-/// numbers. Body::flatten, if there and true, has what `run` calls inlined, too.
+/// numbers. If Body::flatten exists and is true, functions that `run` calls are inlined, too.
 template <class Body, class... Args>
 EIGENFORMER_NOINLINE void dispatch(Args... args) {
 #if EIGENFORMER_X86

@@ -25,7 +25,7 @@ struct SimdMath {
     x = given > high ? std::numeric_limits<T>::infinity() - V{} : x;
   }
 
-  /// The same for x whose result is known not to overflow, such as scores less their maximum.
+  /// The same for x whose result cannot overflow, such as scores minus their maximum.
   EIGENFORMER_ALWAYS_INLINE static void exp_bounded(V& x) {
     const T low = T(is_float ? -87.3f : -708.3);
     V q;
@@ -97,7 +97,7 @@ struct SimdMath {
     erf_and_exp(x, e);
   }
 
-  /// e = e^(-x^2), then x = the error function of x: what the normal distribution and its density need.
+  /// e = e^(-x^2), then x = the error function of x: for the normal distribution and its density.
   EIGENFORMER_ALWAYS_INLINE static void erf_and_exp(V& x, V& e) {
     const T high = T(is_float ? 4 : 6);
     const I sign = reinterpret_cast<I>(x) & sign_bit;
@@ -135,10 +135,10 @@ struct SimdMath {
   static constexpr Unsigned bias = std::numeric_limits<T>::max_exponent - 1;
   static constexpr Integer sign_bit = std::numeric_limits<Integer>::min();
   static constexpr Integer root_half_bits = static_cast<Integer>(is_float ? 0x3f3504f3 : 0x3fe6a09e667f3bcd);
-  // ln 2 in two parts; the first has trailing zeros, so that its product with a whole number is exact.
+  // ln 2 in two parts; the first has trailing zeros, so that its product with an integer is exact.
   static constexpr T ln2_high = T(is_float ? 0.693359375 : 0x1.62e42p-1);
   static constexpr T ln2_low = T(is_float ? -0.00021219444170128554 : 0x1.fdf473de6af28p-22);
-  // Adding it rounds to a whole number, which then stands in the low bits.
+  // Adding it rounds to an integer, which is then in the low bits.
   static constexpr T rounder = T(1.5) * T(Integer{1} << mantissa);
 
   template <class... C>

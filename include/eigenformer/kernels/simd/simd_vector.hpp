@@ -142,13 +142,13 @@ struct Simd {
   }
 };
 
-/// Elements with a few operations each that are worth a task of their own.
+/// The least number of elements with a few operations each that is worth a task.
 inline constexpr index_t simple_grain = 32768;
 
-/// Elements with an exponential or the like each that are worth a task of their own.
+/// The least number of elements with an exponential or the like each that is worth a task.
 inline constexpr index_t math_grain = 8192;
 
-/// Rows of n elements that are worth a task of their own.
+/// The least number of rows of n elements that is worth a task.
 inline index_t row_grain(index_t n, index_t grain) { return n <= 0 ? grain : (grain + n - 1) / n; }
 
 }  // namespace eigenformer::kernels

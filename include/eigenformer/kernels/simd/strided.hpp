@@ -8,16 +8,16 @@
 
 namespace eigenformer::kernels {
 
-/// A loop nest over up to six dimensions and its operands' strides in elements, with neighbouring dimensions
-/// merged wherever every operand allows it: so most shapes come down to one or two loops. The last dimension
-/// is the inner one; a nest over a single element has one dimension of size 1 with strides 0.
+/// A loop nest over up to six dimensions and its operands' strides in elements, with adjacent dimensions
+/// merged if every operand allows it, so that most shapes become one or two loops. The last dimension is the
+/// inner one; a nest over a single element has one dimension of size 1 with strides 0.
 template <std::size_t Operands>
 struct StridedLoop {
   std::array<index_t, 6> size{};
   std::array<std::array<index_t, 6>, Operands> stride{};
   int rank = 0;
 
-  /// Adds a dimension inside those there are; size 1 is left out.
+  /// Adds a dimension inside the present ones; size 1 is ignored.
   void push(index_t n, const std::array<index_t, Operands>& strides) {
     if (n == 1) return;
     const auto last = static_cast<std::size_t>(rank - 1);
@@ -33,7 +33,7 @@ struct StridedLoop {
     for (std::size_t o = 0; o < Operands; ++o) stride[o][at] = strides[o];
   }
 
-  /// Makes sure that there is an inner dimension.
+  /// Adds an inner dimension of size 1 if there is none.
   void finish() {
     if (rank == 0) size[static_cast<std::size_t>(rank++)] = 1;
   }
@@ -50,7 +50,7 @@ struct StridedLoop {
     return n;
   }
 
-  /// The operands' offsets where round `outer` of the outer dimensions begins.
+  /// The operands' offsets at the beginning of round `outer` of the outer dimensions.
   std::array<index_t, Operands> offsets(index_t outer) const {
     std::array<index_t, Operands> result{};
     for (int i = rank - 2; i >= 0; --i) {
@@ -76,7 +76,7 @@ inline std::array<index_t, 6> broadcast_strides(const Shape& shape, index_t rank
   return strides;
 }
 
-/// The loop over the elements of `out` in order, with the places of operands that are broadcast to it.
+/// The loop over the elements of `out` in order, with the strides of operands that are broadcast to it.
 template <std::size_t Operands>
 StridedLoop<Operands> broadcast_loop(const Shape& out, const std::array<const Shape*, Operands>& operands) {
   std::array<std::array<index_t, 6>, Operands> strides{};

@@ -51,9 +51,9 @@ std::vector<AdaptableRows<T>> lora_targets(const std::vector<AdaptableRows<T>>& 
     }
     if (found) continue;
     throw ValueError(
-        "lora",
-        "the target '" + std::string(target) +
-            "' names no matrix of the model, expected whole names, patterns or some of: " + short_names(all));
+        "lora", "the target '" + std::string(target) +
+                    "' matches no weight matrix of the model, expected full names, patterns or some of: " +
+                    short_names(all));
   }
   if (!any) throw ValueError("lora", "there are no targets, expected some of: " + short_names(all));
   std::vector<AdaptableRows<T>> rows;
@@ -119,7 +119,7 @@ void add_lora(M& model, const LoraOptions& options, RandomGenerator& rng) {
   validate_fields("lora", options);
   detail::require_positive("lora", "rank", options.rank);
   if (!lora_parameters(model).empty())
-    throw ValueError("lora", "the model has adapters, expected none: merge or remove them first");
+    throw ValueError("lora", "the model already has adapters; merge or remove them first");
   const auto chosen = detail::lora_targets(adaptable_rows(model), options.targets);
   for (const AdaptableRows<T>& rows : chosen) {
     const index_t in = rows.weight->shape()[1];
@@ -149,7 +149,7 @@ auto remove_lora(M& model) {
 template <class M, class T>
 void attach_lora(M& model, const AdapterSet<T>& adapters) {
   if (!lora_parameters(model).empty())
-    throw ValueError("lora", "the model has adapters, expected none: merge or remove them first");
+    throw ValueError("lora", "the model already has adapters; merge or remove them first");
   for_each_parameter(
       model, [&](const std::string&, Parameter<T>& weight) { weight.set_adapter(adapters.find(weight)); });
 }

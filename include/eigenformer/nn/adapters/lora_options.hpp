@@ -20,17 +20,18 @@ struct LoraOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"lora_rank", "rank of the LoRA adapter that is trained in place of the model; 0: none",
+    visit(OptionField{"lora_rank",
+                      "rank of the LoRA adapter to train instead of the whole model; 0: no adapter",
                       Allowed::not_negative},
           self.rank);
-    visit(OptionField{"lora_alpha", "alpha of the adapter, whose scale is alpha / rank", Allowed::positive},
+    visit(OptionField{"lora_alpha", "alpha of the LoRA adapter; its output is multiplied by alpha / rank",
+                      Allowed::positive},
           self.alpha);
-    visit(OptionField{"lora_dropout", "dropout of the adapter's input", Allowed::rate}, self.dropout);
+    visit(OptionField{"lora_dropout", "dropout rate of the adapter's input", Allowed::rate}, self.dropout);
     visit(OptionField{"lora_targets",
-                      "matrices that get factors: names such as q_proj or decoder.*.linear1, separated by "
-                      "commas"},
+                      "weight matrices to adapt: comma-separated names such as q_proj or decoder.*.linear1"},
           self.targets);
-    visit(OptionField{"lora_rank_stabilized", "the adapter's scale is alpha / sqrt(rank) (rsLoRA)"},
+    visit(OptionField{"lora_rank_stabilized", "multiply the adapter's output by alpha / sqrt(rank) (rsLoRA)"},
           self.rank_stabilized);
   }
 };

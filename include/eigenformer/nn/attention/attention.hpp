@@ -239,7 +239,7 @@ struct MultiHeadAttention {
                 const Var<T>& bias, Var<T>* weights) const {
     if (linear_kind()) {
       if (score_rule) throw ValueError(name, "linear attention has no scores for a score_rule");
-      if (weights != nullptr) throw ValueError(name, "linear attention has no weights to show");
+      if (weights != nullptr) throw ValueError(name, "linear attention has no attention weights to return");
       return out_proj(ctx, linear_attention(heads, options, queries, keys, mask, std::move(key_sequence)));
     }
     const AttentionOp op = attention_op(std::move(key_sequence));
@@ -324,7 +324,7 @@ struct MultiHeadAttention {
     if (!key_sequence.empty() || queries.batch() == keys.batch()) return;
     throw ShapeError(name, "the layouts have " + std::to_string(queries.batch()) +
                                " sequences of queries and " + std::to_string(keys.batch()) +
-                               " of keys; give a key_sequence unless each has a partner of its own number");
+                               " of keys, must be equal numbers unless key_sequence is given");
   }
 
   void check_input(const char* what, const Var<T>& x, const SequenceLayout& layout, index_t width) const {

@@ -40,29 +40,33 @@ struct MultiHeadAttentionOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"d_model", "width of the queries and the output", Allowed::positive}, self.d_model);
-    visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
-    visit(OptionField{"dropout", "dropout of attention weights", Allowed::rate}, self.dropout);
-    visit(OptionField{"bias", "biases of the projections"}, self.bias);
-    visit(OptionField{"attention", "softmax or linear"}, self.attention);
-    visit(OptionField{"kdim", "features of the keys; 0: d_model", Allowed::not_negative}, self.kdim);
-    visit(OptionField{"vdim", "features of the values; 0: d_model", Allowed::not_negative}, self.vdim);
-    visit(OptionField{"attention_positions", "positions that act on queries, keys and scores"},
-          self.positions);
-    visit(OptionField{"num_key_value_heads", "heads of keys and values; 0: num_heads", Allowed::not_negative},
+    visit(OptionField{"d_model", "width of queries and output", Allowed::positive}, self.d_model);
+    visit(OptionField{"num_heads", "number of attention heads", Allowed::positive}, self.num_heads);
+    visit(OptionField{"dropout", "dropout rate of attention weights", Allowed::rate}, self.dropout);
+    visit(OptionField{"bias", "biases in the projections"}, self.bias);
+    visit(OptionField{"attention", "softmax, or linear, whose cost grows linearly with the length"},
+          self.attention);
+    visit(OptionField{"kdim", "width of the key inputs; 0: d_model", Allowed::not_negative}, self.kdim);
+    visit(OptionField{"vdim", "width of the value inputs; 0: d_model", Allowed::not_negative}, self.vdim);
+    visit(OptionField{"attention_positions", "position encoding inside attention"}, self.positions);
+    visit(OptionField{"num_key_value_heads",
+                      "number of key and value heads, each shared by a group of query heads; 0: num_heads",
+                      Allowed::not_negative},
           self.num_key_value_heads);
-    visit(OptionField{"head_dim", "features of a head; 0: d_model / num_heads", Allowed::not_negative},
+    visit(OptionField{"head_dim", "features per head; 0: d_model / num_heads", Allowed::not_negative},
           self.head_dim);
-    visit(
-        OptionField{"attention_scale", "factor of the scores; 0: 1 / sqrt(head_dim)", Allowed::not_negative},
-        self.attention_scale);
-    visit(OptionField{"attention_window", "reaches tokens less than this far away; 0: all",
+    visit(OptionField{"attention_scale",
+                      "factor that attention scores are multiplied by; 0: 1 / sqrt(head_dim)",
+                      Allowed::not_negative},
+          self.attention_scale);
+    visit(OptionField{"attention_window", "attend only to tokens less than this distance away; 0: to all",
                       Allowed::not_negative},
           self.attention_window);
-    visit(OptionField{"query_key_norm", "a norm of each head's queries and keys"}, self.query_key_norm);
-    visit(OptionField{"norm_eps", "added to the variance in that norm", Allowed::not_negative},
+    visit(OptionField{"query_key_norm", "normalise the queries and keys of each head"}, self.query_key_norm);
+    visit(OptionField{"norm_eps", "epsilon of that norm, added to the variance", Allowed::not_negative},
           self.norm_eps);
-    visit(OptionField{"cross", "queries from one sequence, keys and values from another"}, self.cross);
+    visit(OptionField{"cross", "cross-attention: queries from one sequence, keys and values from another"},
+          self.cross);
   }
   /// Throws ValueError (`[op] ...`) that names the invalid field.
   void validate(const char* op) const {

@@ -109,8 +109,8 @@ struct InProjection {
   void require_fused() const {
     if (!fused()) {
       throw ValueError("in_projection",
-                       "keys and values have weights of their own, because kdim or vdim is not d_model: "
-                       "project them one by one");
+                       "keys and values have separate weights, because kdim or vdim differs from d_model; "
+                       "project each of them separately");
     }
   }
 

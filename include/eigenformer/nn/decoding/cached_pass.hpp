@@ -179,10 +179,9 @@ class CachedPass final : public LayerPass<T> {
     return call_++;
   }
   [[noreturn]] static void refuse() {
-    throw ValueError(
-        "decoder_state",
-        "a step asked for other attentions, windows or recurrences than the first one; every step must call "
-        "the same ones in the same order");
+    throw ValueError("decoder_state",
+                     "a step used other attentions, windows or recurrences than the first step; every step "
+                     "must use the same ones in the same order");
   }
 
   KeyValueCache<T> cache_;
@@ -208,7 +207,8 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
   }
   const Var<T> q = attention.project_query(ctx, x);
   if (attention.linear_kind()) {
-    if (weights != nullptr) throw ValueError("memory_attention", "linear attention has no weights to show");
+    if (weights != nullptr)
+      throw ValueError("memory_attention", "linear attention has no attention weights to return");
     return attend_linear(ctx, attention, q.value(), made);
   }
   const Var<T> key_value(made);

@@ -97,8 +97,7 @@ class DecoderState {
 
  private:
   static const Context<T>& checked(const Context<T>& ctx) {
-    if (ctx.records())
-      throw ValueError("decoder_state", "decoding needs an inference context, this one records");
+    if (ctx.records()) throw ValueError("decoder_state", "the context records, must be an inference context");
     return ctx;
   }
 

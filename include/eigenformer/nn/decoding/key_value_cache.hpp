@@ -90,7 +90,8 @@ class KeyValueCache {
                 const Var<T>& x, const Var<T>& bias = {}, Var<T>* weights = nullptr) {
     const ProjectedHeads<T> p = attention.project_self(ctx, x, queries_);
     if (attention.linear_kind()) {
-      if (weights != nullptr) throw ValueError("key_value_cache", "linear attention has no weights to show");
+      if (weights != nullptr)
+        throw ValueError("key_value_cache", "linear attention has no attention weights to return");
       return attend_linear(ctx, at(states_, slot), attention, p);
     }
     const index_t rows = x.shape().rows(), wide = attention.options.query_width(),
@@ -216,7 +217,7 @@ class KeyValueCache {
     if (whole_) return;
     throw ValueError(
         "decoder_state",
-        "an earlier step or re-ordering threw after it had changed the sequences; begin a new state");
+        "an earlier step or reorder threw after it had changed the state; start again with a new state");
   }
 
   static Tensor<T>& at(std::vector<Tensor<T>>& held, std::size_t slot) {
@@ -233,7 +234,7 @@ class KeyValueCache {
       if (!all) widest_ = std::max(widest_, window);
     } else if (reach_ != 0 && (all || window > reach_)) {
       throw ValueError("key_value_cache",
-                       "an attention reaches further back than those of the first step, which kept " +
+                       "an attention looks further back than those of the first step, which kept " +
                            std::to_string(reach_) + " tokens");
     }
   }
@@ -247,8 +248,9 @@ class KeyValueCache {
       if (prefix[i] == 0 || (lengths_[i] == 0 && prefix[i] <= counts[i])) continue;
       throw ValueError("key_value_cache",
                        "prefix of sequence " + std::to_string(i) + " is " + std::to_string(prefix[i]) +
-                           " long, must come in one step, which has " + std::to_string(counts[i]) +
-                           " tokens from position " + std::to_string(lengths_[i]) + " on");
+                           " tokens, which must all be fed in the first step; this step has " +
+                           std::to_string(counts[i]) + " tokens from position " +
+                           std::to_string(lengths_[i]) + " on");
     }
   }
 

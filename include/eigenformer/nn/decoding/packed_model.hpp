@@ -90,7 +90,7 @@ inline void pack_weight(kernels::PackedWeights& packed, const Parameter<float>& 
 template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights(const Model& model,
                                                            WeightFormat format = WeightFormat::float32) {
-  static_assert(std::is_same_v<typename Model::value_type, float>, "weights are packed of models of float");
+  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
   auto packed = std::make_shared<kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {
@@ -115,7 +115,7 @@ void release_packed_weights(Model& model, const kernels::PackedWeights& packed) 
 template <class Model>
 std::shared_ptr<const kernels::PackedWeights> pack_weights_in_place(
     Model& model, WeightFormat format = WeightFormat::float32) {
-  static_assert(std::is_same_v<typename Model::value_type, float>, "weights are packed of models of float");
+  static_assert(std::is_same_v<typename Model::value_type, float>, "only models of float can be packed");
   auto packed = std::make_shared<kernels::PackedWeights>();
   detail::for_each_packed_weight(model, format,
                                  [&](const Parameter<float>& weight, std::initializer_list<index_t> counts) {

@@ -39,14 +39,15 @@ struct LanguageModelOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"vocab_size", "ids of the vocabulary", Allowed::positive}, self.vocab_size);
-    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    visit(OptionField{"vocab_size", "vocabulary size", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"num_layers", "number of layers", Allowed::positive}, self.num_layers);
     LayerOptions::fields(self.layer, visit);
-    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    visit(OptionField{"final_norm", "norm after the last layer"}, self.final_norm);
     detail::visit_tokens(self, visit);
-    visit(OptionField{"tied", "embedding and projection are one matrix"}, self.tied);
-    visit(OptionField{"projection_bias", "a bias of the output projection"}, self.projection_bias);
-    visit(OptionField{"logit_scale", "factor of the last layer's output before the projection",
+    visit(OptionField{"tied", "share one matrix between embedding and output projection"}, self.tied);
+    visit(OptionField{"projection_bias", "bias in the output projection"}, self.projection_bias);
+    visit(OptionField{"logit_scale",
+                      "factor that the last layer's output is multiplied by before the output projection",
                       Allowed::finite},
           self.logit_scale);
   }

@@ -29,25 +29,28 @@ namespace detail {
 // The fields that models with two stacks share: `o` has layer, final_norm, encoder and decoder.
 void visit_stacks(auto& o, auto&& visit) {
   LayerOptions::fields(o.layer, visit);
-  visit(OptionField{"final_norm", "a norm after each stack's last layer"}, o.final_norm);
-  visit(OptionField{"num_encoder_layers", "layers of the encoder", Allowed::positive}, o.encoder.num_layers);
-  visit(OptionField{"num_decoder_layers", "layers of the decoder", Allowed::positive}, o.decoder.num_layers);
-  visit(OptionGroup{"encoder", "the encoder's own values of the layer's fields and of final_norm"},
+  visit(OptionField{"final_norm", "norm after the last layer of each stack"}, o.final_norm);
+  visit(OptionField{"num_encoder_layers", "number of encoder layers", Allowed::positive},
+        o.encoder.num_layers);
+  visit(OptionField{"num_decoder_layers", "number of decoder layers", Allowed::positive},
+        o.decoder.num_layers);
+  visit(OptionGroup{"encoder", "values of the layer's fields and of final_norm for the encoder alone"},
         o.encoder);
-  visit(OptionGroup{"decoder", "the decoder's own values of the layer's fields and of final_norm"},
+  visit(OptionGroup{"decoder", "values of the layer's fields and of final_norm for the decoder alone"},
         o.decoder);
 }
 
 // The fields for inputs: `o` has positions, max_length and embedding_dropout.
 void visit_inputs(auto& o, auto&& visit) {
-  visit(OptionField{"embedding_dropout", "dropout of input + position; left out: dropout", Allowed::rate},
+  visit(OptionField{"embedding_dropout",
+                    "dropout rate of the sum of embedding and position; not given: dropout", Allowed::rate},
         o.embedding_dropout);
-  visit(
-      OptionField{"positions",
-                  "positions added to the inputs; in files and flags also a word of attention_positions, for "
-                  "those alone; left out: sinusoidal, unless attention has its own"},
-      o.positions);
-  visit(OptionField{"max_length", "tokens of a sequence at most; the size of learned positions' table",
+  visit(OptionField{"positions",
+                    "position encoding added to the embeddings; in files and flags a value of "
+                    "attention_positions works, too, and is then the only encoding; not given: sinusoidal, "
+                    "or none if attention_positions is set"},
+        o.positions);
+  visit(OptionField{"max_length", "maximum sequence length in tokens; number of learned positions",
                     Allowed::positive},
         o.max_length);
 }
@@ -55,9 +58,9 @@ void visit_inputs(auto& o, auto&& visit) {
 // The fields for inputs that are tokens: `o` also has embedding_norm, scale_embedding and padding_index.
 void visit_tokens(auto& o, auto&& visit) {
   visit_inputs(o, visit);
-  visit(OptionField{"embedding_norm", "a norm of embedding + position"}, o.embedding_norm);
-  visit(OptionField{"scale_embedding", "embeddings times sqrt(d_model)"}, o.scale_embedding);
-  visit(OptionField{"padding_index", "id of padding; -1: none"}, o.padding_index);
+  visit(OptionField{"embedding_norm", "norm of the sum of embedding and position"}, o.embedding_norm);
+  visit(OptionField{"scale_embedding", "multiply embeddings by sqrt(d_model)"}, o.scale_embedding);
+  visit(OptionField{"padding_index", "id of the padding token; -1: none"}, o.padding_index);
 }
 
 // Checks positions that are added to a model's inputs. Throws ValueError that names the invalid field.
@@ -103,22 +106,28 @@ struct Seq2SeqOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"source_vocab_size", "ids of the source vocabulary", Allowed::positive},
+    visit(OptionField{"source_vocab_size", "size of the source vocabulary", Allowed::positive},
           self.source_vocab_size);
-    visit(OptionField{"target_vocab_size", "ids of the target vocabulary; 0: source_vocab_size",
+    visit(OptionField{"target_vocab_size", "size of the target vocabulary; 0: source_vocab_size",
                       Allowed::not_negative},
           self.target_vocab_size);
     detail::visit_stacks(self, visit);
     detail::visit_tokens(self, visit);
-    visit(OptionField{"projection_bias", "a bias of the output projection"}, self.projection_bias);
-    visit(OptionField{"tying", "embeddings that are one matrix; target: with the output projection"},
-          self.tying);
-    visit(OptionField{"logit_scale", "factor of the decoder's output before the projection", Allowed::finite},
-          self.logit_scale);
-    visit(OptionField{"causal", "a target token sees itself and those before it"}, self.causal);
+    visit(OptionField{"projection_bias", "bias in the output projection"}, self.projection_bias);
     visit(
-        OptionField{"constant_id", "id whose embedding gets no gradient where it is read; -1: padding_index"},
-        self.constant_id);
+        OptionField{
+            "tying",
+            "shared matrices: target: target embedding and output projection; all: source embedding too"},
+        self.tying);
+    visit(OptionField{"logit_scale",
+                      "factor that the decoder's output is multiplied by before the output projection",
+                      Allowed::finite},
+          self.logit_scale);
+    visit(OptionField{"causal",
+                      "causal mask in the decoder: a target token attends to itself and earlier ones"},
+          self.causal);
+    visit(OptionField{"constant_id", "id whose embedding gets no gradient as an input; -1: padding_index"},
+          self.constant_id);
   }
 
   /// Size of the target vocabulary, with 0 resolved.

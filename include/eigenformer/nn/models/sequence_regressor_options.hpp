@@ -23,15 +23,14 @@ struct SequenceRegressorOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"source_features", "features of a source row", Allowed::positive},
-          self.source_features);
-    visit(OptionField{"target_features", "features of a target row", Allowed::positive},
-          self.target_features);
-    visit(OptionField{"output_features", "features of an output row", Allowed::positive},
-          self.output_features);
+    visit(OptionField{"source_features", "features per source row", Allowed::positive}, self.source_features);
+    visit(OptionField{"target_features", "features per target row", Allowed::positive}, self.target_features);
+    visit(OptionField{"output_features", "features per output row", Allowed::positive}, self.output_features);
     detail::visit_stacks(self, visit);
     detail::visit_inputs(self, visit);
-    visit(OptionField{"causal", "a target row sees itself and those before it"}, self.causal);
+    visit(
+        OptionField{"causal", "causal mask in the decoder: a target row attends to itself and earlier ones"},
+        self.causal);
     visit(OptionField{"output_activation", "activation of the output"}, self.output_activation);
   }
 

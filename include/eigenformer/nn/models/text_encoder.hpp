@@ -39,15 +39,16 @@ struct TextEncoderOptions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"vocab_size", "ids of the vocabulary", Allowed::positive}, self.vocab_size);
-    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
+    visit(OptionField{"vocab_size", "vocabulary size", Allowed::positive}, self.vocab_size);
+    visit(OptionField{"num_layers", "number of layers", Allowed::positive}, self.num_layers);
     LayerOptions::fields(self.layer, visit);
-    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    visit(OptionField{"final_norm", "norm after the last layer"}, self.final_norm);
     detail::visit_tokens(self, visit);
-    visit(
-        OptionField{"num_token_types", "kinds of tokens with a vector each; 0: none", Allowed::not_negative},
-        self.num_token_types);
-    visit(OptionField{"pooling", "vector of a text: mean of its tokens', or its first token's"},
+    visit(OptionField{"num_token_types",
+                      "number of token types (BERT's segments), each with an embedding; 0: none",
+                      Allowed::not_negative},
+          self.num_token_types);
+    visit(OptionField{"pooling", "vector of a text: mean of its token vectors, or the first one"},
           self.pooling);
   }
 

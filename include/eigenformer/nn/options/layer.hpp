@@ -101,12 +101,13 @@ struct DropoutOptions {
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"dropout", "dropout rate", Allowed::rate}, self.rate);
-    visit(OptionField{"attention_dropout", "dropout of attention weights; left out: dropout", Allowed::rate},
+    visit(OptionField{"attention_dropout", "dropout rate of attention weights; not given: dropout",
+                      Allowed::rate},
           self.attention);
-    visit(OptionField{"feed_forward_dropout", "dropout inside feed-forward networks; left out: dropout",
+    visit(OptionField{"feed_forward_dropout", "dropout rate inside feed-forward networks; not given: dropout",
                       Allowed::rate},
           self.feed_forward);
-    visit(OptionField{"residual_dropout", "dropout of each sub-layer's output; left out: dropout",
+    visit(OptionField{"residual_dropout", "dropout rate of each sub-layer's output; not given: dropout",
                       Allowed::rate},
           self.residual);
   }
@@ -124,12 +125,16 @@ struct NormStyle {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"norm", "kind of all norms"}, self.kind);
-    visit(OptionField{"layer_norm_eps", "added to the variance in norms", Allowed::not_negative}, self.eps);
-    visit(OptionField{"layer_norm_formula",
-                      "layer norm as in PyTorch, or with the unbiased deviation of teaching texts"},
-          self.formula);
-    visit(OptionField{"layer_norm_scalar_gain", "one gain and one bias for all features"}, self.scalar_gain);
+    visit(OptionField{"norm", "type of all norms"}, self.kind);
+    visit(OptionField{"layer_norm_eps", "epsilon of all norms, added to the variance", Allowed::not_negative},
+          self.eps);
+    visit(
+        OptionField{
+            "layer_norm_formula",
+            "pytorch, or teaching: division by the unbiased standard deviation + epsilon, as in tutorials"},
+        self.formula);
+    visit(OptionField{"layer_norm_scalar_gain", "a single gain and bias shared by all features"},
+          self.scalar_gain);
   }
   /// Whether all fields are equal.
   friend bool operator==(const NormStyle&, const NormStyle&) = default;
@@ -163,39 +168,46 @@ struct LayerOptions {
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"d_model", "width of the model", Allowed::positive}, self.d_model);
-    visit(OptionField{"num_heads", "attention heads", Allowed::positive}, self.num_heads);
+    visit(OptionField{"num_heads", "number of attention heads", Allowed::positive}, self.num_heads);
     visit(OptionField{"dim_feedforward", "width inside the feed-forward networks", Allowed::positive},
           self.dim_feedforward);
     DropoutOptions::fields(self.dropout, visit);
-    visit(OptionField{"layer_drop", "stochastic depth: rate of leaving out the last layers", Allowed::rate},
+    visit(OptionField{"layer_drop",
+                      "stochastic depth: probability of skipping the last layer, less for earlier ones",
+                      Allowed::rate},
           self.layer_drop);
     visit(OptionField{"activation", "activation of the feed-forward networks"}, self.activation);
-    visit(
-        OptionField{"gated", "gated feed-forward networks: silu makes them SwiGLU, gelu GEGLU, sigmoid GLU"},
-        self.gated);
+    visit(OptionField{"gated",
+                      "gated feed-forward networks: SwiGLU with silu, GEGLU with gelu, GLU with sigmoid"},
+          self.gated);
     NormStyle::fields(self.norm, visit);
-    visit(OptionField{"norm_first", "norm before each sub-layer (pre-norm), not after"}, self.norm_first);
-    visit(OptionField{"sandwich_norm", "a norm before and one after each sub-layer"}, self.sandwich_norm);
+    visit(OptionField{"norm_first", "norm before each sub-layer (pre-norm) instead of after it"},
+          self.norm_first);
+    visit(OptionField{"sandwich_norm", "norms both before and after each sub-layer"}, self.sandwich_norm);
     visit(OptionField{"bias", "biases in linear layers and norms"}, self.bias);
-    visit(OptionField{"self_mixing",
-                      "of decoders: self-attention, or ssru, a recurrent unit with a state of constant size"},
-          self.self_mixing);
-    visit(OptionField{"attention", "linear: cost grows with the length, not with its square"},
+    visit(
+        OptionField{
+            "self_mixing",
+            "decoder layers: self-attention, or ssru, a recurrent unit with a state of constant size"},
+        self.self_mixing);
+    visit(OptionField{"attention", "softmax, or linear, whose cost grows linearly with the length"},
           self.attention);
-    visit(OptionField{"attention_positions", "positions that act in self-attention"}, self.positions);
+    visit(OptionField{"attention_positions", "position encoding inside self-attention"}, self.positions);
     visit(OptionField{"num_key_value_heads",
-                      "heads of keys and values, which heads of queries share; 0: num_heads",
+                      "number of key and value heads, each shared by a group of query heads; 0: num_heads",
                       Allowed::not_negative},
           self.num_key_value_heads);
-    visit(OptionField{"head_dim", "features of a head; 0: d_model / num_heads", Allowed::not_negative},
+    visit(OptionField{"head_dim", "features per head; 0: d_model / num_heads", Allowed::not_negative},
           self.head_dim);
-    visit(
-        OptionField{"attention_scale", "factor of the scores; 0: 1 / sqrt(head_dim)", Allowed::not_negative},
-        self.attention_scale);
-    visit(OptionField{"attention_window", "self-attention reaches tokens less than this far away; 0: all",
+    visit(OptionField{"attention_scale",
+                      "factor that attention scores are multiplied by; 0: 1 / sqrt(head_dim)",
+                      Allowed::not_negative},
+          self.attention_scale);
+    visit(OptionField{"attention_window",
+                      "self-attention attends only to tokens less than this distance away; 0: to all",
                       Allowed::not_negative},
           self.attention_window);
-    visit(OptionField{"query_key_norm", "a norm of each head's queries and keys"}, self.query_key_norm);
+    visit(OptionField{"query_key_norm", "normalise the queries and keys of each head"}, self.query_key_norm);
   }
 
   /// Dropout rate of the attention weights.
@@ -263,12 +275,12 @@ inline void LayerOptions::validate(const char* op) const {
   if (self_mixing == SelfMixing::attention) return;
   // Without self-attention, its own options must be unset.
   if (!std::holds_alternative<NoPositions>(positions)) {
-    throw ValueError(op, std::string("self_mixing is ssru, attention_positions must be none, which is ") +
+    throw ValueError(op, std::string("self_mixing is ssru, which needs attention_positions none, not ") +
                              chosen_word(positions));
   }
   if (attention_window != 0) {
     throw ValueError(
-        op, "self_mixing is ssru, attention_window must be 0, which is " + std::to_string(attention_window));
+        op, "self_mixing is ssru, which needs attention_window 0, not " + std::to_string(attention_window));
   }
 }
 
@@ -283,8 +295,8 @@ struct StackOptions {
   /// Calls visit(OptionField, member) for each field (see OptionField), including those of `layer` if it
   /// lists any.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"num_layers", "layers", Allowed::positive}, self.num_layers);
-    visit(OptionField{"final_norm", "a norm after the last layer"}, self.final_norm);
+    visit(OptionField{"num_layers", "number of layers", Allowed::positive}, self.num_layers);
+    visit(OptionField{"final_norm", "norm after the last layer"}, self.final_norm);
     if constexpr (OptionsStruct<Layer>) Layer::fields(self.layer, visit);
   }
 
@@ -306,7 +318,7 @@ struct ModelStack {
   /// Calls visit(OptionField, member) for each field of the group besides the layer's; num_layers is listed
   /// by the model.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"final_norm", "a norm after this stack's last layer; left out: as the model's"},
+    visit(OptionField{"final_norm", "norm after this stack's last layer; not given: the model's final_norm"},
           self.final_norm);
   }
   /// Whether all fields are equal.
@@ -329,9 +341,8 @@ struct TransformerOptions {
   void validate(const char* op) const {
     layer.validate(op);
     if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {
-      throw ValueError(op,
-                       "the encoder's self_mixing is ssru, which is for decoders: it must be attention, with "
-                       "ssru in the decoder's own layer");
+      throw ValueError(
+          op, "self_mixing is ssru in the encoder, must be attention; set ssru in decoder.layer alone");
     }
     for (const auto* stack : {&encoder, &decoder}) {
       const char* prefix = stack == &encoder ? "encoder" : "decoder";

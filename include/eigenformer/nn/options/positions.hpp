@@ -64,7 +64,7 @@ struct SinusoidalPositions {
           self.base);
     visit(OptionField{"sinusoid_order", "sines and cosines interleaved, or concatenated as in tensor2tensor"},
           self.order);
-    visit(OptionField{"sinusoid_exponent", "frequencies of the paper or of tensor2tensor"}, self.exponent);
+    visit(OptionField{"sinusoid_exponent", "frequencies as in the paper or in tensor2tensor"}, self.exponent);
     visit(
         OptionField{"sinusoid_first_position", "position of a sequence's first token", Allowed::not_negative},
         self.first_position);
@@ -95,8 +95,8 @@ struct LearnedPositions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"learned_position_offset", "row of the learned positions' table that is position 0",
-                      Allowed::not_negative},
+    visit(OptionField{"learned_position_offset",
+                      "row of the table of learned positions that holds position 0", Allowed::not_negative},
           self.offset);
   }
   /// Whether all fields are equal.
@@ -118,9 +118,11 @@ struct RotaryPositions {
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"rotary_base", "base of the rotary positions' wavelengths", Allowed::positive},
           self.base);
-    visit(OptionField{"rotary_dim", "features of a head that turn; 0: all", Allowed::not_negative}, self.dim);
+    visit(OptionField{"rotary_dim", "features per head that are rotated; 0: all", Allowed::not_negative},
+          self.dim);
     visit(
-        OptionField{"rotary_pairing", "which features turn together: adjacent ones, or those of both halves"},
+        OptionField{"rotary_pairing",
+                    "which features are rotated in pairs: adjacent ones, or one from each half of the head"},
         self.pairing);
   }
   /// Whether all fields are equal.
@@ -150,13 +152,13 @@ struct RelativeBiasPositions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"relative_bias_buckets", "buckets of the relative bias", Allowed::positive},
+    visit(OptionField{"relative_bias_buckets", "number of buckets of the relative bias", Allowed::positive},
           self.buckets);
-    visit(OptionField{"relative_bias_max_distance", "distance from which on all share a bucket",
+    visit(OptionField{"relative_bias_max_distance", "all distances from this one on share the last bucket",
                       Allowed::positive},
           self.max_distance);
     visit(OptionField{"relative_bias_bidirectional",
-                      "buckets for keys after the query, too; left out: in encoders only"},
+                      "separate buckets for keys after the query; not given: in encoders only"},
           self.bidirectional);
   }
   /// Throws ValueError (`[op] ...`) that names the invalid field.
@@ -185,7 +187,7 @@ struct ShawPositions {
 
   /// Calls visit(OptionField, member) for each field (see OptionField).
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"shaw_max_distance", "distance from which on all share Shaw's keys and values",
+    visit(OptionField{"shaw_max_distance", "all distances from this one on share Shaw's keys and values",
                       Allowed::positive},
           self.max_distance);
   }

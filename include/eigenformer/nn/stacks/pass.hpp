@@ -162,10 +162,9 @@ class SequencePass final : public LayerPass<T> {
   /// later ones.
   Var<T> recurrence(const Context<T>&, const Var<T>& forget, const Var<T>& input) override {
     if (!mask_.is_none() && !mask_.is_causal()) {
-      throw ValueError(
-          "recurrence",
-          "a recurrent layer takes no mask but causal(): it sees all rows before its own and none "
-          "after; windows, prefixes, documents and dense masks need attention");
+      throw ValueError("recurrence",
+                       "a recurrent layer supports only the mask causal(); windows, prefixes, documents and "
+                       "dense masks need attention");
     }
     return eigenformer::recurrence(forget, input, layout_);
   }

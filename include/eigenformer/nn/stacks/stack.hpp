@@ -196,7 +196,7 @@ struct Stack {
     static_assert(Layer<L>,
                   "a layer of a Stack needs value_type, Options, fields, a constructor (const Options&, "
                   "RandomGenerator&), operator()(ctx, x, LayerPass&) const and d_model() const");
-    if (layers.empty()) throw ValueError(name(), "there are no layers, there must be at least one");
+    if (layers.empty()) throw ValueError(name(), "there are no layers, expected at least one");
     const index_t d = layers.front().d_model();
     for (std::size_t i = 1; i < layers.size(); ++i) {
       if (layers[i].d_model() != d) {

@@ -108,8 +108,8 @@ struct Transformer {
   template <class L>
   static StackOptions<typename L::Options> stack_options(const StackOptions<LayerOptions>& stack) {
     static_assert(std::constructible_from<typename L::Options, const LayerOptions&>,
-                  "a layer whose Options are not made of LayerOptions needs a stack that is made apart: "
-                  "Transformer(Stack<Layer>(...), Stack<Layer>(...))");
+                  "a layer whose Options cannot be constructed from LayerOptions needs stacks that the "
+                  "caller constructs: Transformer(Stack<Layer>(...), Stack<Layer>(...))");
     return {stack.num_layers, stack.final_norm, typename L::Options(stack.layer)};
   }
   static StackOptions<typename EncoderLayerType::Options> encoder_options(const TransformerOptions& options) {

@@ -40,7 +40,7 @@ class ApiAccess {
     if (given.empty() && std::equal(scheme.begin(), scheme.end(), bearer.begin(), bearer.end(),
                                     [&](char a, char b) { return lower(a) == lower(b); }))
       given = request.authorization.substr(bearer.size());
-    if (given.empty()) throw HttpError(401, "an API key is needed", {{"WWW-Authenticate", "Bearer"}});
+    if (given.empty()) throw HttpError(401, "an API key is required", {{"WWW-Authenticate", "Bearer"}});
     bool found = false;
     for (const std::string& key : keys_) found = equal(key, given) || found;
     if (!found) throw HttpError(403, "Invalid API key");

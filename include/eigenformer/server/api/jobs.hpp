@@ -33,7 +33,7 @@ class JobCount {
   std::shared_ptr<void> add() {
     if (count_.fetch_add(1) >= most_) {
       count_.fetch_sub(1);
-      throw HttpError(503, "the server has too many translations to do", {{"Retry-After", "1"}});
+      throw HttpError(503, "the server is busy: too many translations are waiting", {{"Retry-After", "1"}});
     }
     return {&count_, [](void* count) { static_cast<std::atomic<std::size_t>*>(count)->fetch_sub(1); }};
   }

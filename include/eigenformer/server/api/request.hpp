@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "eigenformer/data/text/utf8.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "eigenformer/server/api/form.hpp"
 #include "eigenformer/server/models/backend.hpp"
 #include "eigenformer/server/options.hpp"
@@ -30,7 +31,7 @@ class ApiParameters {
     while (!type.empty() && type.back() == ' ') type.pop_back();
     std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
     if (type == "application/json") {
-      values_ = nlohmann::json::parse(request.body, nullptr, false);
+      values_ = detail::parse_json(request.body);
       if (!values_.is_object()) throw HttpError(400, "Invalid request: the body is not a JSON object");
     } else if (type == "application/x-www-form-urlencoded") {
       if (find_invalid_utf8(request.body)) throw HttpError(400, "Invalid request: the form is not UTF-8");

@@ -126,7 +126,7 @@ class ModelRegistry {
   };
 
   static std::exception_ptr ending() {
-    return std::make_exception_ptr(HttpError(503, "the server is about to end"));
+    return std::make_exception_ptr(HttpError(503, "the server is shutting down"));
   }
 
   // Returns the model for one more user. The mutex must be held.

@@ -253,7 +253,7 @@ class TranslatorBackend final : public TranslationBackend {
     if (status == RequestStatus::too_large)
       throw HttpError(422, "the request has more text than the server translates at once");
     if (status != RequestStatus::accepted)
-      throw HttpError(503, "the server has too many translations to do", {{"Retry-After", "1"}});
+      throw HttpError(503, "the server is busy: too many translations are waiting", {{"Retry-After", "1"}});
     return [cancellation]() mutable { cancellation.request_stop(); };
   }
 

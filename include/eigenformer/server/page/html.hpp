@@ -47,8 +47,8 @@ inline constexpr const char* page_html = R"page(<!doctype html>
 </section>
 <p class="legend" id="legend" hidden>Confidence of a word:
 <span class="c0">below 40 %</span> <span class="c1">40 to 60 %</span> <span class="c2">60 to 80 %</span>
-<span class="c3">above 80 %</span><br>Point at a word, or move along the translation with the arrow keys, to see what it
-looked at.</p>
+<span class="c3">above 80 %</span><br>Point at a word, or move along the translation with the arrow keys, to see the source
+words that it is aligned with.</p>
 </main>
 </body>
 </html>

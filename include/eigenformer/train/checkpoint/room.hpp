@@ -46,9 +46,9 @@ inline void require_room(const std::filesystem::path& folder, const std::vector<
     if (const int error = detail::take_room(never_committed.file(name), sizes[i]); error != 0) {
       std::uint64_t sum = 0;
       for (const std::uint64_t size : sizes) sum += size;
-      throw IoError("training", "cannot take " + std::to_string(sum / 1000000 + 1) + " MB of room in '" +
+      throw IoError("training", "cannot reserve " + std::to_string(sum / 1000000 + 1) + " MB in '" +
                                     folder.string() +
-                                    "', which saving the training needs: " + detail::errno_text(error));
+                                    "', which are needed to save the training: " + detail::errno_text(error));
     }
   }
 }

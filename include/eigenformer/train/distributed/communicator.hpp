@@ -163,7 +163,7 @@ class SingleProcess final : public Communicator {
   void exchange(std::span<const std::span<const std::byte>> send,
                 std::span<const std::span<std::byte>> receive) override {
     if (send[0].size() != receive[0].size()) {
-      throw ValueError("exchange", std::to_string(send[0].size()) + " bytes are sent, " +
+      throw ValueError("exchange", std::to_string(send[0].size()) + " bytes are sent, but " +
                                        std::to_string(receive[0].size()) + " are expected");
     }
     if (!send[0].empty()) std::memmove(receive[0].data(), send[0].data(), send[0].size());

@@ -51,27 +51,25 @@ struct DistributedOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(
-        OptionField{"reduction",
-                    "how ranks add gradients up: in the order of batches, each rank's own first, or by MPI's "
-                    "own sum"},
-        self.reduction);
-    visit(OptionField{"reduction_precision", "what ranks send for gradients: float, or bfloat16"},
+    visit(OptionField{"reduction",
+                      "how gradients are summed over ranks: in the order of batches, within each rank first, "
+                      "or by MPI"},
+          self.reduction);
+    visit(OptionField{"reduction_precision", "precision of gradients sent between ranks: float, or bfloat16"},
           self.precision);
-    visit(OptionField{"bucket_kib", "KiB of gradients that ranks send at once", Allowed::positive},
+    visit(OptionField{"bucket_kib", "KiB of gradients per message between ranks", Allowed::positive},
           self.bucket_kib);
-    visit(OptionField{"overlap", "ranks send gradients while backward still runs"}, self.overlap);
-    visit(OptionField{"shard_optimizer", "each rank keeps the optimizer's state of its part alone"},
+    visit(OptionField{"overlap", "send gradients while backward is still running"}, self.overlap);
+    visit(OptionField{"shard_optimizer", "each rank keeps only its part of the optimizer's state"},
           self.shard_optimizer);
   }
 
   /// Throws ValueError for reduction native with precision bf16.
   void validate() const {
     if (reduction == Reduction::native && precision == ReductionPrecision::bf16) {
-      throw ValueError(
-          "training",
-          "reduction_precision is bf16 and reduction is native, whose sums are MPI's own, of floats; "
-          "expected reduction fixed-order or local-first with bf16");
+      throw ValueError("training",
+                       "reduction_precision is bf16 and reduction is native, in which MPI sums floats; "
+                       "expected reduction fixed-order or local-first");
     }
   }
 };

@@ -292,11 +292,10 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   average_ = std::move(average);
   progress_ = progress;
   early_stopping_.restore(best, without);
-  if (other_data)
-    sink_.on_notice("the validation data is other than before: the best value so far does not count");
+  if (other_data) sink_.on_notice("the validation data has changed, so the best value so far is discarded");
   const int now = options_.communicator == nullptr ? 1 : options_.communicator->size();
   if (const int before = reader.has("ranks") ? reader.template value<int>("ranks") : 1; before != now) {
-    sink_.on_notice("saved by a training of " + counted_ranks(before) + ", which goes on with " +
+    sink_.on_notice("the training was saved with " + counted_ranks(before) + " and resumes with " +
                     counted_ranks(now));
   }
 }
@@ -312,7 +311,8 @@ StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& re
       ranked ? reader.template value<std::vector<double>>("snapshot_costs") : std::vector<double>(count);
   if (costs.size() != count)
     throw ValueError("training", "the training state has " + std::to_string(count) + " snapshots and " +
-                                     std::to_string(costs.size()) + " costs of them");
+                                     std::to_string(costs.size()) +
+                                     " validation costs, must be equal numbers");
   for (std::size_t k = 0; k < count; ++k) {
     const auto entries = reader.tensors(snapshot_prefix(k), parameters_);
     if (ranked) {

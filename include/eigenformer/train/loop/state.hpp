@@ -42,12 +42,13 @@ class StateReader {
 
   template <class U>
   U value(const char* key) const {
-    if (!has(key)) throw ValueError("training", std::string("the training state lacks '") + key + "'");
+    if (!has(key)) throw ValueError("training", std::string("the training state has no '") + key + "'");
     try {
       return state_.values.at(key).template get<U>();
     } catch (const nlohmann::json::exception&) {
-      throw ValueError("training",
-                       std::string("'") + key + "' of the training state is " + state_.values.at(key).dump());
+      throw ValueError("training", std::string("'") + key +
+                                       "' of the training state has another type than expected: " +
+                                       state_.values.at(key).dump());
     }
   }
 
@@ -55,7 +56,7 @@ class StateReader {
   void require_equal(const char* key, const U& now) const {
     if (value<U>(key) == now) return;
     throw ValueError("training", std::string("the training state was made with ") + key + " " +
-                                     state_.values.at(key).dump() + ", cannot go on with " +
+                                     state_.values.at(key).dump() + ", cannot resume with " +
                                      nlohmann::json(now).dump());
   }
 
@@ -76,7 +77,7 @@ class StateReader {
     for (const auto& p : parameters) {
       const auto at = tensors_.find(prefix + p->name);
       if (at == tensors_.end())
-        throw ValueError("training", "the training state lacks '" + prefix + p->name + "'");
+        throw ValueError("training", "the training state has no '" + prefix + p->name + "'");
       if (at->second->shape() != p->value.shape()) {
         throw ValueError("training", "'" + prefix + p->name + "' of the training state has shape " +
                                          at->second->shape().str() + ", must be " + p->value.shape().str());
@@ -101,7 +102,7 @@ TrainingProgress progress_from(const StateReader<T>& reader) {
   p.bad_updates = reader.template value<index_t>("bad_updates");
   if (reader.has("expected_steps")) p.expected_steps = reader.template value<index_t>("expected_steps");
   if (p.step < 0 || p.epoch < 0 || p.batch < 0 || p.bad_updates < 0 || p.expected_steps < 0)
-    throw ValueError("training", "the training state counts below 0");
+    throw ValueError("training", "a counter of the training state is negative, must be 0 or above");
   return p;
 }
 

@@ -239,7 +239,8 @@ Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const
 }
 
 inline void require_weight(double total) {
-  if (!(total > 0)) throw ValueError("training", "an update has no batch of a weight above 0");
+  if (!(total > 0))
+    throw ValueError("training", "all batches of an update have weight 0, at least one must be positive");
 }
 
 // Gradients for the same parameters, all zero.

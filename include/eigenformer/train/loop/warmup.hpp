@@ -31,10 +31,10 @@ class Warmup {
     const index_t updates = given_.value_or(fitted_warmup(total));
     if (!settled) return updates;
     decided_ = updates;
-    const std::string expected = std::to_string(total) + " updates that are expected";
+    const std::string expected = std::to_string(total) + " expected updates";
     if (given_ && updates > total / 2) {
       say_("the warm-up of " + std::to_string(updates) + " updates takes most of the " + expected +
-           ": the learning rate hardly gets to its peak, or never does");
+           ": the learning rate reaches its peak late or never");
     } else if (!given_ && updates == total / 4 && updates > 0) {
       say_("warm-up: " + std::to_string(updates) + " updates, a quarter of the " + expected);
     }

@@ -12,11 +12,13 @@ struct DistillationOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"distillation_weight", "share of the teacher in the loss; the words have the rest",
+    visit(OptionField{"distillation_weight",
+                      "weight of the teacher's probabilities in the loss; the target tokens have the rest",
                       Allowed::share},
           self.weight);
     visit(OptionField{"distillation_temperature",
-                      "divides the logits of model and teacher before they are compared", Allowed::positive},
+                      "divide the logits of model and teacher by this before they are compared",
+                      Allowed::positive},
           self.temperature);
   }
 };

@@ -14,12 +14,14 @@ struct GuidedAlignmentOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"guided_alignment_weight", "weight of the loss of guided alignment",
-                      Allowed::not_negative},
-          self.weight);
-    visit(OptionField{"guided_alignment_layer", "decoder layer that guided alignment teaches; -1: the last"},
+    visit(
+        OptionField{"guided_alignment_weight", "weight of the guided alignment loss", Allowed::not_negative},
+        self.weight);
+    visit(OptionField{"guided_alignment_layer",
+                      "decoder layer whose attention guided alignment trains; -1: the last"},
           self.layer);
-    visit(OptionField{"guided_alignment_head", "head of that layer; -1: the mean of all"}, self.head);
+    visit(OptionField{"guided_alignment_head", "attention head of that layer; -1: the mean of all heads"},
+          self.head);
   }
 };
 

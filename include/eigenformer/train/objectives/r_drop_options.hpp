@@ -17,10 +17,12 @@ struct RDropOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"r_drop",
-                      "R-Drop's weight: two passes with different dropout are to agree (5 is usual); 0: off",
-                      Allowed::not_negative},
-          self.weight);
+    visit(
+        OptionField{
+            "r_drop",
+            "weight of R-Drop, which makes two passes with different dropout agree (usually 5); 0: off",
+            Allowed::not_negative},
+        self.weight);
   }
 
   /// Throws ValueError when weight is not 0 and the model has no dropout: two passes would not differ.

@@ -123,7 +123,7 @@ void require_objective(const M& model, const RDropOptions& r_drop,
                                     std::to_string(model.vocabulary_size()) + ", as the model has");
   } else if (wanted) {
     throw ValueError(r_drop.weight > 0 ? "r_drop" : "teacher",
-                     "the model is no Seq2SeqTransformer, whose probabilities of each token it needs");
+                     "the model is not a Seq2SeqTransformer, whose token probabilities are needed");
   }
 }
 

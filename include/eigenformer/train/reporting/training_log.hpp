@@ -119,7 +119,7 @@ class TrainingLog final : public TrainingSink {
     try {
       file_.emplace(path_, 0);
     } catch (const IoError& error) {
-      sink_.on_notice(detail::message_of(error) + "; training goes on without a log");
+      sink_.on_notice(detail::message_of(error) + "; training continues without a log");
     }
     for (const std::string& line : std::exchange(kept_, {})) append(line);
   }
@@ -189,7 +189,7 @@ class TrainingLog final : public TrainingSink {
     const int error = file_->append(text);
     if (error != 0 && !failing_)
       sink_.on_notice("cannot write '" + path_.string() + "': " + detail::errno_text(error) +
-                      "; training goes on, and lines are left out of this log");
+                      "; training continues, but lines are missing in this log");
     failing_ = error != 0;
   }
 

@@ -12,6 +12,7 @@
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 
 namespace eigenformer {
 
@@ -34,7 +35,7 @@ inline TrainingLogLines parse_training_log(std::string_view text,
   TrainingLogLines log;
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1) {
-    nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin), nullptr, false);
+    nlohmann::json line = detail::parse_json(text.substr(begin, end - begin));
     const auto has = [&](const char* name, bool (nlohmann::json::*is)() const noexcept) {
       return line.is_object() && line.contains(name) && (line.at(name).*is)();
     };
@@ -54,8 +55,8 @@ inline TrainingLogLines read_training_log(const std::filesystem::path& path) {
   TrainingLogLines log = parse_training_log(read_text_file(path));
   if (log.damaged) {
     throw IoError("training_log", "'" + path.string() + "', line " + std::to_string(log.lines.size() + 1) +
-                                      " is not of a training's log, expected a JSON object with \"event\", "
-                                      "\"step\" and \"seconds\"");
+                                      " is not a line of a training log, expected a JSON object with "
+                                      "\"event\", \"step\" and \"seconds\"");
   }
   return log;
 }

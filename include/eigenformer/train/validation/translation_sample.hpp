@@ -77,7 +77,7 @@ class TranslationSample {
         longest = std::max(longest, tokenizers_.target->encode(line).size());
     }
     if (pairs_.size() == 0)
-      throw ValueError("validation", "there is no pair to translate, must be at least one");
+      throw ValueError("validation", "there are no pairs to translate, expected at least one");
     std::size_t end = 0;
     for (const ValidationText& text : texts) {
       Part& part = parts_.emplace_back();

@@ -36,15 +36,17 @@ struct ValidationOptions {
 
   /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
-    visit(OptionField{"validate_with", "what validations measure: loss, bleu, chrf, separated by commas"},
+    visit(OptionField{"validate_with", "comma-separated validation metrics: loss, bleu, chrf"},
           self.measures);
-    visit(OptionField{"validate_by", "the measure that decides what is best and when to stop"}, self.by);
+    visit(OptionField{"validate_by", "metric that selects the best weights and decides when to stop"},
+          self.by);
     visit(OptionField{"validate_sample",
-                      "pairs that are translated for BLEU and chrF, spread evenly; 0: all of them",
+                      "pairs translated for BLEU and chrF, evenly spread over the data; 0: all",
                       Allowed::not_negative},
           self.sample);
-    visit(OptionField{"validate_beam", "beam of these translations; 1: greedy", Allowed::positive},
-          self.beam);
+    visit(
+        OptionField{"validate_beam", "beam size of these translations; 1: greedy search", Allowed::positive},
+        self.beam);
   }
 
   /// Whether validations measure it: it is `by` or one of `measures`.

@@ -183,7 +183,8 @@ TEST_CASE("linear attention names what does not fit") {
   CHECK(contains(shape(x, x, x, layout, layout, LinearAttentionOp{.heads = 5}),
                  "features for each of 5 heads"));
   CHECK(contains(shape(x, x, x, layout, other), "2 sequences of queries and 1 of keys"));
-  CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.causal = true}), "with one layout"));
+  CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.causal = true}),
+                 "needs queries and keys of the same sequences"));
   CHECK(contains(value(x, x, x, layout, other, LinearAttentionOp{.key_sequence = {0, 1}}),
                  "key_sequence has 1"));
 }

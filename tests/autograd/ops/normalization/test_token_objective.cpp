@@ -152,6 +152,6 @@ TEST_CASE("linear_token_objective: what does not fit is refused") {
   CHECK(contains(message({.divergence = 1}, 2, 1, false), "one target for two rows"));
   CHECK(contains(message({.distillation = 1.5}, 2, 1, true), "distillation is 1.5"));
   CHECK(contains(message({.distillation = 0.5, .temperature = 0}, 2, 1, true), "temperature is 0"));
-  CHECK(contains(message({.distillation = 0.5}, 2, 1, false), "needs a teacher"));
-  CHECK(contains(message({}, 2, 1, true), "share is 0"));
+  CHECK(contains(message({.distillation = 0.5}, 2, 1, false), "no teacher is given"));
+  CHECK(contains(message({}, 2, 1, true), "distillation is 0, must be above 0"));
 }

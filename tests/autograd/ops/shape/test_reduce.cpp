@@ -107,7 +107,7 @@ TEST_CASE("sum, mean, max of nothing") {
   CHECK(std::isnan(mean(x).item()));
   CHECK(max(x, {0}).shape() == Shape{0});
   CHECK(message_of<ValueError>([&] { (void)max(x, {1}); }) ==
-        "[max] input of shape (3, 0) has no entries to choose the largest from");
+        "[max] input of shape (3, 0) has no entries, must have at least one");
   CHECK_THROWS_AS((void)max(x), ValueError);
 }
 

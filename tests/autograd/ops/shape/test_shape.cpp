@@ -35,7 +35,7 @@ TEST_CASE("reshape: sizes that do not fit") {
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)reshape(x, {5, -1});
                  }),
-                 "[reshape] tensor of shape (2, 6) has 12 elements, which are not divisible by the 5"));
+                 "[reshape] tensor of shape (2, 6) has 12 elements, which are not divisible by 5"));
   CHECK_THROWS_AS((void)reshape(x, {-1, -1}), ShapeError);
   CHECK_THROWS_AS((void)reshape(x, {0, -1}), ShapeError);
   CHECK_THROWS_AS((void)reshape(x, {-2, 6}), ShapeError);

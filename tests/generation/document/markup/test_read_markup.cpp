@@ -109,38 +109,39 @@ TEST_CASE("XML is cut into text and tags, and errors name their places") {
   says("\xC3\xA4<a>",
        "line 1, column 5: the document ends within the element <a> of line 1, column 2, expected </a>");
   says("</a>", "line 1, column 1: found </a>, but no element is open");
-  says("a & b", "line 1, column 3: '&' begins no entity, expected '&amp;' or a name or number and ';'");
-  says("<a b='&'/>", "line 1, column 7: '&' begins no entity, expected '&amp;' or a name or number and ';'");
-  says("&#0;", "line 1, column 1: '&#0;' is no character that XML allows");
+  says("a & b",
+       "line 1, column 3: '&' does not begin an entity, expected '&amp;' or a name or number and ';'");
+  says("<a b='&'/>",
+       "line 1, column 7: '&' does not begin an entity, expected '&amp;' or a name or number and ';'");
+  says("&#0;", "line 1, column 1: '&#0;' is not a character that XML allows");
   says("1 < 2",
-       "line 1, column 4: found ' ' behind '<', expected the name of an element, or '&lt;' for a '<' of the "
+       "line 1, column 4: found ' ' after '<', expected the name of an element, or '&lt;' for a '<' of the "
        "text");
   says("<",
-       "line 1, column 2: found the end of the document behind '<', expected the name of an element, or "
-       "'&lt;' for "
-       "a '<' of the text");
-  says("<a b>", "line 1, column 5: found '>' behind the attribute 'b', expected '='");
-  says("<a b=c>", "line 1, column 6: found 'c' behind the attribute 'b', expected a value in quotes");
+       "line 1, column 2: found the end of the document after '<', expected the name of an element, or "
+       "'&lt;' for a '<' of the text");
+  says("<a b>", "line 1, column 5: found '>' after the attribute 'b', expected '='");
+  says("<a b=c>", "line 1, column 6: found 'c' after the attribute 'b', expected a value in quotes");
   says("<a b='c>", "line 1, column 6: the value of the attribute 'b' does not end, expected '''");
-  says("<a b='<'>", "line 1, column 7: '<' stands in the value of an attribute, expected '&lt;'");
-  says("<a b='' b=''>", "line 1, column 9: the attribute 'b' stands twice in the tag <a>");
+  says("<a b='<'>", "line 1, column 7: '<' is in the value of an attribute, expected '&lt;'");
+  says("<a b='' b=''>", "line 1, column 9: the attribute 'b' occurs twice in the tag <a>");
   says("<a b=''c=''>",
        "line 1, column 8: found 'c' in the tag <a>, expected white space before an attribute");
   says("<a \xC3\xA4='' <>", "line 1, column 9: found '<' in the tag <a>, expected an attribute, '/>' or '>'");
   says("<a></a b>", "line 1, column 8: found 'b' in the closing tag </a>, expected '>'");
-  says("</>", "line 1, column 3: found '>' behind '</', expected the name of an element");
+  says("</>", "line 1, column 3: found '>' after '</', expected the name of an element");
   says("<!-- a", "line 1, column 1: the comment does not end, expected -->");
-  says("<!-- -- -->", "line 1, column 6: '--' stands within a comment, expected '-->'");
+  says("<!-- -- -->", "line 1, column 6: '--' is within a comment, expected '-->'");
   says("<![CDATA[ a", "line 1, column 1: the CDATA section does not end, expected ]]>");
-  says("]]>", "line 1, column 1: ']]>' stands in the text, expected ']]&gt;'");
+  says("]]>", "line 1, column 1: ']]>' is in the text, expected ']]&gt;'");
   says("<?a", "line 1, column 1: the processing instruction does not end, expected ?>");
   says("<? ?>", "line 1, column 1: '<?' is not followed by a name");
   says(" <?xml version='1.0'?>",
-       "line 1, column 2: the XML declaration stands behind other text, expected it at the beginning");
+       "line 1, column 2: the XML declaration comes after other text, expected it at the beginning");
   says("<?xml version='1.0' encoding='iso-8859-1'?><a/>",
        "line 1, column 30: the document declares the encoding 'iso-8859-1', expected UTF-8");
   says("<a/><!DOCTYPE a>",
-       "line 1, column 5: the doctype stands behind an element, expected it before all elements");
+       "line 1, column 5: the doctype comes after an element, expected it before all elements");
   says("<!DOCTYPE a [>", "line 1, column 1: the doctype does not end, expected >");
   says("a\x01", "line 1, column 2: the text has a control character, expected none but tabs and line ends");
 }

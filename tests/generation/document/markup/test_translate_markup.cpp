@@ -210,7 +210,8 @@ TEST_CASE("a word without a link belongs to what the word before it belongs to")
   const auto two = [](const std::vector<std::string>&) { return std::vector<AlignedText>(2); };
   CHECK_THROWS_WITH_AS(
       translate_markup("one", html, two),
-      "[translate_markup] the translator gave 2 translations of 1 texts, expected one for each", ValueError);
+      "[translate_markup] the translator returned 2 translations of 1 texts, expected one for each",
+      ValueError);
 }
 
 TEST_CASE("elements that go beyond a block keep their tags in it") {

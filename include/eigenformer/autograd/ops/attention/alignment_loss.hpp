@@ -10,19 +10,21 @@
 
 namespace eigenformer {
 
-/// A weight of an attention that should be large: of a query's row of weights for a key, both counted within
-/// their sequences. share: of the query's probability, 1 / n where n keys of it are right.
+/// An attention weight that should be large: that of a query for a key.
 struct ExpectedAttention {
-  index_t sequence = 0, query = 0, key = 0;
-  double share = 1;
+  index_t sequence = 0,  ///< the index of the sequence in the batch
+      query = 0,         ///< the index of the query in its sequence
+      key = 0;           ///< the index of the key in its sequence
+  double share = 1;      ///< the query's probability for this key: 1 / n if it is aligned to n keys
 };
 
 /// The cross entropy between given alignments and attention weights, in nats: the sum over `expected` of
 /// -share log(weight + 1e-6), divided by `divisor` (Chen et al. 2016, section 3.2; Garg et al. 2019, eq. 5).
 ///
-/// weights: (B, H, Lq, Lk), as attention_weights() gives them. head: whose weights, or -1: the mean over the
-/// heads. Returns a scalar, 0 for nothing expected. Throws ShapeError for weights of another rank, IndexError
-/// for a place outside, ValueError for a head that there is not and for a divisor that is not positive.
+/// weights: (B, H, Lq, Lk), as attention_weights() returns them. head: the head whose weights are used; -1:
+/// their mean over the heads. Returns a scalar, 0 if nothing is expected. Throws ShapeError for weights of
+/// another rank, IndexError for an entry outside the weights, ValueError for a head that does not exist and
+/// for a divisor that is not positive and finite.
 template <class T>
 [[nodiscard]] Var<T> alignment_loss(const Var<T>& weights, std::vector<ExpectedAttention> expected,
                                     index_t head, double divisor) {
@@ -42,7 +44,7 @@ template <class T>
   }
   if (!(divisor > 0) || !std::isfinite(divisor))
     throw ValueError(name, "divisor is " + std::to_string(divisor) + ", must be positive");
-  constexpr double floor = 1e-6;  // where a weight is 0, the logarithm and its slope stay finite
+  constexpr double floor = 1e-6;  // keeps the logarithm and its slope finite for a weight of 0
   const index_t first = std::max<index_t>(head, 0), used = head < 0 ? heads : 1;
   // The first of the `used` weights of an entry; the others follow at this distance.
   const index_t stride = queries * keys;

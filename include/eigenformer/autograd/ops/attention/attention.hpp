@@ -10,13 +10,13 @@
 namespace eigenformer {
 
 /// Multi-head scaled dot-product attention: softmax(scale Q K^T + mask) V for each sequence and head, without
-/// ever holding the weights (Vaswani et al. 2017, eq. 1; Dao et al. 2022).
+/// storing the weights (Vaswani et al. 2017, eq. 1; Dao et al. 2022).
 ///
-/// q: (Nq, H dk) or (B, Lq, H dk), its rows laid out as `queries` says; k: (Nk, G dk), v: (Nk, G dv) likewise
-/// with `keys`, for G = op.key_value_heads. Returns (Nq, H dv) or (B, Lq, H dv). What op and `relative` say
-/// by distance is added to scores, keys and values. A query with nothing to attend to gives zeros and gets
-/// zero gradients. Throws ShapeError when widths, rows or the mask do not fit, ValueError for impossible
-/// options.
+/// q: (Nq, H dk) or (B, Lq, H dk), with rows as in the layout `queries`; k: (Nk, G dk), v: (Nk, G dv), with
+/// rows as in `keys`, for G = op.key_value_heads, or H if that is 0. Returns (Nq, H dv) or (B, Lq, H dv). The
+/// terms by distance of `op` and `relative` are added to scores, keys and values. A query that may attend to
+/// nothing has an output and gradients of zero. Throws ShapeError when widths, rows or the mask do not fit,
+/// ValueError for invalid options.
 template <class T>
 [[nodiscard]] Var<T> attention(const Context<T>& ctx, const Var<T>& q, const Var<T>& k, const Var<T>& v,
                                const SequenceLayout& queries, const SequenceLayout& keys,
@@ -48,8 +48,9 @@ template <class T>
                 });
 }
 
-/// attention() of a fused projection with itself. qkv: (..., (H + 2 G) dk), the heads of queries, of keys and
-/// of values side by side, G = op.key_value_heads or H. Returns (..., H dk).
+/// attention() with fused queries, keys and values. qkv: (..., (H + 2 G) dk), the heads of queries, then
+/// those of keys and of values, G = op.key_value_heads or H. Returns (..., H dk). Throws as attention(), and
+/// ShapeError when the width of qkv does not divide.
 template <class T>
 [[nodiscard]] Var<T> self_attention(const Context<T>& ctx, const Var<T>& qkv, const SequenceLayout& layout,
                                     const AttentionMask& mask, const AttentionOp& op,
@@ -94,9 +95,8 @@ template <class T>
       });
 }
 
-/// attention() with fused keys and values. q: (..., H dk); kv: (..., 2 G dk), keys and values side by side.
-/// Returns
-/// (..., H dk).
+/// attention() with fused keys and values. q: (..., H dk); kv: (..., 2 G dk), the heads of keys, then those
+/// of values. Returns (..., H dk). Throws as attention(), and ShapeError for an odd width of kv.
 template <class T>
 [[nodiscard]] Var<T> cross_attention(const Context<T>& ctx, const Var<T>& q, const Var<T>& kv,
                                      const SequenceLayout& queries, const SequenceLayout& keys,
@@ -135,9 +135,8 @@ template <class T>
                 });
 }
 
-/// The weights themselves, before dropout: (B, H, Lq, Lk), zero outside the sequences. Differentiable; this
-/// is the one attention op that holds a matrix of Lq x Lk. q: (..., H dk), k: (..., G dk). Throws as
-/// attention does.
+/// The attention weights, before dropout: (B, H, Lq, Lk), zero outside the sequences. Differentiable; the
+/// only attention op that stores Lq x Lk numbers. q: (..., H dk), k: (..., G dk). Throws as attention().
 template <class T>
 [[nodiscard]] Var<T> attention_weights(const Context<T>& ctx, const Var<T>& q, const Var<T>& k,
                                        const SequenceLayout& queries, const SequenceLayout& keys,

@@ -16,29 +16,30 @@
 
 namespace eigenformer {
 
-/// How an attention op splits and scales its inputs.
+/// Options of attention().
 struct AttentionOp {
-  index_t heads = 1;   ///< of queries
-  double scale = 0;    ///< of the scores; 0: 1 / sqrt(head dimension)
-  double dropout = 0;  ///< of the weights, in training contexts
-  /// Which sequence of keys each sequence of queries looks at (several beams, one memory); empty: its own
-  /// number.
+  index_t heads = 1;   ///< heads of queries, at least 1
+  double scale = 0;    ///< factor of Q K^T; 0: 1 / sqrt(head dimension)
+  double dropout = 0;  ///< rate of dropout of the weights, in training contexts
+  /// The sequence of keys to which each sequence of queries attends (as for several beams of one source
+  /// sentence); empty: the one of the same number.
   std::vector<std::int32_t> key_sequence = {};
-  /// Heads of keys and values, each for heads / key_value_heads neighbouring heads of queries; 0: heads.
+  /// Heads of keys and values, each for heads / key_value_heads consecutive heads of queries; 0: as many as
+  /// heads.
   index_t key_value_heads = 0;
-  /// By head: the score of a query and a key falls by slope * |distance| (ALiBi, Press et al. 2022); empty:
-  /// none.
+  /// One slope for each head: slope * |distance| is subtracted from the score of a query and a key (ALiBi,
+  /// Press et al. 2022); empty: none.
   std::vector<double> slopes = {};
-  /// The row of keys and values where each row of their layout really is (beams re-ordered without copying);
-  /// nullptr: its own number. For inference; must outlive the call.
+  /// The row of k and v that holds each row of the keys' layout (for beams that are re-ordered without
+  /// copying); nullptr: the row of the same number. For inference; must outlive the call.
   const index_t* key_rows = nullptr;
-  /// Changes the scores, after the scale and what is added by distance and before masks; the tape keeps it.
-  /// Empty: none.
+  /// Changes the scores after the scale and the terms by distance, before masks. The tape keeps a reference
+  /// to it. Empty: none.
   ScoreRule rule = {};
 };
 
-/// What is learned by distance: the key's position less the query's, clamped to [-R, R]. Row or column c of
-/// these 2R + 1 belongs to distance c - R. Undefined Vars are left out.
+/// Learned terms by distance, the key's position minus the query's, clamped to [-R, R]. Row or column c of 2R
+/// + 1 belongs to distance c - R. Undefined Vars are ignored.
 template <class T>
 struct RelativePositions {
   Var<T> bias{};    ///< (H, 2R + 1), added to the scores (Raffel et al. 2020); not together with keys
@@ -59,7 +60,7 @@ struct AttentionInput {
   const T* data() const { return value.data() + column; }
 };
 
-// Whether what is added to scores by distance gets a gradient.
+// Whether the terms by distance of the scores need a gradient.
 template <class T>
 bool learns_scores(const RelativePositions<T>& relative) {
   return relative.bias.recorded() || relative.keys.recorded();
@@ -71,7 +72,7 @@ struct RelativeSlots {
   GradientSlot<T> bias, keys, values;
 };
 
-// Everything an attention needs again in its backward; small beside the L x L weights, which are never
+// The data that the backward of an attention needs; small compared with the L x L weights, which are not
 // stored.
 template <class T>
 struct AttentionSaved {
@@ -178,8 +179,8 @@ struct AttentionSaved {
     }
   }
 
-  // What the backward reads again, given whether gradients of queries, of anything that scores depend on, and
-  // of values are wanted. The references are to this.
+  // The tensors that the backward reads if gradients of queries, of anything that scores depend on, and of
+  // values are needed. It refers to members of this object.
   SavedTensors reads(bool of_queries, bool scores, bool values) const {
     SavedTensors tensors;
     if (!scores && !values) return tensors;
@@ -191,7 +192,7 @@ struct AttentionSaved {
     return tensors;
   }
 
-  // The gradients of what is learned by distance; `run` computes the others.
+  // The gradients of the learned terms by distance; `run` computes the others.
   //   a^K: scores S_ic = scale <q_i, a_c>, so dq_i += scale sum_c dS_ic a_c and da_c = scale sum_i dS_ic q_i;
   //   a^V: out_i = ... + sum_c W_ic a_c, so dW_ic = <dout_i, a_c> and da_c = sum_i W_ic dout_i.
   template <class Run>
@@ -300,7 +301,7 @@ struct AttentionSaved {
         slopes.data()[h] = static_cast<T>(op.slopes[static_cast<std::size_t>(h)]);
     }
     if (relative.bias.defined() && relative.keys.defined())
-      throw ValueError(name, "a bias and keys by distance are given, must be one of them");
+      throw ValueError(name, "both a relative bias and relative keys are given, expected only one of them");
     index_t count = 0;
     const auto take = [&](const char* what, const Var<T>& x, index_t axis, index_t other, Tensor<T>& to) {
       if (!x.defined()) return;
@@ -321,7 +322,8 @@ struct AttentionSaved {
     reach = count / 2;
   }
 
-  // Queries of their own, with zeros in rows of padding: 0 * NaN is what padding must not give.
+  // A copy of the queries with zeros in rows of padding, which may be NaN: 0 * NaN must not reach the
+  // gradients.
   Tensor<T> queries_without_padding() const {
     const index_t rows = queries.rows(), width = q.width;
     Tensor<T> clean = Tensor<T>::zeros(Shape{rows, width});

@@ -13,20 +13,21 @@
 
 namespace eigenformer {
 
-/// How linear_attention computes.
+/// Options of linear_attention().
 struct LinearAttentionOp {
-  index_t heads = 1;
-  bool causal = false;  ///< each query sees the keys up to its own; queries and keys have one layout then
-  /// The sequence of keys that each sequence of queries looks at; empty: its own number.
+  index_t heads = 1;  ///< at least 1
+  bool causal =
+      false;  ///< each query attends to the keys up to its own position; both must have the same layout
+  /// The sequence of keys to which each sequence of queries attends; empty: the one of the same number.
   std::vector<std::int32_t> key_sequence{};
-  /// (rows of keys): the keys that queries attend to; undefined: all. What the others hold, even NaN, has no
-  /// effect.
+  /// (rows of keys): whether queries attend to each key; undefined: to all. Values of excluded keys, even
+  /// NaN, have no effect.
   Tensor<bool> admitted{};
 };
 
 namespace detail {
 
-// What the backward of a linear attention needs: features and values, and the output.
+// The data that the backward of a linear attention needs: features and values, and the output.
 template <class T>
 struct LinearAttentionSaved {
   Tensor<T> q, k, v, out;
@@ -56,8 +57,9 @@ struct LinearAttentionSaved {
     if (q.dim(-1) != k.dim(-1))
       refuse("keys", k, "as many features as the queries, " + std::to_string(q.dim(-1)));
     if (op.causal && (queries != keys || !op.key_sequence.empty())) {
-      throw ValueError("linear_attention",
-                       "causal attention is that of a sequence to itself, with one layout");
+      throw ValueError(
+          "linear_attention",
+          "causal attention needs queries and keys of the same sequences: one layout, and no key_sequence");
     }
     if (op.key_sequence.empty() && queries.batch() != keys.batch()) {
       throw ShapeError("linear_attention", std::to_string(queries.batch()) + " sequences of queries and " +
@@ -98,7 +100,7 @@ struct LinearAttentionSaved {
   }
 };
 
-// Rows of x, zeros in place of those that are not admitted.
+// Rows of x, with zeros in place of those that are not admitted.
 template <class T>
 Tensor<T> admitted_rows(const Tensor<T>& x, const Tensor<bool>& admitted) {
   Tensor<T> y(x.shape());
@@ -141,9 +143,9 @@ Var<T> admitted_values(const Var<T>& v, const Tensor<bool>& admitted) {
 
 }  // namespace detail
 
-/// The keys that a mask admits, as LinearAttentionOp::admitted wants them: undefined where it forbids none.
-/// Weights are never formed, so a mask may depend on the key alone (AttentionMask::key_padding, of floats 0
-/// and -infinity), beside being causal. Throws ValueError for any other.
+/// LinearAttentionOp::admitted for a mask; undefined if the mask excludes no key. Since weights are not
+/// computed, a mask may be causal and may depend on the key (AttentionMask::key_padding, of bools or of
+/// floats 0 and -infinity). Throws ValueError for any other mask.
 inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayout& keys) {
   bool other = mask.left() != AttentionMask::unlimited || mask.has_rules() ||
                (mask.right() != AttentionMask::unlimited && mask.right() != 0);
@@ -167,8 +169,9 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
                    x == -std::numeric_limits<float>::infinity()) {
           here = false;
         } else if (x != 0) {
-          throw ValueError("linear_attention", "key padding adds " + std::to_string(x) +
-                                                   " to scores, which it has not: must be 0 or -infinity");
+          throw ValueError("linear_attention",
+                           "key padding is " + std::to_string(x) +
+                               ", must be 0 or -infinity: linear attention has no scores to add it to");
         }
       }
     }
@@ -176,12 +179,13 @@ inline Tensor<bool> admitted_keys(const AttentionMask& mask, const SequenceLayou
   return admitted;
 }
 
-/// Attention whose weight of a query and a key is the product of their features, elu + 1 of each: time and
-/// memory grow with the length, not with its square. Katharopoulos et al. 2020.
+/// Attention in which the weight of a query and a key is the product of their features f(x) = elu(x) + 1:
+/// time and memory are linear in the length. Katharopoulos et al. 2020.
 ///
 /// out = sum over keys of <f(q), f(k)> v / (sum of <f(q), f(k)> + 1e-6), for each head. q, k: (rows, H dh) or
-/// (B, L, H dh), v: (rows, H dv), rows as the layouts say. Returns q's shape with H dv features, zeros where
-/// there are no keys. Throws ShapeError and ValueError where they do not fit.
+/// (B, L, H dh), v: (rows, H dv), with rows as in the layouts. Returns q's shape with H dv features,
+/// zeros for queries without keys. Throws ShapeError when shapes or layouts do not fit, ValueError for
+/// invalid options.
 template <class T>
 [[nodiscard]] Var<T> linear_attention(const Var<T>& q, const Var<T>& k, const Var<T>& v,
                                       const SequenceLayout& queries, const SequenceLayout& keys,

@@ -11,10 +11,9 @@
 
 namespace eigenformer {
 
-/// c[t] = forget[t] * c[t - 1] + (1 - forget[t]) * input[t] along every sequence, each feature by itself,
-/// from c = 0 on: the state of an SSRU (Kim et al. 2019). forget (in [0, 1]), input: (rows, D) or (B, L, D),
-/// rows as the layout says. Returns the same shape, zeros in rows of padding. Throws ShapeError where shapes
-/// do not fit.
+/// c[t] = forget[t] * c[t - 1] + (1 - forget[t]) * input[t] along every sequence, for each feature, from c =
+/// 0: the state of an SSRU (Kim et al. 2019). forget (in [0, 1]), input: (rows, D) or (B, L, D), with rows as
+/// in the layout. Returns the same shape, zeros in rows of padding. Throws ShapeError when shapes do not fit.
 template <class T>
 [[nodiscard]] Var<T> recurrence(const Var<T>& forget, const Var<T>& input, const SequenceLayout& layout) {
   const OpScope scope(Runtime::instance().profiler(), "recurrence");

@@ -10,12 +10,13 @@
 
 namespace eigenformer {
 
-/// Turns the first table.dim() features of each of the first `heads` heads of a row by the row's position, so
-/// that products of two rows depend on the distance of their positions; what follows those heads stays. Su et
-/// al. 2021.
+/// Rotates the first table.dim() features of each of the first `heads` heads of a row by the row's position,
+/// so that products of two rows depend on the distance of their positions; columns after these heads are
+/// unchanged. Su et al. 2021.
 ///
-/// x: (rows, n) or (B, L, n), its rows laid out as `layout` says, n >= heads * head_dim: queries and keys of
-/// a fused projection, say. Returns x's shape. Throws ShapeError where they do not fit.
+/// x: (rows, n) or (B, L, n), with rows as in `layout`, n >= heads * head_dim; for example the queries and
+/// keys of a fused projection. Returns x's shape. Throws ShapeError when shapes do not fit, ValueError unless
+/// the table's dim is in 2 .. head_dim.
 template <class T>
 [[nodiscard]] Var<T> rotary(const Var<T>& x, const SequenceLayout& layout, index_t heads, index_t head_dim,
                             const kernels::RotaryTable<T>& table,

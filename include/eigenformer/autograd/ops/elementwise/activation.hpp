@@ -84,7 +84,7 @@ template <class T>
   return detail::activation("elu_plus_one", Activation::elu_plus_one, x);
 }
 
-/// The function that an option names; Activation::none gives x back.
+/// Applies the function of an option; Activation::none returns x.
 template <class T>
 [[nodiscard]] Var<T> activate(const Var<T>& x, Activation activation) {
   switch (activation) {

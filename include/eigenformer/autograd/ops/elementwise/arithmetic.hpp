@@ -30,7 +30,7 @@ concept TensorOrVar = requires(const X& x) {
   tensor_of(x);
 };
 
-// What arithmetic's functions take: a Var or a number.
+// An operand of arithmetic: a Var or a number.
 template <class T>
 const Var<T>& operand(const Var<T>& x) {
   return x;
@@ -110,7 +110,7 @@ Var<T> affine(const char* op, const Var<T>& x, T factor, T shift) {
   });
 }
 
-// y = f(x), element by element; the backward reads x, y or neither, as the formula of f says.
+// y = f(x), element by element; the backward reads x, y or neither, by the derivative of f.
 template <class T>
 Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, bool reads_y) {
   const OpScope scope(Runtime::instance().profiler(), op);
@@ -128,7 +128,7 @@ Var<T> unary(const char* op, kernels::UnaryOp f, const Var<T>& x, bool reads_x, 
 
 }  // namespace detail
 
-/// a + b with NumPy's broadcasting. Throws ShapeError when the shapes do not broadcast, as do the next three.
+/// a + b with NumPy's broadcasting. Throws ShapeError when the shapes do not broadcast.
 template <class T>
 [[nodiscard]] Var<T> add(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "add");
@@ -142,7 +142,7 @@ template <class T>
                 });
 }
 
-/// a - b with broadcasting.
+/// a - b with broadcasting. Throws as add().
 template <class T>
 [[nodiscard]] Var<T> subtract(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "subtract");
@@ -155,7 +155,7 @@ template <class T>
   });
 }
 
-/// a * b, element by element, with broadcasting.
+/// a * b, element by element, with broadcasting. Throws as add().
 template <class T>
 [[nodiscard]] Var<T> multiply(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "multiply");
@@ -171,7 +171,7 @@ template <class T>
                 });
 }
 
-/// a / b, element by element, with broadcasting.
+/// a / b, element by element, with broadcasting. Throws as add().
 template <class T>
 [[nodiscard]] Var<T> divide(const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "divide");
@@ -273,25 +273,30 @@ template <class T>
   return detail::unary("square", kernels::UnaryOp::square, x, true, false);
 }
 
-/// + - * / between Vars, Tensors (float or double) and numbers, as the functions above; the result is a Var.
+/// add() of Vars, Tensors (float or double) and numbers, of which one at most is a number. The result is a
+/// Var.
 template <class A, class B>
 requires detail::Operands<A, B>
 [[nodiscard]] auto operator+(const A& a, const B& b) { return add(detail::operand(a), detail::operand(b)); }
+/// subtract() of the same operands.
 template <class A, class B>
 requires detail::Operands<A, B>
 [[nodiscard]] auto operator-(const A& a, const B& b) {
   return subtract(detail::operand(a), detail::operand(b));
 }
+/// multiply() of the same operands: element by element, no matrix product.
 template <class A, class B>
 requires detail::Operands<A, B>
 [[nodiscard]] auto operator*(const A& a, const B& b) {
   return multiply(detail::operand(a), detail::operand(b));
 }
+/// divide() of the same operands.
 template <class A, class B>
 requires detail::Operands<A, B>
 [[nodiscard]] auto operator/(const A& a, const B& b) {
   return divide(detail::operand(a), detail::operand(b));
 }
+/// negate().
 template <class T>
 [[nodiscard]] Var<T> operator-(const Var<T>& x) {
   return negate(x);

@@ -12,7 +12,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// What a tensor of A's element type is compared with: a tensor of the same type, or a number.
+// A second operand for a tensor of A's element type: a tensor of the same type, or a number.
 template <class B, class A>
 concept ComparableWith = Number<B> || SameElement<A, B>::value;
 
@@ -51,44 +51,44 @@ void chosen_into(const GradientSlot<T>& slot, const Tensor<bool>& mask, const Te
 
 /// Whether a < b, element by element, with broadcasting. Operands are Tensors or Vars of one element type
 /// (float, double, int32_t or bool); b may be a number, converted to that type. Comparisons with NaN are
-/// false, but not_equal is true. Throws ShapeError when the shapes do not broadcast, as do the next five.
+/// false, but not_equal is true. Throws ShapeError when the shapes do not broadcast.
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> less(const A& a, const B& b) {
   return detail::compare("less", kernels::Comparison::less, a, b);
 }
 
-/// Whether a <= b, as less().
+/// Whether a <= b, element by element; operands, NaN and errors as for less().
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> less_equal(const A& a, const B& b) {
   return detail::compare("less_equal", kernels::Comparison::less_equal, a, b);
 }
 
-/// Whether a > b, as less().
+/// Whether a > b, element by element; operands, NaN and errors as for less().
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> greater(const A& a, const B& b) {
   return detail::compare("greater", kernels::Comparison::greater, a, b);
 }
 
-/// Whether a >= b, as less().
+/// Whether a >= b, element by element; operands, NaN and errors as for less().
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> greater_equal(const A& a, const B& b) {
   return detail::compare("greater_equal", kernels::Comparison::greater_equal, a, b);
 }
 
-/// Whether a == b, as less().
+/// Whether a == b, element by element; operands, NaN and errors as for less().
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> equal(const A& a, const B& b) {
   return detail::compare("equal", kernels::Comparison::equal, a, b);
 }
 
-/// Whether a != b, as less().
+/// Whether a != b, element by element; operands, NaN and errors as for less().
 template <detail::TensorOrVar A, detail::ComparableWith<A> B>
 [[nodiscard]] Tensor<bool> not_equal(const A& a, const B& b) {
   return detail::compare("not_equal", kernels::Comparison::not_equal, a, b);
 }
 
-/// a where the mask is true and b where it is false, all three broadcast together. What is not chosen has no
-/// effect, NaN included, and gets gradient 0. Throws ShapeError when the shapes do not broadcast.
+/// a where the mask is true and b where it is false, all three broadcast together. Elements that are not
+/// chosen have no effect, even NaN, and a gradient of 0. Throws ShapeError when the shapes do not broadcast.
 template <class T>
 [[nodiscard]] Var<T> where(const Tensor<bool>& mask, const Var<T>& a, const std::type_identity_t<Var<T>>& b) {
   const OpScope scope(Runtime::instance().profiler(), "where");

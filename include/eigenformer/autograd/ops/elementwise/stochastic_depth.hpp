@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// y = beta * y + x * multiplier, row by row; a row left out is zero whatever x holds.
+// y = beta * y + x * multiplier, row by row; a dropped row is zero even if x is NaN.
 template <class T>
 void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, index_t n) {
   const auto rows = static_cast<index_t>(multipliers.size());
@@ -33,11 +33,11 @@ void scale_rows(const T* x, const std::vector<T>& multipliers, T beta, T* y, ind
 
 }  // namespace detail
 
-/// Leaves whole sequences out: each is zero with probability `rate` and scaled by 1 / (1 - rate) otherwise,
-/// in training contexts; the identity elsewhere. For the branch of a residual connection. Huang et al. 2016.
+/// Drops whole sequences: each is zero with probability `rate` and scaled by 1 / (1 - rate) otherwise, in
+/// training contexts; the identity elsewhere. For the branch of a residual connection. Huang et al. 2016.
 ///
-/// x: (rows, ...), rows as ctx.rows() says; without a layout all rows are one sequence. The choice depends on
-/// the sequence's number and not on the batch. Throws ValueError for a rate outside [0, 1).
+/// x: (rows, ...), with rows as in ctx.rows(); without a layout all rows are one sequence. The choice depends
+/// on the sequence's number and not on the batch. Throws ValueError for a rate outside [0, 1).
 template <class T>
 [[nodiscard]] Var<T> stochastic_depth(const Context<T>& ctx, const Var<T>& x, double rate) {
   const index_t rows = x.shape().rows(), n = x.shape().cols();

@@ -8,8 +8,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// What a feed-forward network's backward needs: its input, the hidden layer after activation and dropout, and
-// for activations whose derivative needs it, the hidden layer before.
+// The data that the backward of a feed-forward network needs: its input, the hidden layer after activation
+// and dropout, and for activations whose derivative needs it the hidden layer before them.
 template <class T>
 struct FeedForwardSaved {
   Tensor<T> x, w1, w2, hidden, pre;
@@ -17,8 +17,8 @@ struct FeedForwardSaved {
   RowDropoutSite<T> dropout;
 
   // Undoes dropout and activation on a tile of the hidden layer's gradient while it is in the cache. ReLU
-  // needs no mask: what was dropped is zero in the output, too (the factor 1 / (1 - rate) is in the product's
-  // alpha).
+  // needs no mask: dropped elements are zero in the output, too (the factor 1 / (1 - rate) is in the
+  // product's alpha).
   static void apply(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
                     index_t cols) {
     const auto& self = *static_cast<const FeedForwardSaved*>(context);
@@ -36,8 +36,8 @@ struct FeedForwardSaved {
 
 }  // namespace detail
 
-/// linear2(dropout(activation(linear1(x)))) as one op, whose backward undoes activation and dropout inside
-/// the product that makes the hidden layer's gradient. Vaswani et al. 2017, eq. 2.
+/// linear2(dropout(activation(linear1(x)))) as one op, whose backward applies the derivatives of activation
+/// and dropout inside the product that computes the hidden layer's gradient. Vaswani et al. 2017, eq. 2.
 ///
 /// x: (..., d); w1: (ff, d); b1: (ff) or absent; w2: (out, ff); b2: (out) or absent. Returns (..., out).
 /// Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate outside [0, 1).

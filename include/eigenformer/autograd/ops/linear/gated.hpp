@@ -13,8 +13,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// What a gated feed-forward network's backward needs: its input, both halves of the hidden layer before they
-// meet, and their product after dropout.
+// The data that the backward of a gated feed-forward network needs: its input, both halves of the hidden
+// layer, and their product after dropout.
 template <class T>
 struct GatedSaved {
   Tensor<T> x, w_gate, w_up, w2;
@@ -23,7 +23,7 @@ struct GatedSaved {
   Activation activation;
   RowDropoutSite<T> dropout;
 
-  // On a tile of the product for the gate, in the cache: keeps it, and makes the hidden layer of it.
+  // On a tile of the product for the gate, in the cache: stores it and computes the hidden layer from it.
   static void forward(const void* context, T* c, index_t ldc, index_t row, index_t rows, index_t col,
                       index_t cols) {
     const auto& self = *static_cast<const GatedSaved*>(context);
@@ -41,7 +41,7 @@ struct GatedSaved {
   }
 };
 
-// The saved halves and the place of dup, for the epilogue that makes both gradients of one.
+// The saved halves and the memory of dup, for the epilogue that computes both gradients.
 template <class T>
 struct GatedBackwardTile {
   const GatedSaved<T>* saved;
@@ -117,13 +117,13 @@ template <class T>
                 });
 }
 
-/// linear2(dropout(activation(gate(x)) * up(x))) as one op: the halves meet, and in backward part, inside the
-/// products around them. Shazeer 2020: sigmoid is GLU, gelu GEGLU, silu SwiGLU, relu ReGLU, none bilinear.
+/// linear2(dropout(activation(gate(x)) * up(x))) as one op: the halves are multiplied, and their gradients
+/// computed, inside the products around them. Shazeer 2020: sigmoid is GLU, gelu GEGLU, silu SwiGLU, relu
+/// ReGLU, none bilinear.
 ///
 /// x: (..., d); w_gate, w_up: (ff, d); b_gate, b_up: (ff) or absent; w2: (out, ff); b2: (out) or absent.
-/// Returns
-/// (..., out). Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate outside
-/// [0, 1).
+/// Returns (..., out). Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate
+/// outside [0, 1).
 template <class T>
 [[nodiscard]] Var<T> gated_feed_forward(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& w_gate,
                                         const Parameter<T>& b_gate, const Parameter<T>& w_up,

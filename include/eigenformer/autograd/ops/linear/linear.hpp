@@ -25,7 +25,7 @@ using kernels::GemmPrecision;
 
 namespace detail {
 
-// What the epilogue of a linear layer's product does to each tile while it is in the cache.
+// The epilogue of a linear layer's product, for each tile while it is in the cache.
 template <class T>
 struct LinearEpilogue {
   Activation activation;
@@ -51,16 +51,16 @@ struct LinearEpilogue {
   }
 };
 
-// Throws ValueError for a weight whose memory was given back when it was packed.
+// Throws ValueError for a weight whose memory was released when it was packed.
 template <class T>
 void require_memory(const char* op, const Parameter<T>& weight) {
   if (weight.value().defined() || weight.value().numel() == 0) return;
   throw ValueError(op, "the memory of '" + weight.name() +
-                           "' was given back; run with the packed weights that replace " +
-                           "it (they serve decoding, and neither training nor attention maps)");
+                           "' was released; run with the packed weights that replace " +
+                           "it (they serve decoding, but not training or attention maps)");
 }
 
-// How an op multiplies by its weights, in forward and in backward.
+// The products of an op with its weights, in forward and in backward.
 template <class T>
 struct WeightProducts {
   GemmPrecision precision;
@@ -103,8 +103,8 @@ void weight_product(const char* op, const Context<T>& ctx, index_t rows, const T
   WeightProducts<T>(ctx).run(false, rows, T(1), x, weight.value(), first_row, out, T(0), y, epilogue);
 }
 
-// linear() with rows [first_row, first_row + out) of the weight and the bias: how the fused in-projection of
-// an attention serves queries and memory apart.
+// linear() with rows [first_row, first_row + out) of the weight and the bias: for the fused in-projection of
+// an attention whose queries and keys have different inputs.
 template <class T>
 [[nodiscard]] Var<T> linear_rows(const char* op, const Context<T>& ctx, const Var<T>& x,
                                  const Parameter<T>& weight, const Parameter<T>& bias, index_t first_row,
@@ -132,7 +132,7 @@ template <class T>
   const bool recorded = x.recorded() || w.recorded() || b.recorded() || low.recorded();
 
   LinearEpilogue<T> tail{activation, nullptr, out, RowDropoutSite<T>(op, ctx, dropout_rate, rows)};
-  // ReLU's gradient can be read off its output, dropped entries included: they are zero either way.
+  // ReLU's gradient follows from its output, also for dropped entries, which are zero either way.
   Tensor<T> pre;
   const bool relu = activation == Activation::relu;
   if (recorded && activation != Activation::none && !relu) {
@@ -160,7 +160,7 @@ template <class T>
     return Var<T>(std::move(y));
   }
 
-  // dz = dropout and activation undone on dy;  dx = dz W,  dW = dz^T x,  db = column sums of dz; an adapter's
+  // dz = dy through dropout and activation;  dx = dz W,  dW = dz^T x,  db = column sums of dz; an adapter's
   // terms add theirs (LowRankTerms).
   auto backward = [x = x.value(), w = w.value(), y = relu ? y : Tensor<T>(), pre, activation, relu,
                    dropout = tail.dropout, rows, in, out, first_row, low,
@@ -186,7 +186,7 @@ template <class T>
           source = g;
         }
         if (activation != Activation::none) {
-          // sigmoid and tanh read their output; apply it to the kept input once more.
+          // sigmoid and tanh need their output: apply them to the saved input again.
           const T* state = pre.data();
           Tensor<T> again;
           if (kernels::activation_backward_takes_output(activation)) {
@@ -201,7 +201,7 @@ template <class T>
     if (auto dx = back.grad(0)) {
       products.run(true, rows, T(1), dz, w, first_row, out, dx.beta, dx.data);
     }
-    // A slice leaves the other rows' gradient as it is; at the first write that is zero.
+    // A slice does not change the gradient of other rows, which is zero at the first write.
     const bool slice = out * in != w.numel();
     if (auto dw = back.grad(1)) {
       if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
@@ -224,10 +224,11 @@ template <class T>
 
 }  // namespace detail
 
-/// y = dropout(activation(x W^T + b)), in one pass over the product.
+/// y = dropout(activation(x W^T + b)), computed on the tiles of the product.
 ///
-/// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., out). Dropout acts only in training
-/// contexts. Throws ShapeError, naming the parameter, when the last dimension of x is not `in`.
+/// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., out). Dropout applies in training
+/// contexts alone. Throws ShapeError, naming the parameter, when shapes do not fit, ValueError for a rate
+/// outside [0, 1).
 template <class T>
 [[nodiscard]] Var<T> linear(const Context<T>& ctx, const Var<T>& x, const Parameter<T>& weight,
                             const Parameter<T>& bias, Activation activation = Activation::none,
@@ -240,8 +241,8 @@ template <class T>
   return detail::linear_rows("linear", ctx, x, weight, bias, 0, weight.shape()[0], activation, dropout_rate);
 }
 
-/// x W[begin : begin + count]^T + b[begin : begin + count]: a part of a fused projection, without a copy of
-/// the weight.
+/// x W[begin : begin + count]^T + b[begin : begin + count]: a part of a fused projection, without copying the
+/// weight.
 ///
 /// x: (..., in); weight: (out, in); bias: (out) or absent. Returns (..., count). Throws IndexError when the
 /// rows are not in the weight, ShapeError as linear does.
@@ -250,9 +251,9 @@ template <class T>
                                   const Parameter<T>& bias, index_t begin, index_t count) {
   if (weight.shape().rank() != 2 || begin < 0 || count < 0 || begin > weight.shape()[0] ||
       count > weight.shape()[0] - begin) {
-    throw IndexError("linear_slice", std::to_string(count) + " rows from row " + std::to_string(begin) +
-                                         " on are not in '" + weight.name() + "' of shape " +
-                                         weight.shape().str());
+    throw IndexError("linear_slice", std::to_string(count) + " rows starting at row " +
+                                         std::to_string(begin) + " are outside '" + weight.name() +
+                                         "' of shape " + weight.shape().str());
   }
   return detail::linear_rows("linear_slice", ctx, x, weight, bias, begin, count, Activation::none, 0);
 }

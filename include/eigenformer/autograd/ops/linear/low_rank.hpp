@@ -10,12 +10,12 @@
 
 namespace eigenformer::detail {
 
-// What an adapter adds to an op that multiplies by rows [first_row, first_row + out) of a weight:
+// The terms of an adapter for an op that multiplies by rows [first_row, first_row + out) of a weight:
 // y[part] += s B (A dropout(x)) for each of its parts.
 template <class T>
 class LowRankTerms {
  public:
-  // Throws ValueError for a part of the adapter that the op's rows cut in two.
+  // Throws ValueError for a part of the adapter that is partly outside the op's rows.
   LowRankTerms(const char* op, const Context<T>& ctx, const Parameter<T>& weight, index_t first_row,
                index_t out, index_t rows) {
     const WeightAdapter<T>* adapter = ctx.adapter_of(weight);
@@ -24,8 +24,8 @@ class LowRankTerms {
       const index_t begin = part.first_row - first_row;
       if (begin + part.rows <= 0 || begin >= out) continue;
       if (begin < 0 || begin + part.rows > out) {
-        throw ValueError(op, "the adapter of '" + part.module + "' spans rows of '" + weight.name() +
-                                 "' of which this product needs some only");
+        throw ValueError(op, "the adapter of '" + part.module + "' covers rows of '" + weight.name() +
+                                 "', and this product uses only some of them; expected all or none");
       }
       terms_.push_back({begin, part.rows, part.rank(), static_cast<T>(part.scale()), ctx.use(part.a),
                         ctx.use(part.b), RowDropoutSite<T>(op, ctx, part.dropout, rows), Tensor<T>()});

@@ -14,7 +14,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// Which matrix of each operand belongs to product i of a broadcast batch.
+// The index of the operand's matrix for each product of a broadcast batch.
 inline std::vector<index_t> broadcast_batch_index(const Shape& batch, const Shape& operand_batch) {
   std::vector<index_t> index(static_cast<std::size_t>(batch.numel()));
   for (std::size_t i = 0; i < index.size(); ++i) {
@@ -32,7 +32,7 @@ inline std::vector<index_t> broadcast_batch_index(const Shape& batch, const Shap
   return index;
 }
 
-/// The matrices of one operand of a batch of products: product i has the one at index[i], or at i.
+/// The matrices of one operand of a batch of products: product i uses the one at index[i], or at i.
 template <class T>
 struct BatchOperand {
   const T* data;

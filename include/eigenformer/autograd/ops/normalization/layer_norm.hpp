@@ -11,16 +11,16 @@ namespace eigenformer {
 
 using kernels::LayerNormFormula;
 
-/// How layer_norm computes; the defaults are PyTorch's.
+/// Options of layer_norm(); the defaults are PyTorch's.
 struct LayerNormOp {
-  double eps = 1e-5;
-  LayerNormFormula formula = LayerNormFormula::pytorch;
-  bool scalar_gain = false;  ///< gamma and beta have one element each
+  double eps = 1e-5;  ///< added to the variance (pytorch) or the standard deviation (teaching)
+  LayerNormFormula formula = LayerNormFormula::pytorch;  ///< see LayerNormFormula
+  bool scalar_gain = false;                              ///< gamma and beta have one element each
 };
 
 namespace detail {
 
-// What the backward of a layer normalisation needs.
+// The data that the backward of a layer normalisation needs.
 template <class T>
 struct LayerNormSaved {
   Tensor<T> x, gamma, mean, rstd;
@@ -46,8 +46,8 @@ struct LayerNormSaved {
   }
 
   // dx = rstd (g - mean(g) - h mean(g h)), dgamma = sum dy h, dbeta = sum dy; h the normalised input, g =
-  // gamma dy. The kernel writes dgamma and dbeta with one beta, so both go through a fresh buffer where their
-  // betas differ.
+  // gamma dy. The kernel writes dgamma and dbeta with one beta, so both are written to a temporary buffer
+  // if their betas differ.
   void backward(const Tensor<T>& dy, T* dx, T beta_dx, GradientSlot<T> dgamma, GradientSlot<T> dbeta) const {
     const T* gain = gamma.defined() ? gamma.data() : nullptr;
     if (dgamma && dbeta && dgamma.beta == dbeta.beta) {
@@ -72,7 +72,7 @@ struct LayerNormSaved {
 /// Normalises each row of the last dimension to mean 0 and variance 1, then scales and shifts it.
 ///
 /// x: (..., n); gamma, beta: (n), (1) with scalar_gain, or undefined for 1 and 0. Returns x's shape. Throws
-/// ShapeError when they do not fit. Ba et al. 2016.
+/// ShapeError when they do not fit, ValueError for n below 2 with the teaching formula. Ba et al. 2016.
 template <class T>
 [[nodiscard]] Var<T> layer_norm(const Var<T>& x, const Var<T>& gamma, const Var<T>& beta,
                                 const LayerNormOp& op = {}) {

@@ -14,14 +14,19 @@
 
 namespace eigenformer {
 
-/// How cross_entropy reduces and smooths; the defaults are PyTorch's.
+/// Options of cross_entropy(); the defaults are PyTorch's.
 struct CrossEntropyOptions {
-  index_t ignore_index = -100;  ///< targets with this id count neither in the loss nor in its mean
-  double label_smoothing = 0;   ///< mixed with the uniform distribution over all classes
-  enum class Reduction { mean, sum } reduction = Reduction::mean;
-  double divisor =
-      0;  ///< above 0: the sum is divided by this (the tokens of all micro-batches), not by this call's
-  double* unsmoothed = nullptr;  ///< where there is one: receives the sum of the losses without smoothing
+  index_t ignore_index = -100;  ///< targets with this id are ignored, in the loss and in its mean
+  /// The share of the uniform distribution over all classes in the target, in [0, 1].
+  double label_smoothing = 0;
+  /// How the losses of the targets that are not ignored are reduced.
+  enum class Reduction {
+    mean,                         ///< to their mean
+    sum                           ///< to their sum
+  } reduction = Reduction::mean;  ///< the reduction, unless `divisor` is above 0
+  /// Above 0: the sum is divided by this number, such as the tokens of all micro-batches of an update.
+  double divisor = 0;
+  double* unsmoothed = nullptr;  ///< receives the sum of the losses without smoothing; may be null
 };
 
 namespace detail {
@@ -38,8 +43,7 @@ inline kernels::CrossEntropyOptions kernel_options(const CrossEntropyOptions& o)
   return {o.label_smoothing, static_cast<std::int32_t>(o.ignore_index)};
 }
 
-// 1 over what the sum of losses is divided by; 0 when there is nothing to average, so that an empty batch
-// gives 0.
+// The factor of the sum of losses; 0 when all targets are ignored, so that the loss of an empty batch is 0.
 inline double loss_scale(const CrossEntropyOptions& o, const Tensor<std::int32_t>& targets) {
   if (o.divisor > 0) return 1 / o.divisor;
   if (o.reduction == CrossEntropyOptions::Reduction::sum) return 1;
@@ -50,7 +54,7 @@ inline double loss_scale(const CrossEntropyOptions& o, const Tensor<std::int32_t
 
 }  // namespace detail
 
-/// Cross entropy between logits and target ids, in nats, with label smoothing as PyTorch has it.
+/// Cross entropy between logits and target ids, in nats, with label smoothing as in PyTorch.
 ///
 /// logits: (..., V); targets: (...), each in 0 .. V-1 or ignore_index. Returns a scalar; 0 when every target
 /// is ignored. Throws ShapeError when the shapes do not fit, IndexError for a target out of range. Szegedy et
@@ -87,13 +91,13 @@ template <class T>
 
 namespace detail {
 
-/// A loss of linear(x, weight, bias) without ever holding all logits: blocks of rows go through the product,
-/// the loss and both gradients in one pass, so that memory does not grow with rows x vocabulary.
+/// A loss of linear(x, weight, bias) without storing all logits: product, loss and both gradients are
+/// computed for one block of rows after the other, so that memory does not grow with rows x vocabulary.
 ///
 /// x: (copies * N, d), N rows and then as many for each further copy of them. rows_loss(logits, row, n,
 /// recorded): logits (copies * n, V) of the rows [row, row + n) of each copy; returns the sum of their
-/// losses, and overwrites logits by their gradient where `recorded`. Returns the sum times `scale`, which the
-/// gradients hold already.
+/// losses, and overwrites logits by their gradient times `scale` if `recorded`. Returns the sum times
+/// `scale`.
 template <class T, class F>
 [[nodiscard]] Var<T> linear_loss(const char* op, const Context<T>& ctx, const Var<T>& x,
                                  const Parameter<T>& weight, const Parameter<T>& bias, index_t copies,
@@ -104,8 +108,8 @@ template <class T, class F>
   const bool wants_x = x.recorded(), wants_w = w.recorded(), wants_b = b.recorded();
   const bool recorded = wants_x || wants_w || wants_b;
 
-  // About 16 MB of logits at a time: enough rows for the products to run at full speed, little beside the
-  // model.
+  // About 16 MB of logits at a time: enough rows for products at full speed, and little memory compared with
+  // the model.
   const index_t block =
       std::clamp<index_t>((index_t{1} << 22) / std::max<index_t>(classes * copies, 1), 64, 1024);
   Tensor<T> logits(Shape{copies * std::min(block, rows), classes});
@@ -144,7 +148,7 @@ template <class T, class F>
   }
   Tensor<T> y = Tensor<T>::scalar(static_cast<T>(sum * scale));
   if (not_recorded<T>(y, x, w, b)) return Var<T>(std::move(y));
-  // The gradients stand for dy = 1; any other arrives as a factor.
+  // The gradients are computed for dy = 1; any other dy is a factor.
   return record(op, std::move(y), {x, w, b}, SavedTensors(),
                 [dx = std::move(dx), dw = std::move(dw), db = std::move(db)](Backward<T>& back) mutable {
                   const T dy = back.dy().item();
@@ -181,8 +185,9 @@ void require_linear_loss(const char* op, const Var<T>& x, const Parameter<T>& we
 
 }  // namespace detail
 
-/// cross_entropy(linear(x, weight, bias), targets) without ever holding all logits: blocks of rows go through
-/// the product, the loss and both gradients in one pass, so that memory does not grow with rows x vocabulary.
+/// cross_entropy(linear(x, weight, bias), targets) without storing all logits: product, loss and both
+/// gradients are computed for one block of rows after the other, so that memory does not grow with rows x
+/// vocabulary.
 ///
 /// x: (N, d); weight: (V, d); bias: (V) or absent; targets: (N). Returns a scalar. Throws as linear and
 /// cross_entropy.

@@ -11,7 +11,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// What the backward of an RMS normalisation needs.
+// The data that the backward of an RMS normalisation needs.
 template <class T>
 struct RmsNormSaved {
   Tensor<T> x, gamma, rstd;

@@ -13,18 +13,18 @@ namespace eigenformer {
 using kernels::TokenLosses;
 using kernels::TokenObjective;
 
-/// Writes the probabilities (count, V), in which a teacher holds the ids of rows [first, first + count), at a
-/// temperature that it knows.
+/// Writes a teacher's probabilities (count, V) for the rows [first, first + count), at the temperature of the
+/// objective.
 template <class T>
 using TeacherRows = std::function<void(index_t first, index_t count, T* probabilities)>;
 
-/// token_objective() of linear(x, weight, bias), divided by `divisor`, without ever holding all logits or all
-/// of the teacher's probabilities.
+/// kernels::token_objective() of linear(x, weight, bias), divided by `divisor`, without storing all logits or
+/// all of the teacher's probabilities.
 ///
-/// x: (copies * N, d), all rows of the first copy before those of the second, which only a divergence above 0
-/// asks for; weight: (V, d); bias: (V) or absent; targets: (N). teacher: empty unless a distillation above 0
-/// asks for it. Returns a scalar; `losses` receives the sums that it is made of. Throws as
-/// linear_cross_entropy, and ValueError for weights and a temperature that cannot be.
+/// x: (copies * N, d), all rows of the first copy before those of the second, which is needed for a
+/// divergence above 0 alone; weight: (V, d); bias: (V) or absent; targets: (N). teacher: needed for a
+/// distillation above 0, else empty. Returns a scalar; `losses` receives its terms. Throws as
+/// linear_cross_entropy(), and ValueError for invalid weights of the terms or an invalid temperature.
 template <class T>
 [[nodiscard]] Var<T> linear_token_objective(const Context<T>& ctx, const Var<T>& x,
                                             const Parameter<T>& weight, const Parameter<T>& bias,
@@ -45,8 +45,8 @@ template <class T>
   require(objective.temperature > 0 && std::isfinite(objective.temperature), "temperature",
           objective.temperature, "above 0");
   if ((objective.distillation > 0) != static_cast<bool>(teacher)) {
-    throw ValueError(name, teacher ? "a teacher is given whose share is 0"
-                                   : "distillation is above 0, which needs a teacher");
+    throw ValueError(name, teacher ? "a teacher is given, but distillation is 0, must be above 0"
+                                   : "distillation is above 0, but no teacher is given");
   }
   const index_t copies = objective.divergence > 0 ? 2 : 1;
   detail::require_linear_loss(name, x, weight, bias, targets, copies);

@@ -9,8 +9,8 @@
 namespace eigenformer {
 
 /// Rows of a table, times `scale`. table: (vocab, d); ids: any shape, rank at most 5. Returns ids' shape plus
-/// d. Rows with padding_index (-1: none) give no gradient. Throws IndexError for an id outside the table,
-/// naming it.
+/// d. Rows with padding_index (-1: none) contribute no gradient. Throws IndexError for an id outside the
+/// table, naming it.
 template <class T>
 [[nodiscard]] Var<T> embedding(const Var<T>& table, const Tensor<std::int32_t>& ids, double scale = 1,
                                index_t padding_index = -1) {

@@ -26,8 +26,8 @@ inline void check_indices(const char* op, const Tensor<std::int32_t>& index, ind
   }
 }
 
-// Where the elements of a block of shape `part` (its dimensions begin .. end) lie in a larger one of shape
-// `whole`.
+// The positions of the elements of a block of shape `part` (its dimensions begin .. end) in a larger one of
+// shape `whole`.
 inline std::vector<index_t> block_offsets(const Shape& part, const Shape& whole, index_t begin, index_t end) {
   std::vector<index_t> offsets{0};
   for (index_t d = begin; d < end; ++d) {
@@ -67,8 +67,8 @@ void visit_gathered(const Shape& shape, const Tensor<std::int32_t>& index, index
 /// x[i][index[i][j][k]][k].
 ///
 /// index: x's rank, and in no other dimension larger than x. Returns index's shape. An element may be taken
-/// often: its gradients add up. Throws ShapeError when the index does not fit and IndexError for an entry
-/// outside the axis.
+/// several times: its gradients are summed. Throws ShapeError when the index does not fit and IndexError for
+/// an entry outside the axis.
 template <class T>
 [[nodiscard]] Var<T> gather(const Var<T>& x, index_t axis, const Tensor<std::int32_t>& index) {
   const OpScope scope(Runtime::instance().profiler(), "gather");
@@ -98,16 +98,14 @@ template <class T>
   });
 }
 
-/// Whole rows (slices of the first dimension) in the order of `rows`, each as often as it is named, PyTorch's
+/// Rows (slices of the first dimension) in the order of `rows`, which may repeat them; PyTorch's
 /// index_select. x: (n, ...); rows: (m). Returns (m, ...). Throws IndexError for a row outside x.
 template <class T>
 [[nodiscard]] Var<T> index_select(const Var<T>& x, const Tensor<std::int32_t>& rows) {
   const OpScope scope(Runtime::instance().profiler(), "index_select");
   if (x.rank() < 1 || rows.rank() != 1) {
     throw ShapeError("index_select",
-                     "input of shape " + x.shape().str() +
-                         " must have rows, and the rows' numbers of "
-                         "shape " +
+                     "input of shape " + x.shape().str() + " must have rows, and the row indices of shape " +
                          rows.shape().str() + " must have rank 1",
                      {x.shape(), rows.shape()});
   }

@@ -9,15 +9,15 @@
 
 namespace eigenformer {
 
-/// How the rows of a sequence become one.
+/// How the rows of a sequence are reduced to one.
 enum class Pooling {
   mean,   ///< their average
   first,  ///< the first of them, such as BERT's [CLS]
 };
 
-/// One row for each sequence, without its padding; a sequence without tokens gives zeros.
+/// One row for each sequence, from its tokens without padding; zeros for a sequence without tokens.
 ///
-/// x: (rows, d) or (B, L, d), rows as the layout says. Returns (B, d). Throws ShapeError where they do not
+/// x: (rows, d) or (B, L, d), with rows as in the layout. Returns (B, d). Throws ShapeError when they do not
 /// fit.
 template <class T>
 [[nodiscard]] Var<T> pool(const Var<T>& x, const SequenceLayout& layout, Pooling pooling = Pooling::mean) {
@@ -43,7 +43,7 @@ template <class T>
     for (index_t i = 0; i < d && n > 1; ++i) out[i] /= static_cast<T>(n);
   }
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));
-  // Each row that went into the mean of n gets dy / n, every other one nothing.
+  // dx = dy / n for each of the n rows of a mean, 0 for all others.
   return record("pool", std::move(y), {x}, SavedTensors(), [layout, rows_of, d](Backward<T>& back) {
     const auto dx = back.grad(0);
     if (!dx) return;

@@ -30,28 +30,27 @@ Var<T> scaled_sum(const char* op, const Var<T>& x, const std::vector<index_t>& a
 
 }  // namespace detail
 
-/// Sum over the given axes (negative counts from the end; none means all). keepdims leaves them with size 1.
-/// Throws IndexError for an axis outside the rank and ShapeError for one named twice, as do mean and max.
+/// Sum over the given axes (negative counts from the end; none means all). With keepdims they remain, with
+/// size 1. Throws IndexError for an axis outside the rank and ShapeError for one named twice.
 template <class T>
 [[nodiscard]] Var<T> sum(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   return detail::scaled_sum("sum", x, axes, keepdims, false);
 }
 
-/// Mean over the given axes (none means all); NaN over nothing.
+/// Mean over the given axes (none means all); NaN over no elements. Arguments and errors as for sum().
 template <class T>
 [[nodiscard]] Var<T> mean(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   return detail::scaled_sum("mean", x, axes, keepdims, true);
 }
 
-/// Largest entry over the given axes (none means all), NaN where one of them is NaN. Entries that tie for it
-/// share its gradient evenly, as in PyTorch's amax. Throws ValueError when there is nothing to choose from.
+/// Largest entry over the given axes (none means all), NaN if one of them is NaN. Equal largest entries share
+/// the gradient evenly, as in PyTorch's amax. Throws as sum(), and ValueError when an axis has no entries.
 template <class T>
 [[nodiscard]] Var<T> max(const Var<T>& x, const std::vector<index_t>& axes = {}, bool keepdims = false) {
   const OpScope scope(Runtime::instance().profiler(), "max");
   Tensor<T> y(kernels::reduced_shape(x.shape(), axes, keepdims));
   if (x.numel() == 0 && y.numel() > 0) {
-    throw ValueError("max",
-                     "input of shape " + x.shape().str() + " has no entries to choose the largest from");
+    throw ValueError("max", "input of shape " + x.shape().str() + " has no entries, must have at least one");
   }
   kernels::reduce_max<T>(x.value().data(), x.shape(), axes, y.data());
   if (detail::not_recorded<T>(y, x)) return Var<T>(std::move(y));

@@ -54,7 +54,7 @@ void copy_rows(const T* x, index_t x_stride, T* y, index_t y_stride, index_t row
 
 }  // namespace detail
 
-/// The same elements under another shape; nothing is copied. Throws ShapeError when their number differs.
+/// The same elements in another shape, sharing the storage. Throws ShapeError when their number differs.
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, const Shape& shape) {
   const OpScope scope(Runtime::instance().profiler(), "reshape");
@@ -64,8 +64,8 @@ template <class T>
   return record("reshape", std::move(y), {x}, [](Backward<T>& back) { back.pass(0, back.dy()); });
 }
 
-/// reshape to the given sizes, one of which may be -1: whatever is left. Throws ShapeError when they do not
-/// fit.
+/// reshape() to the given sizes, one of which may be -1: it is computed from the others. Throws ShapeError
+/// when they do not fit.
 template <class T>
 [[nodiscard]] Var<T> reshape(const Var<T>& x, std::initializer_list<index_t> sizes) {
   std::vector<index_t> dims(sizes);
@@ -76,8 +76,8 @@ template <class T>
     if (rest == 0 || x.numel() % rest != 0) {
       throw ShapeError("reshape",
                        "tensor of shape " + x.shape().str() + " has " + std::to_string(x.numel()) +
-                           " elements, which are not divisible by the " + std::to_string(rest) +
-                           " of the sizes beside -1",
+                           " elements, which are not divisible by " + std::to_string(rest) +
+                           ", the product of the sizes other than -1",
                        {x.shape()});
     }
     *open = x.numel() / rest;
@@ -85,8 +85,8 @@ template <class T>
   return reshape(x, Shape(dims));
 }
 
-/// Dimensions in another order: the result's dimension i is x's dimension order[i] (negative counts from the
-/// end). Throws ShapeError unless order names every dimension once.
+/// Copies the elements with the dimensions in another order: the result's dimension i is x's dimension
+/// order[i] (negative counts from the end). Throws ShapeError unless order names every dimension once.
 template <class T>
 [[nodiscard]] Var<T> permute(const Var<T>& x, const std::vector<index_t>& order) {
   const OpScope scope(Runtime::instance().profiler(), "permute");
@@ -106,7 +106,8 @@ template <class T>
   });
 }
 
-/// Two dimensions swapped, the last two by default. Throws IndexError for one outside the rank.
+/// Swaps two dimensions, the last two by default, and copies the elements. Throws IndexError for one outside
+/// the rank.
 template <class T>
 [[nodiscard]] Var<T> transpose(const Var<T>& x, index_t a = -2, index_t b = -1) {
   std::vector<index_t> order(static_cast<std::size_t>(x.rank()));
@@ -116,10 +117,10 @@ template <class T>
   return permute(x, order);
 }
 
-/// Stands for the end of a dimension in slice().
+/// The end of a dimension, for slice().
 inline constexpr index_t slice_end = std::numeric_limits<index_t>::max();
 
-/// Entries begin .. end - 1 along an axis (negative counts from the end); of the first axis, without a copy.
+/// Entries begin .. end - 1 along an axis (negative counts from the end); for the first axis without a copy.
 /// Throws IndexError when the axis or one of the bounds is outside, or end is before begin.
 template <class T>
 [[nodiscard]] Var<T> slice(const Var<T>& x, index_t axis, index_t begin, index_t end = slice_end) {
@@ -154,7 +155,7 @@ template <class T>
   });
 }
 
-/// Tensors one after the other along an axis; their other dimensions must agree.
+/// Concatenates tensors along an axis; their other dimensions must agree.
 /// Throws ValueError for an empty list, IndexError for an axis outside the rank, ShapeError when the shapes
 /// differ.
 template <class T>
@@ -195,12 +196,13 @@ template <class T>
     }
   });
 }
+/// The same for tensors in braces.
 template <class T>
 [[nodiscard]] Var<T> concat(std::initializer_list<Var<T>> parts, index_t axis = 0) {
   return concat(std::vector<Var<T>>(parts), axis);
 }
 
-/// Tensors of one shape along a new axis, which stands at position `axis` (negative counts from the end).
+/// Stacks tensors of the same shape along a new axis at position `axis` (negative counts from the end).
 /// Throws ValueError for an empty list, IndexError for an axis outside the new rank, ShapeError when the
 /// shapes differ.
 template <class T>
@@ -224,6 +226,7 @@ template <class T>
   }
   return concat(slices, a);
 }
+/// The same for tensors in braces.
 template <class T>
 [[nodiscard]] Var<T> stack(std::initializer_list<Var<T>> parts, index_t axis = 0) {
   return stack(std::vector<Var<T>>(parts), axis);

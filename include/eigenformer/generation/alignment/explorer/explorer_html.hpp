@@ -4,7 +4,7 @@ namespace eigenformer::detail {
 
 // The body of the explorer's page; the script fills it.
 inline constexpr const char* explorer_html = R"page(<main>
-<h1>What each head looks at</h1>
+<h1>What each head attends to</h1>
 <div class="bar">
   <button id="previous" title="previous sentence (p)">&#8592;</button>
   <select id="sentence" aria-label="sentence"></select>
@@ -26,14 +26,14 @@ inline constexpr const char* explorer_html = R"page(<main>
     <p id="readout" aria-live="polite"></p>
   </section>
   <section aria-labelledby="lines-title">
-    <h2 id="lines-title">As lines: the right side looks at the left</h2>
+    <h2 id="lines-title">As lines: tokens on the right attend to tokens on the left</h2>
     <svg id="lines" role="group" aria-label="lines between tokens"></svg>
   </section>
 </div>
 <p class="help"><kbd>&#8592;</kbd> <kbd>&#8594;</kbd> head &nbsp; <kbd>&#8593;</kbd> <kbd>&#8595;</kbd> layer &nbsp;
 <kbd>1</kbd> <kbd>2</kbd> <kbd>3</kbd> which attention &nbsp; <kbd>n</kbd> <kbd>p</kbd> sentence &nbsp;
-<kbd>Esc</kbd> all lines. A row of the map is a token that looks; the row of a target token shows where the model
-looked when it chose that token. Point at a cell for its weight, click a token for its lines alone.</p>
+<kbd>Esc</kbd> all lines. Each row of the map shows what one token attends to; the row of a target token shows the
+attention when the model chose that token. Point at a cell for its weight; click a token to show only its lines.</p>
 </main>
 )page";
 

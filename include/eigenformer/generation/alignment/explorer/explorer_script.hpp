@@ -193,7 +193,7 @@ function draw() {
     button.textContent = kind.title;
     button.setAttribute('aria-pressed', i === at.kind);
     button.disabled = !has(kind);
-    if (button.disabled) button.title = 'this model has none';
+    if (button.disabled) button.title = 'this model has no such attention';
     button.onclick = () => { at.kind = i; at.token = null; draw(); };
     return button;
   }));
@@ -211,7 +211,7 @@ function go(name, value, count) {
 }
 
 if (sentences.length === 0) {
-  document.querySelector('main').textContent = 'No line had a word to translate.';
+  document.querySelector('main').textContent = 'No line had any words to translate.';
 } else {
   sentences.forEach((s, i) => {
     const option = document.createElement('option');
@@ -227,7 +227,7 @@ if (sentences.length === 0) {
     const inside = x >= 0 && y >= 0 && x < cells.columns && y < cells.rows;
     const [rows, columns] = sides();
     element('readout').textContent = inside
-        ? rows[y] + ' looks at ' + columns[x] + ': ' + (weights(at.layer, at.head)[y * cells.columns + x] / 1000).toFixed(3)
+        ? rows[y] + ' attends to ' + columns[x] + ': ' + (weights(at.layer, at.head)[y * cells.columns + x] / 1000).toFixed(3)
         : '';
   };
   element('map').onclick = event => {

@@ -71,7 +71,7 @@ inline std::string translate_markup(std::string_view document, const MarkupOptio
   }
   std::vector<AlignedText> translations = texts.empty() ? std::vector<AlignedText>() : translate(texts);
   if (translations.size() != texts.size()) {
-    throw ValueError("translate_markup", "the translator gave " + std::to_string(translations.size()) +
+    throw ValueError("translate_markup", "the translator returned " + std::to_string(translations.size()) +
                                              " translations of " + std::to_string(texts.size()) +
                                              " texts, expected one for each");
   }

@@ -6,9 +6,9 @@
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
-// What a tile of scores has to do with the distance from query to key (position of the key less that of the
-// query): row i, column j of a tile stands at `distance` + j - i, where `distance` is that of its first
-// element.
+// Operations on a tile of scores that depend on the distance from query to key (position of the key minus
+// that of the query). Row i, column j of a tile has the distance `distance` + j - i, where `distance` is that
+// of its first element.
 
 namespace eigenformer::kernels::detail {
 

@@ -8,12 +8,12 @@
 #include "eigenformer/kernels/attention/attention_blocks.hpp"
 #include "eigenformer/kernels/simd/simd.hpp"
 
-// The rules of a mask other than windows, on one tile of scores: prefixes and documents; and which tiles a
-// dense mask forbids.
+// The rules of a mask other than windows, on one tile of scores: prefixes and documents; and whether a dense
+// mask excludes a whole tile.
 
 namespace eigenformer::kernels::detail {
 
-/// How much of a tile a rule lets through.
+/// How much of a tile a rule admits.
 enum class TileCover { none, some, all };
 
 /// A rectangle of scores: queries [first, first + m) of sequence b, keys [key, key + n) of sequence kb.
@@ -32,7 +32,7 @@ inline TileCover prefix_cover(index_t prefix, index_t query, index_t m, index_t 
   return key + n <= prefix || key + n - 1 <= query ? TileCover::all : TileCover::some;
 }
 
-/// Keys of the query's document. Numbers that are far apart need not be compared one by one.
+/// Keys of the query's document. Ranges of numbers that do not overlap are not compared one by one.
 inline TileCover documents_cover(const std::int32_t* queries, index_t m, const std::int32_t* keys,
                                  index_t n) {
   const auto [low, high] = std::minmax_element(queries, queries + m);
@@ -41,15 +41,15 @@ inline TileCover documents_cover(const std::int32_t* queries, index_t m, const s
   return *low == *high && *key_low == *low && *key_high == *low ? TileCover::all : TileCover::some;
 }
 
-/// Whether a dense mask lets anything of m rows and n columns through, which begin at element `start`. Rows
-/// that are one (row_stride 0) are looked at once; the first element that is let through ends the search.
+/// Whether a dense mask admits any of m rows and n columns, which begin at element `start`. A row that is
+/// broadcast (row_stride 0) is checked once; the first admitted element ends the search.
 inline bool dense_admits(const AttentionMask::Dense& mask, index_t start, index_t row_stride, index_t m,
                          index_t n) {
   constexpr float forbidden = -std::numeric_limits<float>::infinity();
   for (index_t i = 0; i < (row_stride == 0 ? 1 : m); ++i, start += row_stride) {
     if (mask.kind == AttentionMask::Kind::additive) {
       const float* row = mask.bias.data() + start;
-      int admitted = 0;  // counted and not searched for, so that compilers make vectors of it
+      int admitted = 0;  // counted instead of searched for, so that compilers vectorise the loop
       for (index_t j = 0; j < n; ++j) admitted |= static_cast<int>(row[j] != forbidden);
       if (admitted != 0) return true;
     } else {
@@ -87,8 +87,8 @@ struct AttentionSameNumber {
   }
 };
 
-/// Calls prefix(length, query, key) and documents(queries, keys) for each rule of p's mask, with what the
-/// rectangle needs of it, until one returns false; returns whether none did.
+/// Calls prefix(length, query, key) and documents(queries, keys) for each rule of p's mask, with the part of
+/// it for the rectangle, until one returns false; returns whether none did.
 template <class T, class Prefix, class Documents>
 bool each_rule(const AttentionProblem<T>& p, const AttentionRectangle& r, Prefix&& prefix,
                Documents&& documents) {
@@ -107,8 +107,7 @@ bool each_rule(const AttentionProblem<T>& p, const AttentionRectangle& r, Prefix
   return true;
 }
 
-/// Whether the rules let anything of a rectangle through, as far as can be told without looking at each
-/// score.
+/// Whether the rules may admit any score of a rectangle; it does not check each score.
 template <class T>
 bool rules_admit(const AttentionProblem<T>& p, const AttentionRectangle& r) {
   if (p.mask == nullptr || !p.mask->has_rules()) return true;
@@ -122,7 +121,7 @@ bool rules_admit(const AttentionProblem<T>& p, const AttentionRectangle& r) {
       });
 }
 
-/// Forbids what the rules forbid in the scores of a rectangle; p's mask has rules.
+/// Sets the scores of a rectangle that the rules exclude to -inf; p's mask has rules.
 template <class T>
 void apply_rules(const AttentionProblem<T>& p, const AttentionRectangle& r, T* scores) {
   each_rule(

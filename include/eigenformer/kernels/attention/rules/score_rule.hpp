@@ -9,7 +9,7 @@
 
 namespace eigenformer::kernels {
 
-/// The scores of neighbouring queries and keys of one head, after the scale and what is added by distance and
+/// A tile of scores of consecutive queries and keys of one head, after the scale and the terms by distance,
 /// before masks.
 template <class T>
 struct ScoreTile {
@@ -23,6 +23,7 @@ struct ScoreTile {
   index_t query = 0;         ///< position of the first query; that of row i is query + i
   index_t key = 0;           ///< position of the first key; that of column j is key + j
 
+  /// The scores of row i.
   T* row(index_t i) const noexcept { return scores + i * stride; }
 };
 
@@ -39,9 +40,8 @@ concept DifferentiatedRule = requires(const Rule& rule, const ScoreTile<T>& tile
   rule.backward(tile, gradient);
 };
 
-/// A rule that declares, by `static constexpr bool additive = true`, that it only adds to the score what does
-/// not depend on it: its derivative by the score is 1, so it needs no backward. (A score of -infinity has
-/// none.)
+/// A rule that declares, by `static constexpr bool additive = true`, that it adds to the score a number that
+/// does not depend on it: its derivative by the score is 1, so it needs no backward.
 template <class Rule>
 concept AdditiveRule = requires {
   requires static_cast<bool>(Rule::additive);
@@ -67,7 +67,7 @@ struct RunRuleBackward {
   }
 };
 
-/// A rule for scores of T, its type erased.
+/// A rule for scores of T, without its type.
 template <class T>
 struct RuleFunctions {
   void (*forward)(const void* rule, const ScoreTile<T>& tile) = nullptr;
@@ -104,13 +104,14 @@ struct RuleFunctions {
 /// to the scores, `static constexpr bool additive = true` (AdditiveRule); without either it does not compile.
 /// Copies share the struct.
 ///
-/// It is called once a tile, and compiled for each instruction set, so that its loops become vectors. Tiles
-/// that masks forbid as a whole are left out. A score of -infinity forbids the key, as a mask does.
+/// It is called once for each tile and compiled for each instruction set, so that its loops are vectorised.
+/// Tiles that masks exclude entirely are skipped. A score of -infinity excludes the key, as a mask does.
 class ScoreRule {
  public:
   /// No rule.
   ScoreRule() = default;
 
+  /// Stores a copy of `rule`. It accepts structs that take scores of float, double or both.
   template <class Rule>
   requires(!std::is_same_v<Rule, ScoreRule> && (RuleOfScores<Rule, float> || RuleOfScores<Rule, double>))
       ScoreRule(Rule rule)
@@ -118,25 +119,26 @@ class ScoreRule {
         float_(detail::RuleFunctions<float>::of<Rule>()),
         double_(detail::RuleFunctions<double>::of<Rule>()) {}
 
+  /// Whether there is a rule.
   explicit operator bool() const noexcept { return rule_ != nullptr; }
 
-  /// Whether the rule takes scores of T.
+  /// Whether the rule accepts scores of T.
   template <class T>
   bool takes() const noexcept {
     return functions<T>().forward != nullptr;
   }
-  /// Whether the rule multiplies gradients of T.
+  /// Whether the rule has a backward for gradients of T.
   template <class T>
   bool differentiated() const noexcept {
     return functions<T>().backward != nullptr;
   }
-  /// Changes a tile's scores; for rules that take T.
+  /// Changes a tile's scores; only if takes<T>().
   template <class T>
   void apply(const ScoreTile<T>& tile) const {
     functions<T>().forward(rule_.get(), tile);
   }
-  /// Makes a gradient of the scores after the rule, which `tile` holds, one of the scores before; for
-  /// differentiated rules.
+  /// Turns `gradient`, that of the scores after the rule, which `tile` holds, into that of the scores before
+  /// it; only if differentiated<T>().
   template <class T>
   void backward(const ScoreTile<T>& tile, T* gradient) const {
     functions<T>().backward(rule_.get(), tile, gradient);

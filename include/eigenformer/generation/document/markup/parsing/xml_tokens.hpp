@@ -94,7 +94,7 @@ class XmlScanner {
       if (all_[i] == '&') {
         i += reference(i) - 1;
       } else if (all_.substr(i, 3) == "]]>") {
-        fail(i, "']]>' stands in the text, expected ']]&gt;'");
+        fail(i, "']]>' is in the text, expected ']]&gt;'");
       } else if (static_cast<unsigned char>(all_[i]) < 0x20 && !is_markup_space(all_[i])) {
         fail(i, "the text has a control character, expected none but tabs and line ends");
       }
@@ -105,9 +105,10 @@ class XmlScanner {
   // Checks the reference at `&` and returns its length. Unknown names are allowed: a DTD may define them.
   std::size_t reference(std::size_t at) const {
     const CharacterReference found = character_reference(all_.substr(at));
-    if (found.length == 0) fail(at, "'&' begins no entity, expected '&amp;' or a name or number and ';'");
+    if (found.length == 0)
+      fail(at, "'&' does not begin an entity, expected '&amp;' or a name or number and ';'");
     if (found.character.empty() && all_[at + 1] == '#')
-      fail(at, "'" + std::string(all_.substr(at, found.length)) + "' is no character that XML allows");
+      fail(at, "'" + std::string(all_.substr(at, found.length)) + "' is not a character that XML allows");
     return found.length;
   }
 
@@ -115,7 +116,7 @@ class XmlScanner {
     if (starts("<!--")) {
       const std::size_t dashes = all_.find("--", at_ + 4);
       if (dashes != std::string_view::npos && all_.substr(dashes, 3) != "-->")
-        fail(dashes, "'--' stands within a comment, expected '-->'");
+        fail(dashes, "'--' is within a comment, expected '-->'");
       through("-->", at_ + 4, "the comment", MarkupKind::verbatim);
     } else if (starts("<![CDATA[")) {
       add(MarkupKind::cdata_open, at_ + 9);
@@ -130,7 +131,7 @@ class XmlScanner {
       const std::string target = ascii_lower(all_.substr(at_ + 2, end - at_ - 2));
       if (target.empty()) fail(at_, "'<?' is not followed by a name");
       if (target == "xml")
-        fail(at_, "the XML declaration stands behind other text, expected it at the beginning");
+        fail(at_, "the XML declaration comes after other text, expected it at the beginning");
       through("?>", at_, "the processing instruction", MarkupKind::verbatim);
     } else if (starts("</")) {
       closing();
@@ -141,7 +142,7 @@ class XmlScanner {
 
   // A doctype ends with the first '>' outside of quotes, comments and its internal subset in brackets.
   void doctype() {
-    if (elements_ > 0) fail(at_, "the doctype stands behind an element, expected it before all elements");
+    if (elements_ > 0) fail(at_, "the doctype comes after an element, expected it before all elements");
     int depth = 0;
     for (std::size_t i = at_; i < all_.size(); ++i) {
       const char c = all_[i];
@@ -187,7 +188,7 @@ class XmlScanner {
     const std::size_t name_at = at_ + 2, name_stop = name_end(name_at), end = skip_spaces(name_stop);
     const std::string name(all_.substr(name_at, name_stop - name_at));
     if (name.empty())
-      fail(name_at, "found " + found_at(name_at) + " behind '</', expected the name of an element");
+      fail(name_at, "found " + found_at(name_at) + " after '</', expected the name of an element");
     if (end >= all_.size() || all_[end] != '>')
       fail(end, "found " + found_at(end) + " in the closing tag </" + name + ">, expected '>'");
     if (open_.empty()) fail(at_, "found </" + name + ">, but no element is open");
@@ -205,8 +206,7 @@ class XmlScanner {
     std::string name(all_.substr(name_at, at - name_at));
     if (name.empty()) {
       fail(name_at, "found " + found_at(name_at) +
-                        " behind '<', expected the name of an element, or '&lt;' for a '<' "
-                        "of the text");
+                        " after '<', expected the name of an element, or '&lt;' for a '<' of the text");
     }
     bool untranslated = false;
     std::unordered_set<std::string_view> attributes;
@@ -226,7 +226,7 @@ class XmlScanner {
       }
       const std::string_view attribute = all_.substr(at, end - at);
       if (!attributes.insert(attribute).second)
-        fail(at, "the attribute '" + std::string(attribute) + "' stands twice in the tag <" + name + ">");
+        fail(at, "the attribute '" + std::string(attribute) + "' occurs twice in the tag <" + name + ">");
       const std::string_view value = attribute_value(attribute, end, at);
       if (attribute == "translate" || attribute == "its:translate") untranslated = value == "no";
     }
@@ -237,7 +237,7 @@ class XmlScanner {
 
   // Reads `="value"`; sets `at` to its end.
   std::string_view attribute_value(std::string_view attribute, std::size_t from, std::size_t& at) const {
-    const std::string of_attribute = " behind the attribute '" + std::string(attribute) + "', expected ";
+    const std::string of_attribute = " after the attribute '" + std::string(attribute) + "', expected ";
     at = skip_spaces(from);
     if (at >= all_.size() || all_[at] != '=') fail(at, "found " + found_at(at) + of_attribute + "'='");
     at = skip_spaces(at + 1);
@@ -248,7 +248,7 @@ class XmlScanner {
       fail(at, "the value of the attribute '" + std::string(attribute) + "' does not end, expected " +
                    found_at(at));
     for (std::size_t i = begin; i < end; ++i) {
-      if (all_[i] == '<') fail(i, "'<' stands in the value of an attribute, expected '&lt;'");
+      if (all_[i] == '<') fail(i, "'<' is in the value of an attribute, expected '&lt;'");
       if (all_[i] == '&') i += reference(i) - 1;
     }
     at = end + 1;

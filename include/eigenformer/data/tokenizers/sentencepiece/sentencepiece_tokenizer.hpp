@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sentencepiece_processor.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "eigenformer/data/sampling/sentencepiece_sampler.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
-#include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/processor.hpp"
 
 namespace eigenformer {
 
@@ -26,15 +23,8 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
   /// not a model, and for a special id outside the vocabulary.
   SentencePieceTokenizer(std::string model, ForeignVocabulary given, bool language_codes = false)
       : ForeignTokenizer(std::move(given)),
-        model_(std::make_shared<const std::string>(std::move(model))),
-        language_codes_(language_codes) {
-    auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
-    if (const auto status = processor->LoadFromSerializedProto(*model_); !status.ok()) {
-      throw ValueError("tokenizer",
-                       "the file is " + detail::not_a_sentencepiece_model(*model_, status.message()));
-    }
-    processor_ = std::move(processor);
-  }
+        processor_(made_of_model(std::move(model))),
+        language_codes_(language_codes) {}
 
   /// Loads `directory/name.tokenizer`. Throws IoError.
   static SentencePieceTokenizer load(const std::filesystem::path& directory,
@@ -48,11 +38,9 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
 
   /// The pieces of a model in the order of its own ids. Throws ValueError when the bytes are not a model.
   static std::vector<std::string> model_pieces(const std::string& model) {
-    const SentencePieceTokenizer tokenizer(model, {});
+    const auto processor = made_of_model(model);
     std::vector<std::string> found;
-    for (int id = 0; id < tokenizer.processor_->GetPieceSize(); ++id) {
-      found.push_back(tokenizer.processor_->IdToPiece(id));
-    }
+    for (int id = 0; id < processor.size(); ++id) found.push_back(processor.piece(id));
     return found;
   }
 
@@ -60,30 +48,24 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids = take_language_code(text);
-    std::vector<std::string> found;
-    require(processor_->Encode(valid_utf8(text), &found));
-    for (const std::string& piece : found) append(ids, piece);
+    for (const std::string& piece : processor_.encode<std::string>(valid_utf8(text))) append(ids, piece);
     return ids;
   }
 
   std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
                                            RandomGenerator& rng) const override {
     std::vector<std::int32_t> ids = take_language_code(text);
-    for (const auto& piece :
-         detail::sample_sentencepiece(*processor_, sampler_.get(*model_), valid_utf8(text), sampling, rng))
-      append(ids, piece.text);
+    for (const auto& piece : processor_.sample(valid_utf8(text), sampling, rng)) append(ids, piece.text);
     return ids;
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
-    std::string text;
-    require(processor_->Decode(pieces(ids), &text));
-    return trim(with_spaces(text));
+    return trim(with_spaces(processor_.decode(pieces(ids))));
   }
 
  protected:
   void add_parts(TokenizerParts& parts) const override {
-    parts.set("model", *model_);
+    parts.set("model", processor_.model());
     if (language_codes_) parts.set("language_codes", "");
   }
 
@@ -100,8 +82,12 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     return ids;
   }
 
-  static void require(const sentencepiece::util::Status& status) {
-    if (!status.ok()) throw ValueError("tokenizer", std::string("SentencePiece: ") + status.message());
+  static detail::SentencePieceProcessor made_of_model(std::string model) {
+    try {
+      return detail::SentencePieceProcessor(std::move(model));
+    } catch (const ValueError& error) {
+      throw ValueError("tokenizer", "the file is " + detail::message_of(error));
+    }
   }
 
   // SentencePiece does not decode pieces that are not its own: they keep the mark of a space. Such pieces are
@@ -113,9 +99,7 @@ class SentencePieceTokenizer final : public ForeignTokenizer {
     return text;
   }
 
-  std::shared_ptr<const std::string> model_;  // serialised
-  detail::LazySampler sampler_;
-  std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
+  detail::SentencePieceProcessor processor_;
   bool language_codes_;
 };
 

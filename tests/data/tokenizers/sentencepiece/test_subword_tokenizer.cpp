@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/word_parts.hpp"
-#include "eigenformer/data/tokenizers/subword_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/subword_tokenizer.hpp"
 #include "temporary_folder.hpp"
 #include "test_tools.hpp"
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
@@ -16,9 +15,8 @@
 #include <vector>
 
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/sampling/sentencepiece_sampler.hpp"
 #include "eigenformer/data/text/text_file.hpp"
-#include "eigenformer/data/tokenizers/sentencepiece_status.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/processor.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 
 namespace eigenformer {
@@ -61,7 +59,9 @@ class SubwordTokenizer final : public Tokenizer {
     std::string reserved;
     for (const std::string& piece : options.reserved) {
       if (piece.empty() || piece.find(',') != std::string::npos)
-        throw ValueError("subword_tokenizer", "the reserved piece '" + piece + "' is empty or has a comma");
+        throw ValueError(
+            "subword_tokenizer",
+            "the reserved piece '" + piece + "' is empty or contains a comma, must be a text without commas");
       reserved += (reserved.empty() ? "" : ",") + piece;
     }
     const std::unordered_map<std::string, std::string> arguments = {
@@ -112,24 +112,21 @@ class SubwordTokenizer final : public Tokenizer {
 
   /// Writes `directory/name.model`, in SentencePiece's own format. Throws IoError.
   void save(const std::filesystem::path& directory, const std::string& name = "tokenizer") const override {
-    write_file(directory / (name + ".model"), *model_);
+    write_file(directory / (name + ".model"), processor_.model());
   }
 
   std::string kind() const override { return "subword"; }
-  index_t vocabulary_size() const override { return processor_->GetPieceSize(); }
+  index_t vocabulary_size() const override { return processor_.size(); }
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<int> ids;
-    require(processor_->Encode(normalize_text(text), &ids));
+    const std::vector<int> ids = processor_.encode<int>(normalize_text(text));
     return {ids.begin(), ids.end()};
   }
 
   std::vector<std::int32_t> encode_sampled(std::string_view text, const SubwordSampling& sampling,
                                            RandomGenerator& rng) const override {
     std::vector<std::int32_t> ids;
-    for (const auto& piece : detail::sample_sentencepiece(*processor_, sampler_.get(*model_),
-                                                          normalize_text(text), sampling, rng))
-      ids.push_back(piece.id);
+    for (const auto& piece : processor_.sample(normalize_text(text), sampling, rng)) ids.push_back(piece.id);
     return ids;
   }
 
@@ -139,14 +136,12 @@ class SubwordTokenizer final : public Tokenizer {
       check(id);
       if (!is_control(id)) pieces.push_back(id);
     }
-    std::string text;
-    require(processor_->Decode(pieces, &text));
-    return normalize_text(text);
+    return normalize_text(processor_.decode(pieces));
   }
 
   std::string token(std::int32_t id) const override {
     check(id);
-    return processor_->IdToPiece(id);
+    return processor_.piece(id);
   }
 
  private:
@@ -180,18 +175,21 @@ class SubwordTokenizer final : public Tokenizer {
   };
 
   SubwordTokenizer(std::string model, const std::string& name)
-      : model_(std::make_shared<const std::string>(std::move(model))) {
-    auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
-    if (const auto status = processor->LoadFromSerializedProto(*model_); !status.ok()) {
-      throw IoError("subword_tokenizer",
-                    name + " is " + detail::not_a_sentencepiece_model(*model_, status.message()));
-    }
-    if (processor->pad_id() != Vocabulary::pad_id || processor->unk_id() != Vocabulary::unknown_id ||
-        processor->bos_id() != Vocabulary::begin_id || processor->eos_id() != Vocabulary::end_id) {
+      : processor_(made_of_model(std::move(model), name)) {
+    const auto& library = processor_.library();
+    if (library.pad_id() != Vocabulary::pad_id || library.unk_id() != Vocabulary::unknown_id ||
+        library.bos_id() != Vocabulary::begin_id || library.eos_id() != Vocabulary::end_id) {
       throw IoError("subword_tokenizer",
                     name + " has other special ids, expected pad 0, unk 1, bos 2, eos 3");
     }
-    processor_ = std::move(processor);
+  }
+
+  static detail::SentencePieceProcessor made_of_model(std::string model, const std::string& name) {
+    try {
+      return detail::SentencePieceProcessor(std::move(model));
+    } catch (const ValueError& error) {
+      throw IoError("subword_tokenizer", name + " is " + detail::message_of(error));
+    }
   }
 
   // Number of different characters in the training text, with the mark that SentencePiece puts between words.
@@ -206,21 +204,14 @@ class SubwordTokenizer final : public Tokenizer {
   }
 
   void check(std::int32_t id) const {
-    if (id < 0 || id >= processor_->GetPieceSize()) {
+    if (id < 0 || id >= processor_.size()) {
       throw IndexError("subword_tokenizer", "token id " + std::to_string(id) +
                                                 " is outside the vocabulary of size " +
-                                                std::to_string(processor_->GetPieceSize()));
+                                                std::to_string(processor_.size()));
     }
   }
 
-  static void require(const sentencepiece::util::Status& status) {
-    if (!status.ok())
-      throw ValueError("subword_tokenizer", std::string("SentencePiece: ") + status.message());
-  }
-
-  std::shared_ptr<const std::string> model_;  // serialised
-  detail::LazySampler sampler_;
-  std::shared_ptr<const sentencepiece::SentencePieceProcessor> processor_;
+  detail::SentencePieceProcessor processor_;
 };
 
 }  // namespace eigenformer

@@ -1,4 +1,4 @@
-#include "eigenformer/data/tokenizers/sentencepiece_tokenizer.hpp"
+#include "eigenformer/data/tokenizers/sentencepiece/sentencepiece_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
