@@ -63,7 +63,7 @@ class StageProgress {
 /// The model's tokenizers, with the options that go with them.
 ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareOptions& options) {
   const nlohmann::json given = command.flags->given();
-  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "sample_pairs", "seed"}) {
+  for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "tags", "sample_pairs", "seed"}) {
     if (!given.contains(name)) continue;
     throw ef::ValueError(
         "prepare", flag_of_field(name) +

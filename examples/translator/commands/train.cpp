@@ -65,10 +65,7 @@ ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::Tr
   }
 }
 
-int train(const TrainCommand& command) {
-  const InterruptWatcher interrupts("this update");
-  set_threads(command.threads);
-  const TrainingRanks ranks(command);
+int train(const TrainCommand& command, const TrainingRanks& ranks, const std::stop_token& stop) {
   std::optional<ef::TrainingLock> lock;
   if (ranks.first()) {
     check_folder(command);
@@ -153,7 +150,7 @@ int train(const TrainCommand& command) {
   Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
                   ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
                   teachers ? teachers->teacher : nullptr);
-  if (!ranks.first()) return ranks.follow(trainer, command, interrupts.token());
+  if (!ranks.first()) return ranks.follow(trainer, command, stop);
   if (adapter) {
     ef::index_t factors = 0;
     for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
@@ -180,7 +177,7 @@ int train(const TrainCommand& command) {
              {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
              {"threads", ef::Runtime::instance().threads()},
              {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
-  const ef::TrainingEnd end = logged_run(trainer, interrupts.token(), log);
+  const ef::TrainingEnd end = logged_run(trainer, stop, log);
   // Before the first validation the folder has the weights training began with, or another model: rather have
   // the latest.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
@@ -201,6 +198,23 @@ int train(const TrainCommand& command) {
   }
   describe_end(end, trainer, s.training.validation.by, trained, progress);
   return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
+}
+
+int train(const TrainCommand& command) {
+  InterruptWatcher interrupts(
+      "this update", ef::processes_of_mpirun() > 1
+                         ? "mpirun interrupts all processes when one has failed or was killed: see its "
+                           "message\n"
+                         : "");
+  set_threads(command.threads);
+  const TrainingRanks ranks(command);
+  if (!ranks.first()) interrupts.silence();
+  try {
+    return train(command, ranks, interrupts.token());
+  } catch (const std::exception& error) {
+    if (ranks.fail(error)) throw;
+    return 1;
+  }
 }
 
 }  // namespace

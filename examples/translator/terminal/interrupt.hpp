@@ -23,8 +23,9 @@ inline constexpr int interrupted_exit_code = 130;
 /// own, so that no code runs inside a signal handler. Make it before any other thread.
 class InterruptWatcher {
  public:
-  /// what: what is finished before the program ends, such as "this update".
-  explicit InterruptWatcher(const char* what) : what_(what) {
+  /// what: what is finished before the program ends, such as "this update". note: a line to print after that;
+  /// empty: none.
+  explicit InterruptWatcher(const char* what, const char* note = "") : what_(what), note_(note) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
@@ -44,6 +45,8 @@ class InterruptWatcher {
   InterruptWatcher& operator=(const InterruptWatcher&) = delete;
 
   std::stop_token token() const { return stop_.get_token(); }
+  /// Prints nothing from now on.
+  void silence() { silent_ = true; }
 
  private:
   void watch() {
@@ -51,8 +54,10 @@ class InterruptWatcher {
       if (!take_signal()) continue;
       if (stop_.stop_requested()) _exit(interrupted_exit_code);
       stop_.request_stop();
+      if (silent_) continue;
       if (isatty(STDERR_FILENO) == 1) std::fputc('\n', stderr);  // below the line of progress
-      std::fprintf(stderr, "interrupted: finishing %s, then saving; once more ends at once\n", what_);
+      std::fprintf(stderr, "interrupted: finishing %s, then saving; once more ends at once\n%s", what_,
+                   note_);
     }
   }
 
@@ -75,10 +80,12 @@ class InterruptWatcher {
   }
 
   const char* what_;
+  const char* note_;
   sigset_t signals_{};
   sigset_t before_{};
   std::stop_source stop_;
   std::atomic<bool> over_{false};
+  std::atomic<bool> silent_{false};
   std::thread thread_;
 };
 

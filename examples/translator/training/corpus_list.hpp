@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "eigenformer/data/prepare/prepare_options.hpp"
 #include "eigenformer/data/text/text_file.hpp"
+#include "eigenformer/io/safetensors/json_text.hpp"
 #include "options/corpus_options.hpp"
 
 namespace translator {
@@ -64,11 +66,9 @@ inline void set_weights(std::vector<CorpusEntry>& entries, const std::string& we
   }
 }
 
-// A token that no text is cut into: "<...>" without a space or comma.
 inline void require_tag(const std::string& tag, const std::string& where) {
-  const bool good = tag.size() > 2 && tag.front() == '<' && tag.back() == '>' &&
-                    tag.find_first_of("<, \t\n>", 1) == tag.size() - 1;
-  if (!good) throw ef::ValueError("train", where + " has the tag '" + tag + "', expected one such as <bt>");
+  if (!ef::detail::is_tag(tag))
+    throw ef::ValueError("train", where + " has the tag '" + tag + "', expected one such as <bt>");
 }
 
 // {"source": ..., "target": ...}, paths seen from the list's folder.
@@ -111,10 +111,11 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
   const std::string name = "'" + path + "'";
   nlohmann::json json;
   try {
-    json = nlohmann::json::parse(ef::read_text_file(path));
-  } catch (const nlohmann::json::exception& error) {
-    throw ef::IoError("train", name + " is no JSON: " + error.what());
+    json = ef::detail::parse_unique_json(ef::read_text_file(path));
+  } catch (const ef::ValueError& error) {
+    throw ef::IoError("train", name + " " + ef::detail::message_of(error));
   }
+  if (json.is_discarded()) throw ef::IoError("train", name + " is no JSON");
   if (!json.is_array() || json.empty())
     throw ef::ValueError(
         "train", name + " has no list of corpora, expected [{\"source\": ..., \"target\": ...}, ...]");

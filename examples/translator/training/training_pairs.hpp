@@ -25,9 +25,11 @@ inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora
   for (const std::string& tag : all_tags(entries)) {
     const auto id = ef::find_token(*tokenizers.source, tag);
     if (!id) {
-      throw ef::ValueError("train",
-                           "the vocabulary has no token '" + tag +
-                               "', which a corpus asks for: only a new vocabulary of text takes it in");
+      throw ef::ValueError(
+          "train",
+          "the vocabulary has no token '" + tag +
+              "', which a corpus asks for: a new vocabulary of text takes it in, and that of prepare "
+              "with --tags");
     }
     if (tokenizers.joint() &&
         std::find(text.forbidden_ids.begin(), text.forbidden_ids.end(), *id) == text.forbidden_ids.end())
@@ -114,9 +116,17 @@ class TrainingPairs {
   ef::EncodedCorpus* single() const { return single_; }
 
  private:
+  static ef::TextConventions in_language(const ef::TextConventions& text, const CorpusEntry& entry) {
+    try {
+      return ef::with_target_language(text, entry.target_language);
+    } catch (const ef::ValueError& error) {
+      throw ef::ValueError("train", ef::detail::message_of(error) +
+                                        "; give the corpus its target_language in a list of --corpora");
+    }
+  }
   static ef::TextConventions text_of(const CorpusEntry& entry, const ef::TokenizerPair& tokenizers,
                                      const ef::TextConventions& text) {
-    ef::TextConventions own = ef::with_target_language(text, entry.target_language);
+    ef::TextConventions own = in_language(text, entry);
     if (!entry.tag.empty()) own.source_prefix.push_back(*ef::find_token(*tokenizers.source, entry.tag));
     return own;
   }

@@ -49,13 +49,14 @@ class TrainingRanks {
     }
 #endif
   }
-  /// Where this rank fails, the others are told to end.
-  ~TrainingRanks() {
-    if (communicator_ != nullptr && std::uncaught_exceptions() > exceptions_)
-      communicator_->fail("an error, which it has printed");
+  /// Ends the other ranks with the error of this one. Whether this rank has to print it: an error of another
+  /// rank is printed by that rank and by the first.
+  bool fail(const std::exception& error) const {
+    if (communicator_ == nullptr) return true;
+    communicator_->fail(error.what());
+    const auto* const failure = dynamic_cast<const ef::IoError*>(&error);
+    return first() || failure == nullptr || failure->op() != "distributed";
   }
-  TrainingRanks(const TrainingRanks&) = delete;
-  TrainingRanks& operator=(const TrainingRanks&) = delete;
 
   bool first() const { return communicator_ == nullptr || communicator_->rank() == 0; }
 
@@ -83,7 +84,6 @@ class TrainingRanks {
 
  private:
   std::shared_ptr<ef::Communicator> communicator_;
-  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace translator

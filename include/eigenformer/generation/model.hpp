@@ -9,34 +9,33 @@
 #include "eigenformer/autograd/tape/context.hpp"
 #include "eigenformer/core/base/config.hpp"
 
-/// What a model must have so that `generate`, `beam_search` and `sample` work with it.
+/// What generate(), beam_search(), sample() and score_targets() need of a model.
 ///
 ///     struct MyModel {
 ///       using value_type = float;
-///       using Input = std::vector<std::int32_t>;           // what one text is generated from
+///       using Input = std::vector<std::int32_t>;  // what one text is generated from
 ///       index_t vocabulary_size() const;
-///       State begin(const Context<float>&, std::span<const Input>) const;   // one sequence for each input
-///       Var<float> logits(const Context<float>&, const Var<float>& rows) const;   // (rows, D) -> (rows, V)
+///       State begin(const Context<float>&, std::span<const Input>) const;        // one sequence per input
+///       Var<float> logits(const Context<float>&, const Var<float>& rows) const;  // (rows, D) -> (rows, V)
 ///     };
 ///
 /// Optional members:
 ///
-///     const std::vector<std::int32_t>& prompt(const Input&) const;   // of a decoder-only model: what comes
-///     first index_t input_length(const Input&) const;   // inputs of like length share a batch; default:
+///     const std::vector<std::int32_t>& prompt(const Input&) const;  // the first tokens, of decoder-only
+///     models index_t input_length(const Input&) const;  // for batches of similar length; default:
 ///     input.size()
 ///
-/// The state holds what the model keeps of each sequence:
+/// The state holds what the model caches for each sequence:
 ///
-///     Var<float> step(ids);                     // (sequences): one more token each -> (sequences, D)
-///     Var<float> step(ids, counts, prefix);     // (rows): counts[i] tokens of sequence i -> (rows, D);
-///     prefix as in
-///                                               // AttentionMask::prefix, empty: none
-///     void reorder(std::span<const std::int32_t> parents);   // sequence i goes on from what was parents[i]
+///     Var<float> step(ids);                  // ids (sequences): one token each -> (sequences, D)
+///     Var<float> step(ids, counts, prefix);  // ids (rows): counts[i] tokens of sequence i -> (rows, D);
+///                                            // prefix as in AttentionMask::prefix, empty: none
+///     void reorder(std::span<const std::int32_t> parents);  // sequence i continues the former parents[i]
 ///     index_t sequences() const;
 ///
-/// Where GenerationOptions::attention is asked for, a function attention_maps(model, ctx, input, target,
-/// begin_id, prefix) in the model's namespace gives the weights; where TextTranslatorOptions::alignment is, a
-/// function cross_attention_weights(model, ctx, inputs, targets, begin_id, prefix, layer).
+/// GenerationOptions::attention needs a function attention_maps(model, ctx, input, target, begin_id, prefix)
+/// in the model's namespace, TextTranslatorOptions::alignment a function cross_attention_weights(model, ctx,
+/// inputs, targets, begin_id, prefix, layer).
 namespace eigenformer {
 
 namespace models {
@@ -58,7 +57,7 @@ concept HasVocabularySize = requires(const M& model) {
   { model.vocabulary_size() } -> std::convertible_to<index_t>;
 };
 
-/// model.begin(ctx, inputs) gives the state of sequences that grow.
+/// model.begin(ctx, inputs) returns the state of growing sequences.
 template <class M>
 concept HasBegin = HasValueType<M> && HasInput<M> &&
     requires(const M& model, const Context<typename M::value_type>& ctx,
@@ -66,19 +65,19 @@ concept HasBegin = HasValueType<M> && HasInput<M> &&
   model.begin(ctx, inputs);
 };
 
-/// What begin() returns.
+/// The type that begin() returns.
 template <class M>
 using StateOf =
     decltype(std::declval<const M&>().begin(std::declval<const Context<typename M::value_type>&>(),
                                             std::declval<std::span<const typename M::Input>>()));
 
-/// state.step(ids): one more token for each sequence.
+/// state.step(ids) appends one token to each sequence.
 template <class S, class T>
 concept StepsByOne = requires(S& state, const Tensor<std::int32_t>& ids) {
   { state.step(ids) } -> std::convertible_to<Var<T>>;
 };
 
-/// state.step(ids, counts, prefix): counts[i] tokens for sequence i.
+/// state.step(ids, counts, prefix) appends counts[i] tokens to sequence i.
 template <class S, class T>
 concept StepsByMany = requires(S& state, const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
                                const std::vector<index_t>& prefix) {
@@ -92,20 +91,20 @@ concept Reorders = requires(S& state, std::span<const std::int32_t> parents) {
   { state.sequences() } -> std::convertible_to<index_t>;
 };
 
-/// model.logits(ctx, rows) makes logits (rows, V) of the decoder's rows.
+/// model.logits(ctx, rows) computes logits (rows, V) from the decoder's rows (rows, D).
 template <class M>
 concept HasLogits = HasValueType<M> && requires(const M& model, const Context<typename M::value_type>& ctx,
                                                 const Var<typename M::value_type>& rows) {
   { model.logits(ctx, rows) } -> std::convertible_to<Var<typename M::value_type>>;
 };
 
-/// model.prompt(input): the tokens that a text goes on from, of decoder-only models.
+/// model.prompt(input) returns the first tokens of a text, for decoder-only models.
 template <class M>
 concept HasPrompt = HasInput<M> && requires(const M& model, const typename M::Input& input) {
   { model.prompt(input) } -> std::convertible_to<std::vector<std::int32_t>>;
 };
 
-/// model.input_length(input).
+/// model.input_length(input) returns the length by which inputs are batched.
 template <class M>
 concept HasInputLength = HasInput<M> && requires(const M& model, const typename M::Input& input) {
   { model.input_length(input) } -> std::convertible_to<index_t>;
@@ -113,7 +112,7 @@ concept HasInputLength = HasInput<M> && requires(const M& model, const typename 
 
 }  // namespace models
 
-/// A model that texts can be generated with.
+/// A model that can generate texts; the head of generation/model.hpp describes its members.
 template <class M>
 concept GenerativeModel = models::HasValueType<M> && models::HasInput<M> && models::HasVocabularySize<M> &&
                           models::HasBegin<M> && models::StepsByOne < models::StateOf<M>,
@@ -122,7 +121,7 @@ typename M::value_type > &&models::StepsByMany<models::StateOf<M>, typename M::v
 
 namespace detail {
 
-// Says in a sentence what a model lacks; the types below are void where it lacks them.
+// Explains what a model lacks by static assertions.
 template <class M>
 struct Generative {
   static_assert(models::HasValueType<M>, "the model needs `using value_type = float;` (or double)");
@@ -178,7 +177,7 @@ struct InputOf<M> {
   using type = typename M::Input;
 };
 
-// The number type and the input of a model; asking for them checks the model.
+// The scalar type of a model; naming it checks the model.
 template <class M>
 using ValueOf = decltype(Generative<M>::value_type());
 

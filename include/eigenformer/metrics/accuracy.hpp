@@ -9,12 +9,12 @@
 
 namespace eigenformer {
 
-/// How many of a number of items are right.
+/// A count of correct items out of a total, as exact_match() returns it.
 struct Accuracy {
-  index_t correct = 0;
-  index_t total = 0;
+  index_t correct = 0;  ///< items that are right
+  index_t total = 0;    ///< items compared, the right ones included
 
-  /// The share that is right, 0 to 1; 0 when there is no item.
+  /// correct / total, in [0, 1]; 0 when total is 0.
   double rate() const noexcept {
     return total == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(total);
   }
@@ -35,7 +35,7 @@ Accuracy exact_match(std::span<const T> hypotheses, std::span<const T> reference
   return accuracy;
 }
 
-/// The same for containers: vectors of strings, of ids or of id sequences.
+/// The same for contiguous containers: vectors of strings, of ids or of id sequences.
 template <class Container>
 Accuracy exact_match(const Container& hypotheses, const Container& references) {
   using T = typename Container::value_type;

@@ -10,14 +10,17 @@
 
 namespace eigenformer {
 
-/// Compares alignments with right ones, whose links are sure or merely possible, over many sentences (Och &
-/// Ney 2003, section 5.1). With A the links found, S the sure ones and P the possible ones, the sure ones
-/// among them: precision |A & P| / |A|, recall |A & S| / |S|, and the alignment error rate 1 - (|A & S| + |A
-/// & P|) /
-/// (|A| + |S|).
+/// Compares word alignments with reference alignments, whose links are sure or possible, and sums over
+/// sentences (Och & Ney 2003, section 5.1).
+///
+/// With A the links found, S the sure links and P the sure and possible links:
+///
+///     precision = |A & P| / |A|
+///     recall    = |A & S| / |S|
+///     AER       = 1 - (|A & S| + |A & P|) / (|A| + |S|)
 class AlignmentError {
  public:
-  /// The links of one sentence pair; repeated ones count once. possible: those beside the sure ones.
+  /// Adds one sentence pair. Repeated links count once; `possible` need not repeat the sure links.
   void add(std::span<const AlignmentLink> found, std::span<const AlignmentLink> sure,
            std::span<const AlignmentLink> possible = {}) {
     using Links = std::set<std::pair<index_t, index_t>>;
@@ -37,14 +40,16 @@ class AlignmentError {
     }
   }
 
-  /// In [0, 1], 0 the best; NaN where there is no link at all.
+  /// The alignment error rate, in [0, 1], lower is better; NaN when no link was found and none is sure.
   double rate() const { return 1 - share(found_sure_ + found_possible_, found_ + sure_); }
-  /// NaN where nothing was found.
+  /// The share of the links found that are sure or possible, in [0, 1]; NaN when none was found.
   double precision() const { return share(found_possible_, found_); }
-  /// NaN where no link is sure.
+  /// The share of the sure links that were found, in [0, 1]; NaN when no link is sure.
   double recall() const { return share(found_sure_, sure_); }
 
+  /// |A|, summed over the sentences.
   index_t found() const noexcept { return found_; }
+  /// |S|, summed over the sentences.
   index_t sure() const noexcept { return sure_; }
 
  private:

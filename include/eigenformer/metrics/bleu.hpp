@@ -18,19 +18,19 @@
 
 namespace eigenformer {
 
-/// A corpus BLEU score (Papineni et al. 2002) and what it is made of.
+/// A BLEU score (Papineni et al. 2002) with its n-gram counts, precisions and brevity penalty.
 struct BleuScore {
   double score = 0;                    ///< 0 to 100
-  std::array<double, 4> precisions{};  ///< of 1- to 4-grams, in per cent, smoothed
-  std::array<index_t, 4> correct{};    ///< n-grams of the hypotheses that the references have too
+  std::array<double, 4> precisions{};  ///< of 1- to 4-grams, 0 to 100, smoothed
+  std::array<index_t, 4> correct{};    ///< n-grams of the hypotheses that match the references, clipped
   std::array<index_t, 4> total{};      ///< n-grams of the hypotheses
   double brevity_penalty = 0;          ///< 0 to 1
-  double ratio = 0;                    ///< hypothesis_length / reference_length
-  index_t hypothesis_length = 0;       ///< tokens
-  index_t reference_length = 0;        ///< tokens
+  double ratio = 0;               ///< hypothesis_length / reference_length; 0 when the references are empty
+  index_t hypothesis_length = 0;  ///< tokens
+  index_t reference_length = 0;   ///< tokens
 
-  /// As sacreBLEU prints it: "BLEU = 30.52 62.1/38.4/26.0/17.9 (BP = 0.987 ratio = 0.987 hyp_len = 812
-  /// ref_len = 823)".
+  /// The line that sacreBLEU prints: "BLEU = 30.52 62.1/38.4/26.0/17.9 (BP = 0.987 ratio = 0.987 hyp_len =
+  /// 812 ref_len = 823)".
   std::string str() const {
     std::array<char, 256> line{};
     std::snprintf(line.data(), line.size(),
@@ -41,7 +41,7 @@ struct BleuScore {
   }
 };
 
-/// How corpus_bleu() computes, in sacreBLEU's notation; the version is this library's.
+/// The signature of corpus_bleu() in sacreBLEU's notation, with this library's version.
 inline std::string bleu_signature() {
   return "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|" + detail::version_field();
 }
@@ -75,8 +75,8 @@ inline std::string space_marks(const std::string& line) {
   return out;
 }
 
-/// Rewrites each pair of neighbours that matches as `write` says, from left to right, going on behind the
-/// pair; other bytes stay.
+/// Rewrites each matching pair of adjacent bytes with `write`, from left to right and without overlap; other
+/// bytes are copied.
 template <class Match, class Write>
 std::string rewrite_pairs(const std::string& line, Match match, Write write) {
   std::string out;
@@ -92,7 +92,7 @@ std::string rewrite_pairs(const std::string& line, Match match, Write write) {
   return out;
 }
 
-/// The text cut at white space.
+/// The words of a text, split at white space.
 inline std::vector<std::string> split_spaces(std::string_view text) {
   std::vector<std::string> words;
   bool in_word = false;
@@ -110,8 +110,8 @@ inline std::vector<std::string> split_spaces(std::string_view text) {
 
 }  // namespace detail
 
-/// Tokenization 13a, that of mteval-v13a.pl as sacreBLEU defines it. Its patterns look at ASCII alone, so
-/// they can go byte by byte.
+/// Splits a text into words by tokenization 13a (mteval-v13a.pl, as sacreBLEU defines it). Its patterns match
+/// ASCII only, so they work on bytes; the text is UTF-8.
 inline std::vector<std::string> tokenize_13a(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(" \t\n\v\f\r") + 1);
   std::string line(text);
@@ -141,7 +141,7 @@ namespace detail {
 
 using Ngram = std::array<std::int32_t, 4>;
 
-/// All n-grams of one order, sorted; the places beyond n are -1.
+/// All n-grams of one order, sorted; elements beyond n are -1.
 inline std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, std::size_t n) {
   std::vector<Ngram> ngrams;
   for (std::size_t i = 0; i + n <= tokens.size(); ++i) {
@@ -153,8 +153,7 @@ inline std::vector<Ngram> sorted_ngrams(std::span<const std::int32_t> tokens, st
   return ngrams;
 }
 
-/// How many elements two sorted sequences have in common, each counted as often as in the one that has it
-/// less often.
+/// The size of the multiset intersection of two sorted sequences.
 template <class T>
 index_t common_count(const std::vector<T>& a, const std::vector<T>& b) {
   index_t count = 0;
@@ -178,7 +177,7 @@ inline void require_pairs(const char* op, std::size_t hypotheses, std::size_t re
   if (hypotheses == 0) throw ValueError(op, "no hypotheses, expected at least one");
 }
 
-/// Gives each word a number.
+/// Maps words to consecutive numbers, in order of first use.
 class WordNumbers {
  public:
   std::vector<std::int32_t> operator()(std::string_view text) {
@@ -194,7 +193,7 @@ class WordNumbers {
   std::unordered_map<std::string, std::int32_t> numbers_;
 };
 
-/// Adds a pair of sentences, as numbers of words.
+/// Adds the counts of one sentence pair, given as word numbers.
 inline void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypothesis,
                             std::span<const std::int32_t> reference) {
   bleu.hypothesis_length += static_cast<index_t>(hypothesis.size());
@@ -206,15 +205,14 @@ inline void add_bleu_counts(BleuScore& bleu, std::span<const std::int32_t> hypot
   }
 }
 
-/// Makes the score of the counts. effective_order: orders without an n-gram are left out.
+/// Computes the score from the counts. effective_order: skip orders that have no n-gram.
 inline void score_bleu_counts(BleuScore& bleu, bool effective_order) {
   const auto h = static_cast<double>(bleu.hypothesis_length);
   const auto r = static_cast<double>(bleu.reference_length);
   bleu.ratio = r > 0 ? h / r : 0;
   bleu.brevity_penalty = h >= r ? 1 : h > 0 ? std::exp(1 - r / h) : 0;
   if (bleu.correct == std::array<index_t, 4>{}) return;
-  // Each order without a match counts as half of the match of the order without a match before it (NIST's
-  // smoothing).
+  // NIST's smoothing: the k-th order without a match counts 1 / 2^k matches.
   double smooth = 1, log_sum = 0;
   std::size_t orders = 0;
   for (; orders < 4; ++orders) {
@@ -234,9 +232,9 @@ inline void score_bleu_counts(BleuScore& bleu, bool effective_order) {
 
 }  // namespace detail
 
-/// Corpus BLEU of one hypothesis and one reference a sentence, equal to sacreBLEU's default: tokenization
-/// 13a, mixed case, 4-grams, exponential smoothing, no effective order (see bleu_signature()). Throws
-/// ValueError for unequal or zero numbers of sentences.
+/// Corpus BLEU with one reference per hypothesis, equal to sacreBLEU's default: tokenization 13a, mixed case,
+/// 4-grams, exponential smoothing, no effective order (see bleu_signature()). Throws ValueError when the two
+/// spans differ in size or are empty.
 inline BleuScore corpus_bleu(std::span<const std::string> hypotheses,
                              std::span<const std::string> references) {
   detail::require_pairs("corpus_bleu", hypotheses.size(), references.size());

@@ -18,26 +18,27 @@
 
 namespace eigenformer {
 
-/// The predictions whose confidence is in one interval.
+/// One interval of confidence and the predictions that fall into it.
 struct CalibrationBin {
-  double from = 0, to = 0;  ///< [from, to), the last one with its end
-  index_t count = 0;
-  double confidence = 0;  ///< mean
-  double right = 0;       ///< the share that was right
+  double from = 0,        ///< lower bound, inclusive
+      to = 0;             ///< upper bound, exclusive except in the last bin
+  index_t count = 0;      ///< predictions in the bin
+  double confidence = 0;  ///< their mean confidence; 0 without predictions
+  double right = 0;       ///< the share of them that was right; 0 without predictions
 };
 
-/// How far confidences can be believed.
+/// How well confidences predict what was right, as calibration() measures it.
 struct Calibration {
-  std::vector<CalibrationBin> bins;
-  index_t count = 0;
-  double confidence = 0;  ///< mean
-  double right = 0;       ///< the share that was right
-  /// Expected calibration error: the mean over predictions of |right - confidence| of their bin (Guo et al.
-  /// 2017, eq. 5).
+  std::vector<CalibrationBin> bins;  ///< of equal width over [0, 1], empty ones included
+  index_t count = 0;                 ///< predictions
+  double confidence = 0;             ///< mean confidence
+  double right = 0;                  ///< the share of predictions that was right
+  /// Expected calibration error: |right - confidence| of the bins, weighted by their counts (Guo et al. 2017,
+  /// eq. 5).
   double expected_error = 0;
-  double brier = 0;  ///< mean of (confidence - right)^2
+  double brier = 0;  ///< Brier score: the mean of (confidence - right)^2
 
-  /// A table of the bins that have predictions, with a line of sums.
+  /// A table with a header, a line for each bin that has predictions, and a line for all.
   std::string str() const {
     std::string table = "confidence      count   mean  right\n";
     std::array<char, 96> line{};
@@ -53,8 +54,9 @@ struct Calibration {
   }
 };
 
-/// Compares confidences with what was right: of each prediction 1 or 0, or a share in between. Throws
-/// ValueError for unequal or zero numbers, values outside [0, 1], and bins below 1.
+/// Compares confidences with outcomes: `right` holds 1 or 0 for each prediction, or a share in between.
+/// Throws ValueError when the spans differ in size or are empty, for values outside [0, 1], and for bins
+/// below 1.
 inline Calibration calibration(std::span<const double> confidences, std::span<const double> right,
                                index_t bins = 10) {
   if (confidences.size() != right.size() || confidences.empty()) {
@@ -95,9 +97,9 @@ inline Calibration calibration(std::span<const double> confidences, std::span<co
   return c;
 }
 
-/// The scale of the greatest likelihood for words of these probabilities, of which some were right (1) and
-/// others not (0): logistic regression on logit(p), by Newton's method. Throws ValueError for unequal
-/// numbers, and unless some are right and some are not.
+/// Fits a ConfidenceScale by maximum likelihood to word probabilities and their outcomes (1: right, 0:
+/// wrong): logistic regression on logit(p), by Newton's method (Platt 1999). Throws ValueError when the spans
+/// differ in size, and unless some outcomes are above 0.5 and some are not.
 inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std::span<const double> right) {
   const auto n_right = std::count_if(right.begin(), right.end(), [](double x) { return x > 0.5; });
   if (probabilities.size() != right.size() || n_right == 0 ||
@@ -145,8 +147,8 @@ inline ConfidenceScale fit_confidence(std::span<const double> probabilities, std
   return {.slope = slope, .offset = offset};
 }
 
-/// Which words of a text its reference has, 1 or 0 each: words between white space, each word of the
-/// reference counted once, wherever it stands.
+/// 1 for each word that the reference also has, else 0. The reference is split at white space; each of its
+/// words matches once, whatever its position.
 inline std::vector<double> right_words(std::span<const WordConfidence> words, std::string_view reference) {
   std::map<std::string, index_t> left;
   for (const std::string& word : detail::split_spaces(reference)) ++left[word];

@@ -15,7 +15,7 @@
 
 namespace eigenformer {
 
-/// How corpus_chrf() computes, in sacreBLEU's notation; the version is this library's.
+/// The signature of corpus_chrf() in sacreBLEU's notation, with this library's version.
 inline std::string chrf_signature() {
   return "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|" + detail::version_field();
 }
@@ -38,7 +38,7 @@ inline std::u32string without_spaces(std::string_view text) {
   return out;
 }
 
-/// The character n-grams of a text that chrF counts, those of each order sorted.
+/// The character n-grams of a text, sorted within each order.
 class ChrfNgrams {
  public:
   static constexpr std::size_t order = 6;
@@ -53,13 +53,13 @@ class ChrfNgrams {
   std::array<std::vector<std::u32string>, order> ngrams_;
 };
 
-/// Sums of n-grams over sentences, and their score.
+/// Sums n-gram counts over sentences and computes the score.
 class ChrfCounts {
  public:
   void add(const ChrfNgrams& hypothesis, const ChrfNgrams& reference) {
     for (std::size_t n = 0; n < ChrfNgrams::order; ++n) {
       const auto &h = hypothesis[n], &r = reference[n];
-      // Where the reference has no n-gram of this order, the hypothesis's ones do not count.
+      // As in sacreBLEU: n-grams of the hypothesis count only where the reference has some of that order.
       if (!r.empty()) in_hypotheses_[n] += static_cast<index_t>(h.size());
       in_references_[n] += static_cast<index_t>(r.size());
       common_[n] += common_count(h, r);
@@ -89,7 +89,7 @@ class ChrfCounts {
 }  // namespace detail
 
 /// Corpus chrF2 (Popović 2015), 0 to 100, equal to sacreBLEU's default: character 1- to 6-grams without
-/// spaces, recall weighted by beta = 2. Throws ValueError for unequal or zero numbers of sentences.
+/// spaces, recall weighted by beta = 2. Throws ValueError when the two spans differ in size or are empty.
 inline double corpus_chrf(std::span<const std::string> hypotheses, std::span<const std::string> references) {
   detail::require_pairs("corpus_chrf", hypotheses.size(), references.size());
   detail::ChrfCounts counts;

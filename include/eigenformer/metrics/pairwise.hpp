@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// score(i, j) of all n x n pairs.
+// score(i, j) for all n x n pairs, row by row.
 template <class F>
 std::vector<double> all_pairs(std::size_t n, F&& score) {
   std::vector<double> scores;
@@ -26,7 +26,7 @@ std::vector<double> all_pairs(std::size_t n, F&& score) {
 
 }  // namespace detail
 
-/// chrF2 of one sentence, 0 to 100: corpus_chrf() of it alone.
+/// chrF2 of one sentence, 0 to 100: corpus_chrf() of a corpus of one.
 inline double sentence_chrf(const std::string& hypothesis, const std::string& reference) {
   return corpus_chrf(std::span(&hypothesis, 1), std::span(&reference, 1));
 }
@@ -42,8 +42,8 @@ inline double sentence_bleu(const std::string& hypothesis, const std::string& re
   return bleu.score;
 }
 
-/// sentence_chrf() of each text with each text as the reference: n x n numbers, those of the first text as
-/// hypothesis first. A PairwiseUtility.
+/// sentence_chrf() of every pair of texts: n x n scores, row-major, with the hypothesis as the row and the
+/// reference as the column. A PairwiseUtility for minimum Bayes risk decoding.
 inline std::vector<double> pairwise_chrf(std::span<const std::string> texts) {
   std::vector<detail::ChrfNgrams> ngrams;
   for (const std::string& text : texts) ngrams.emplace_back(text);

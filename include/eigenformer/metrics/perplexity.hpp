@@ -8,27 +8,28 @@
 
 namespace eigenformer {
 
-/// Perplexity over batches: exp of the mean negative log-likelihood of a token.
+/// Accumulates perplexity over batches: exp of the mean negative log-likelihood per token. Not thread-safe.
 class Perplexity {
  public:
-  /// Adds the summed negative log-likelihood (nats) of a number of tokens. Throws ValueError for a negative
-  /// number.
+  /// Adds the negative log-likelihood (nats) summed over `tokens` tokens. Throws ValueError when tokens is
+  /// negative.
   void add(double negative_log_likelihood, index_t tokens) {
     if (tokens < 0) throw ValueError("perplexity", std::to_string(tokens) + " tokens, must not be negative");
     sum_ += negative_log_likelihood;
     tokens_ += tokens;
   }
 
+  /// Tokens added so far.
   index_t tokens() const noexcept { return tokens_; }
 
-  /// Nats a token. Throws ValueError before the first token.
+  /// Mean negative log-likelihood in nats per token. Throws ValueError before the first token.
   double mean_loss() const {
     if (tokens_ == 0) throw ValueError("perplexity", "no token was added, expected at least one");
     return sum_ / static_cast<double>(tokens_);
   }
 
-  /// 1 for certainty, the size of the vocabulary for a uniform guess. Throws ValueError before the first
-  /// token.
+  /// exp(mean_loss()): 1 for certainty, the vocabulary size for a uniform guess. Throws ValueError before the
+  /// first token.
   double value() const { return std::exp(mean_loss()); }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace eigenformer::detail {
 
-/// The field of a metric's signature that says whose numbers these are.
+/// The version field of a metric's signature.
 inline std::string version_field() { return "version:eigenformer-" + version_string(); }
 
 }  // namespace eigenformer::detail

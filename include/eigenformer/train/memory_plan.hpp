@@ -20,8 +20,8 @@
 
 namespace eigenformer {
 
-/// A number of bytes from text such as "800M" or "2G": K, M, G and T are powers of 1024, and B or iB may
-/// follow. Throws ValueError for anything else.
+/// Parses a number of bytes such as "800M" or "2G": K, M, G and T are powers of 1024 and may be followed by B
+/// or iB. Throws ValueError for anything else, and for less than 1 byte.
 [[nodiscard]] inline std::size_t bytes_of(const std::string& text) {
   std::size_t end = 0;
   double value = -1;
@@ -41,29 +41,31 @@ namespace eigenformer {
   return static_cast<std::size_t>(bytes);
 }
 
-/// How a training stays within a limit of memory: its batches in smaller parts, and its layers run again in
-/// backward if that does not do.
+/// Batch settings that keep a training within a memory limit: smaller batches, and checkpoints of activations
+/// if those do not suffice. plan_memory() returns one.
 struct MemoryPlan {
   index_t batch_tokens = 0;  ///< target tokens of a batch
-  index_t accumulate = 1;    ///< batches of an update; times batch_tokens as many tokens as were asked for
-  bool checkpoint_activations = false;
-  std::size_t process = 0;  ///< what the process takes without training: weights, corpus, the program
-  std::size_t bytes = 0;    ///< the most memory that the process is expected to take
-  std::size_t lasting = 0;  ///< what of it does not depend on the batch: process, gradients, moments
+  index_t accumulate =
+      1;  ///< batches per update; batch_tokens * accumulate is at least what the options ask for
+  bool checkpoint_activations = false;  ///< see LoopOptions::checkpoint_activations
+  std::size_t process = 0;              ///< bytes of the process without training: weights, corpus, program
+  std::size_t bytes = 0;                ///< expected peak of the process in bytes
+  /// The part of `bytes` that does not depend on the batch: process, gradients, moments.
+  std::size_t lasting = 0;
 
-  /// Puts the choice into a training's options.
+  /// Sets batch_tokens, accumulate and checkpoint_activations in a training's options.
   void apply(TrainingOptions& options) const {
     options.batch_tokens = batch_tokens;
     options.loop.accumulate = accumulate;
     options.loop.checkpoint_activations = checkpoint_activations;
   }
-  /// "batches of 512 target tokens, 4 an update, ...: about 1.2 GiB".
+  /// A description for people: "batches of 512 target tokens, 4 an update, ...: at most about 1.2 GiB".
   std::string str() const {
     return "batches of " + std::to_string(batch_tokens) + " target tokens, " + std::to_string(accumulate) +
            " per update, " + (checkpoint_activations ? "with" : "without") +
            " activation checkpointing: at most about " + text_of(bytes);
   }
-  /// "1.2 GiB", "310 MiB".
+  /// A number of bytes as text, rounded up: "1.2 GiB", "310 MiB".
   static std::string text_of(std::size_t bytes) {
     const double mib = static_cast<double>(bytes) / (1024.0 * 1024.0);
     if (mib < 1024) return std::to_string(static_cast<long long>(std::ceil(mib))) + " MiB";
@@ -74,12 +76,11 @@ struct MemoryPlan {
 
 namespace detail {
 
-// Bytes as a sum of a part for each source token, one for each target token, and a rest, none of them
-// negative.
+// A linear model of bytes: a constant plus a part per source token and per target token, none negative.
 struct BytesOfTokens {
   double rest = 0, source = 0, target = 0;
 
-  // From what batches of (n, n), (n / 2, n) and (n, n / 2) tokens take.
+  // Fits it to the bytes of batches of (n, n), (n / 2, n) and (n, n / 2) tokens.
   static BytesOfTokens of(const std::array<double, 3>& bytes, double n) {
     BytesOfTokens b;
     b.source = std::max(0.0, (bytes[0] - bytes[1]) / (n / 2));
@@ -92,7 +93,7 @@ struct BytesOfTokens {
   }
 };
 
-// A batch of sequences of one length a side, made of a batch's tokens.
+// A batch whose sequences have one length per side, made of another batch's tokens.
 inline Batch probe_batch(const Batch& from, index_t sequences, index_t source_length, index_t target_length) {
   const auto repeat = [](const std::vector<std::int32_t>& ids, index_t count) {
     std::vector<std::int32_t> result(static_cast<std::size_t>(count));
@@ -111,7 +112,7 @@ inline Batch probe_batch(const Batch& from, index_t sequences, index_t source_le
   return batch;
 }
 
-// What an update takes besides weights and moments, measured by small batches that are run forward and
+// The memory of an update besides weights and moments, measured by running small batches forward and
 // backward.
 template <class T>
 class UpdateMemory {
@@ -133,7 +134,8 @@ class UpdateMemory {
       for (index_t i = 0; i < layout.batch(); ++i) length = std::max(length, layout.length(i));
       return length;
     };
-    // Lengths of real sentences, so that the model has room for them; even, so that half of one is whole.
+    // A length that real sentences have, so that it is within the model's positions; even, so that it can be
+    // halved.
     const index_t shorter =
         std::min({index_t{32}, longest(sample.source_layout), longest(sample.target_layout)});
     const index_t length = std::max<index_t>(2, shorter / 2 * 2), sequences = (tokens + length - 1) / length;
@@ -142,7 +144,7 @@ class UpdateMemory {
     };
     const double without = in_use();
     {
-      const Batch batch = batch_of(length, length);  // makes what is made once
+      const Batch batch = batch_of(length, length);  // creates what lasts: gradients, packed weights
       tape.backward(loss(ctx, batch, UpdateWeight{1}), gradients);
     }
     gradients_ = in_use() - without;
@@ -157,7 +159,7 @@ class UpdateMemory {
           loss(ctx, batches[i], UpdateWeight{static_cast<double>(batches[i].target_tokens())});
       kept[i] = in_use() - before;
       if (i == 0) block_ = kept[0] / static_cast<double>(tape.size() * batches[0].target_output.size());
-      // The gradients are there, so that what backward takes beside them and the activations shows.
+      // The gradients exist already, so this measures what backward needs besides them and the activations.
       add_backward(value, tape, part, gradients);
       further[i] = std::max(0.0, static_cast<double>(pool.statistics().peak_bytes) - before - kept[i]);
     }
@@ -170,45 +172,50 @@ class UpdateMemory {
   }
 
   double gradients() const { return gradients_; }
-  // What the process takes for each byte in use, at most: blocks below MemoryPool::large are reused for
-  // smaller requests and lie among those of other sizes (1.6 times in one training of width 192), larger ones
-  // are cut from segments.
+  // Bytes of the process per byte in use, at most: blocks below MemoryPool::large are reused for smaller
+  // requests and lie between blocks of other sizes (1.6 measured in a training of width 192); larger ones are
+  // cut from segments.
   double pool_factor(double target_tokens) const {
     return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.8 : 1.15;
   }
-  // Bytes that batches of this size take at most, gradients included, when `workers` of them run at once.
+  // Peak bytes of batches of this size, gradients included, when `workers` of them run at once.
   double operator()(double source_tokens, double target_tokens, bool several, index_t workers) const {
     const double kept = activations_(source_tokens, target_tokens);
     const double further = transient_(source_tokens, target_tokens);
     if (workers > 1) return gradients_ + static_cast<double>(workers) * (gradients_ + kept + further);
-    // Gradients take the place of activations as backward goes on, unless they are there from a batch before.
+    // Gradients replace activations as backward proceeds, unless they exist from an earlier batch.
     return further + (several ? gradients_ + kept : std::max(kept, gradients_));
   }
 
  private:
   static constexpr index_t tokens = 512;
   double gradients_ = 0;
-  double block_ = 0;  // of an activation, for each target token
+  double block_ = 0;  // bytes of an activation per target token
   BytesOfTokens activations_, transient_;
 };
 
 }  // namespace detail
 
-/// Picks the batches of a training so that the process stays below `limit` bytes: the largest ones whose
-/// number in an update, with as many tokens as `options` ask for, is 1, 2, 4, ... times what they say; and
-/// checkpoints of activations where an eighth of a batch does not do without. It runs some batches of about
-/// 512 tokens forward and backward to see what a token takes, and adds the process as it is now, gradients,
-/// the optimizer's moments and what averaging keeps. Weights stay as they are; options.frozen is applied to
-/// the model, as Trainer does.
+/// Chooses the batches of a training so that the process stays within `limit` bytes: divides
+/// options.batch_tokens by 1, 2, 4, ... until the batches fit and multiplies accumulate alike, so that an
+/// update has the same number of tokens. When an eighth of a batch does not fit, activations are
+/// checkpointed.
+///
+/// It runs a few batches of about 512 tokens forward and backward to measure the memory per token, and adds
+/// the process as it is now, gradients, the optimizer's moments, and the snapshots of average_last. Weights
+/// do not change; options.frozen is applied to the model, as Trainer does.
 ///
 ///     ef::TrainingOptions options{.batch_tokens = 8192};
 ///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
 ///     ef::Trainer trainer(model, corpus, nullptr, options);
 ///
-/// An adapter that Trainer is yet to attach is counted as a training of the whole model: attach it before
-/// (add_lora). teacher: that of a distillation. fixed_batches: batch_tokens and accumulate stay what they
-/// are, as for a training that goes on. The estimate does not cover what own metrics take in validations.
-/// Throws ValueError that says what the smallest takes, where even that is above the limit.
+/// - fixed_batches: keep batch_tokens and accumulate, as a resumed training must; only checkpoints may be
+/// added.
+/// - teacher: the one given to Trainer; null: none.
+///
+/// For a LoRA training attach the adapter first (add_lora), else the whole model counts as trained. The
+/// estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid options,
+/// and when even the smallest batches do not fit; the message says how much they need.
 template <SourceTargetModel M, class Corpus>
 [[nodiscard]] MemoryPlan plan_memory(
     M& model, const Corpus& corpus, const TrainingOptions& options, std::size_t limit,
@@ -239,7 +246,7 @@ template <SourceTargetModel M, class Corpus>
     moments = pool.statistics().bytes_in_use - before;
   }
   for (const auto& p : all) trained += static_cast<std::size_t>(p->value.numel()) * sizeof(T);
-  std::optional<detail::UpdateMemory<T>> measured[2];  // without and with checkpoints, when asked for
+  std::optional<detail::UpdateMemory<T>> measured[2];  // without and with checkpoints, measured on first use
   const auto update_memory = [&](bool checkpoints) -> const detail::UpdateMemory<T>& {
     auto& memory = measured[checkpoints ? 1 : 0];
     if (!memory) memory.emplace(all, loss, sample, options.loop, checkpoints);
@@ -257,7 +264,7 @@ template <SourceTargetModel M, class Corpus>
     const auto& memory = update_memory(checkpoints);
     Batcher batcher = batcher_of(plan.batch_tokens);
     double most = 0;
-    // Batches are as large as the limit allows, so a sample of them has the largest, or nearly.
+    // All batches are filled up to batch_tokens, so the largest of a sample is close to the largest of all.
     const index_t count = batcher.num_batches(0), seen = std::min<index_t>(count, 256);
     for (index_t k = 0; k < seen; ++k) {
       const Batch batch = batcher.batch(0, k * count / seen);

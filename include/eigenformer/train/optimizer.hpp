@@ -7,9 +7,9 @@
 
 namespace eigenformer {
 
-/// The optimizer of a training, over these parameters. For a part of a model's parameters give `options` the
-/// groups that groups_of() finds for them. Throws ValueError for impossible options, and for a group that
-/// holds none of the parameters.
+/// Creates the optimizer that the options name, for these parameters. For a subset of a model's parameters
+/// set options.groups to groups_of() of that subset. Throws ValueError for invalid options, and for a group
+/// that matches none of the parameters.
 template <class T>
 [[nodiscard]] AnyOptimizer<T> make_optimizer(const std::vector<ParameterHandle<T>>& parameters,
                                              const TrainingOptions& options) {

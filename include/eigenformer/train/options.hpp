@@ -28,8 +28,10 @@
 
 namespace eigenformer {
 
+/// The names of kernels::GemmPrecision in options and files.
 template <>
 struct EnumNames<kernels::GemmPrecision> {
+  /// In the order of the enumerators.
   static constexpr std::array names = {"full", "bf16"};
 };
 
@@ -37,55 +39,58 @@ class Communicator;
 
 /// What validations measure: a loss, BLEU, or any other number.
 ///
-///     .validation = {.measure = [&] { return bleu_of(model, sentences); }, .better = ef::Better::higher,
-///     .name = "BLEU"}
+///     .validation = {.measure = [&] { return bleu_of(model, sentences); },
+///                    .better = ef::Better::higher,
+///                    .name = "BLEU"}
 struct Validation {
-  std::function<double()> measure{};  ///< of the weights as they are now; empty: no validation
-  Better better = Better::lower;
-  std::string name = "loss";  ///< in reports and in saved states
-  /// Identifies what is measured on, such as PairSource::fingerprint(). A training that goes on with other
-  /// data forgets the best value of the former; empty: not compared.
+  std::function<double()> measure{};  ///< measures the current weights; empty: no validation
+  Better better = Better::lower;      ///< which values are better
+  std::string name = "loss";          ///< in reports and in saved states
+  /// Identifies the validation data, such as PairSource::fingerprint(). A training resumed with other data
+  /// resets its best value; empty: not compared.
   std::string data{};
-  /// Adds to a report what else there is to say of the weights that were just measured: other numbers,
-  /// translations. May be empty. validation_of() has BLEU, chrF and the loss together.
+  /// Called after `measure`: adds further numbers and translations to the report. May be empty.
+  /// validation_of() returns a Validation with the loss, BLEU and chrF.
   std::function<void(ValidationReport&)> details{};
 };
 
-/// How a training goes on from update to update, whatever is trained. At least one of epochs, max_steps and
-/// max_minutes is above 0.
+/// Options of a TrainingLoop. At least one of epochs, max_steps and max_minutes must be above 0.
 struct LoopOptions {
-  index_t epochs = 0;            ///< passes over the batches at most; 0: no limit
-  index_t max_steps = 0;         ///< updates at most; 0: no limit
-  double max_minutes = 0;        ///< wall-clock time at most, of one run; 0: no limit
-  index_t accumulate = 1;        ///< batches whose gradients make one update
-  double clip_norm = 1.0;        ///< global gradient norm at most; 0: no clipping
+  index_t epochs = 0;            ///< maximum passes over the batches; 0: no limit
+  index_t max_steps = 0;         ///< maximum updates, counted over all runs; 0: no limit
+  double max_minutes = 0;        ///< maximum wall-clock minutes of one run; 0: no limit
+  index_t accumulate = 1;        ///< batches per update (gradient accumulation)
+  double clip_norm = 1.0;        ///< maximum global gradient norm; 0: no clipping
   index_t validate_every = 500;  ///< updates between validations; 0: at the end of an epoch
-  index_t patience = 0;          ///< validations without improvement before training ends; 0: never
-  index_t average_last = 0;  ///< average the last so many validations' weights at the end; 0 and 1: do not
-  /// Average the best so many validations' weights at the end, by what they measure; 0 and 1: do not.
+  index_t patience = 0;          ///< validations without improvement after which training ends; 0: never
+  /// At the end, average the weights of the last `average_last` validations; 0 and 1: off.
+  index_t average_last = 0;
+  /// At the end, average the weights of the best `average_best` validations; 0 and 1: off. Only one of the
+  /// two may be above 1.
   index_t average_best = 0;
-  /// Validate, keep and average an exponential moving average of the weights; see ExponentialAverage. 0: the
-  /// weights themselves.
+  /// Decay of an exponential moving average of the weights, which is validated, saved and averaged in place
+  /// of the weights (see ExponentialAverage), in [0, 1); 0: off.
   double ema_decay = 0;
-  index_t report_every = 20;  ///< updates between two reports of progress
-  std::uint64_t seed = 1;     ///< of dropout, and of Trainer's batches
-  /// bf16: products of bfloat16 with float sums where they are faster (kernels::bf16_products_pay()), float
-  /// elsewhere. Parameters, their updates, and what is between two products are float either way.
+  index_t report_every = 20;  ///< updates between two StepReports
+  std::uint64_t seed = 1;     ///< of dropout and of the order of Trainer's batches
+  /// bf16: matrix products of bfloat16 with float sums where the CPU computes them faster
+  /// (kernels::bf16_products_pay()), else float. Parameters, updates and activations are float in both cases.
   kernels::GemmPrecision precision = kernels::GemmPrecision::full;
-  /// Backward makes the activations inside each layer of a Stack again in place of keeping them
-  /// (checkpoint()): less memory, the time of one more forward pass, the same bits. It may change when a
-  /// training goes on.
+  /// Recompute the activations inside each layer of a Stack in backward instead of storing them (see
+  /// checkpoint()): less memory, the time of another forward pass, the same bits. May change when a training
+  /// is resumed.
   bool checkpoint_activations = false;
-  Validation validation{};
-  /// Threads that each compute a batch of an update, with a tape of their own and the same weights; with the
-  /// bits of one. The loss function is then called by several threads at once.
+  Validation validation{};  ///< what validations measure; by default there are none
+  /// Threads that each compute a batch of an update, with the same weights and the same bits as one thread.
+  /// Above 1 the loss function is called by several threads at once and must be thread-safe.
   index_t workers = 1;
-  /// The ranks that share the work: of each update's `accumulate` batches, N ranks compute every N-th. The
-  /// updates are those of one process. Null: this process works alone.
+  /// Connects the ranks of a distributed training: each of N ranks computes every N-th of the `accumulate`
+  /// batches of an update. Null: no other ranks.
   std::shared_ptr<Communicator> communicator{};
-  DistributedOptions distributed{};
+  DistributedOptions distributed{};  ///< how ranks exchange gradients
 
-  /// All but validation and communicator, which files do not hold.
+  /// Visits all fields but validation and communicator with their names and descriptions, for files and
+  /// command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"epochs", "maximum passes over the training data; 0: no limit", Allowed::not_negative},
           self.epochs);
@@ -133,7 +138,7 @@ struct LoopOptions {
     DistributedOptions::fields(self.distributed, visit);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const {
     validate_fields("training", *this);
     distributed.validate();
@@ -148,45 +153,46 @@ struct LoopOptions {
   }
 };
 
-/// How the learning rate goes on after the linear warm-up to its peak.
+/// The learning rate after the linear warm-up.
 enum class ScheduleKind {
-  constant,
-  inverse_square_root,  ///< Vaswani et al. 2017, eq. 3, whose own peak is schedule::noam_peak()
-  cosine,  ///< to zero at the last update that the limits allow; of a limit on time see ExpectedSteps
+  constant,             ///< stays at the peak
+  inverse_square_root,  ///< Vaswani et al. 2017, eq. 3; their peak is schedule::noam_peak()
+  cosine,  ///< to zero at the last update that the limits allow; for time limits see ExpectedSteps
 };
+/// The names of ScheduleKind in options and files.
 template <>
 struct EnumNames<ScheduleKind> {
+  /// In the order of the enumerators.
   static constexpr std::array names = {"constant", "inverse-sqrt", "cosine"};
 };
 
-/// How Trainer trains a model of source and target. The defaults suit 20,000 to 200,000 sentence pairs on a
-/// desktop.
+/// Options of a Trainer. The defaults suit 20,000 to 200,000 sentence pairs on a desktop computer.
 struct TrainingOptions {
-  LoopOptions loop{.epochs = 20};
-  index_t batch_tokens = 2048;  ///< target tokens of a batch, without padding
-  index_t prefetch = 4;         ///< batches that a thread of its own makes ahead; 0: none. The same bits
-  double learning_rate = 1e-3;  ///< the peak, at the end of the warm-up, whatever the schedule
-  /// Updates of linear warm-up; without a value as many as suit the length of the training: fitted_warmup().
+  LoopOptions loop{.epochs = 20};  ///< limits, validation, parallelism
+  index_t batch_tokens = 2048;     ///< maximum target tokens per batch; there is no padding
+  index_t prefetch = 4;            ///< batches made ahead on another thread; 0: none. Does not change results
+  double learning_rate = 1e-3;     ///< the peak, reached at the end of the warm-up, for every schedule
+  /// Updates of linear warm-up; without a value fitted_warmup() of the training's length.
   std::optional<index_t> warmup{};
-  ScheduleKind schedule = ScheduleKind::inverse_square_root;
-  double beta1 = 0.9;
-  double beta2 = 0.98;
-  double adam_eps = 1e-9;
-  double weight_decay = 0;   ///< decoupled (AdamW); norms and biases do not decay
-  ParameterGroups groups{};  ///< own rates and decay by name
-  double label_smoothing = 0.1;
-  /// Names of parameters that are not trained: patterns as in ParameterGroup, separated by commas. Trainer
+  ScheduleKind schedule = ScheduleKind::inverse_square_root;  ///< the learning rate after the warm-up
+  double beta1 = 0.9;                                         ///< Adam's decay of the mean, in [0, 1)
+  double beta2 = 0.98;                                        ///< Adam's decay of the mean square, in [0, 1)
+  double adam_eps = 1e-9;                                     ///< added to Adam's denominator
+  double weight_decay = 0;       ///< decoupled (AdamW); norms and biases do not decay
+  ParameterGroups groups{};      ///< learning rates and weight decay for groups of parameters, by name
+  double label_smoothing = 0.1;  ///< in [0, 1)
+  /// Parameters that are not trained: name patterns as in ParameterGroup, separated by commas. Trainer
   /// freezes them in the model (see freeze()).
   std::string frozen{};
-  TextConventions text{};  ///< what stands around sentences: that of a model from elsewhere
-  GuidedAlignmentOptions guided_alignment{};  ///< of a corpus with an alignment
-  ValidationOptions validation{};             ///< what validations measure: see validation_of()
-  OptimizerOptions optimizer{};
-  LoraOptions lora{};  ///< an adapter that is trained in place of the model; rank 0: none
-  RDropOptions r_drop{};
-  DistillationOptions distillation{};  ///< of a training with a teacher
+  TextConventions text{};  ///< special tokens around sentences, of a model folder or an import
+  GuidedAlignmentOptions guided_alignment{};  ///< for a corpus with word alignments
+  ValidationOptions validation{};             ///< what validations measure; see validation_of()
+  OptimizerOptions optimizer{};               ///< which optimizer
+  LoraOptions lora{};                         ///< an adapter to train in place of the model; rank 0: none
+  RDropOptions r_drop{};                      ///< off by default
+  DistillationOptions distillation{};         ///< for a training with a teacher
 
-  /// All but groups and text, which have places of their own in files or none.
+  /// Visits all fields but groups and text with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     LoopOptions::fields(self.loop, visit);
     visit(OptionField{"batch_tokens", "target tokens per batch", Allowed::positive}, self.batch_tokens);
@@ -223,7 +229,7 @@ struct TrainingOptions {
     DistillationOptions::fields(self.distillation, visit);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const {
     validate_fields("training", *this);
     loop.validate();
@@ -231,13 +237,13 @@ struct TrainingOptions {
     optimizer.validate();
   }
 
-  /// Whether rates depend on the number of updates in all.
+  /// Whether the schedule depends on the total number of updates.
   bool uses_total() const { return schedule == ScheduleKind::cosine; }
-  /// The learning rate of update `step`, from 1, of `total` in all.
+  /// The learning rate of update `step` (from 1) of `total`.
   double rate(index_t step, index_t total) const {
     return rate(step, total, warmup.value_or(fitted_warmup(total)));
   }
-  /// The same with so many updates of warm-up.
+  /// The same with a given number of warm-up updates.
   double rate(index_t step, index_t total, index_t warmup_updates) const {
     switch (schedule) {
       case ScheduleKind::constant:

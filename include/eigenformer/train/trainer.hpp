@@ -18,7 +18,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// The batches of a training, made ahead or when they are needed.
+// The batches of a training, made ahead or on request.
 class TrainerBatches {
  public:
   TrainerBatches(Batcher& batcher, index_t ahead) : batcher_(batcher) {
@@ -38,55 +38,58 @@ class TrainerBatches {
 
 }  // namespace detail
 
-/// Trains a model of source and target on sentence pairs: TrainingLoop with batches of sentence pairs,
-/// Adam or another optimizer, and validation by the loss of a corpus or by any metric.
+/// Trains an encoder-decoder on sentence pairs: a TrainingLoop with batches of sentence pairs, Adam or
+/// another optimizer, and validation by the loss of a corpus or by any metric.
 ///
-/// M: a type with loss(ctx, source, source_layout, target_in, target_layout, target_out, options):
-/// Seq2SeqTransformer, a type derived from it, or one of the caller's own. The model, the corpora and the
-/// sink must outlive it. It prints nothing and handles no signals.
+/// M: a SourceTargetModel, such as Seq2SeqTransformer. The model, the corpora and the sink must outlive it.
+/// It prints nothing and handles no signals.
 ///
 ///     ef::Trainer trainer(model, corpus, &validation, {.loop = {.max_steps = 1000}});
 ///     trainer.run();
 ///
-/// A model of a folder or an import goes on learning from other text, with what its conventions put around
-/// sentences:
+/// Fine-tuning a model from a folder or an import on other text, with its text conventions:
 ///
 ///     auto loaded = ef::load_model_folder("en-de");
 ///     auto corpus = ef::encode_corpus(ef::read_parallel_files("own.en", "own.de"), loaded.tokenizers,
 ///                                     loaded.description.text);
-///     ef::Trainer trainer(loaded.model, corpus, nullptr,
-///                         {.loop = {.max_steps = 1000}, .frozen = "encoder.*", .text =
-///                         loaded.description.text});
+///     ef::Trainer trainer(
+///         loaded.model, corpus, nullptr,
+///         {.loop = {.max_steps = 1000}, .frozen = "encoder.*", .text = loaded.description.text});
 ///     trainer.run();
 ///     ef::save_model_folder("own", loaded);
 ///
-/// An adapter (LoRA) in place of the whole model: with options.lora, or an adapter that is attached to the
-/// model (add_lora, load_adapter), its factors are trained and nothing else; gradients, moments and states
-/// are those of the factors. It stays attached afterwards: save_adapter() writes it, merge_lora() makes it
-/// part of the model.
+/// LoRA: with options.lora, or when an adapter is attached to the model (add_lora, load_adapter), only the
+/// adapter's factors are trained; gradients, moments and states are those of the factors. The adapter stays
+/// attached afterwards: save_adapter() writes it, merge_lora() merges it into the model.
 ///
-/// Validation by a metric, such as BLEU of what the model translates: no validation corpus, and
+/// Validation by a metric, such as BLEU of the model's translations: pass no validation corpus, and set
 ///
-///     .loop = {.max_steps = 1000, .validation = {.measure = [&] { return bleu(model); }, .better =
-///     ef::Better::higher,
-///                                                .name = "BLEU"}}
+///     .loop = {.max_steps = 1000,
+///              .validation = {.measure = [&] { return bleu(model); },
+///                             .better = ef::Better::higher,
+///                             .name = "BLEU"}}
 template <class M>
 class Trainer {
  public:
-  using value_type = typename M::value_type;
-  using T = value_type;
+  using value_type = typename M::value_type;  ///< the model's scalar type
+  using T = value_type;                       ///< short for value_type
 
-  /// Throws ValueError for impossible options, an empty corpus, a corpus with an alignment where there is
-  /// nothing to teach, and a validation corpus beside
-  /// options.loop.validation. `validation` may be null: without a metric in the options the latest weights
-  /// then count as the best.
+  /// Attaches options.lora, freezes options.frozen and prepares the batches; run() trains.
+  ///
+  /// - validation: held-out pairs whose loss is validated; null: validate options.loop.validation, or,
+  /// without one, count the latest weights as the best.
+  /// - teacher: models to distill from, with the model's target vocabulary; null: none.
+  ///
+  /// Throws ValueError for invalid options, an empty corpus, a validation corpus together with
+  /// options.loop.validation, a corpus with alignments for a model whose attention they cannot train, and a
+  /// teacher or R-Drop that the model does not support.
   Trainer(M& model, const PairSource& corpus, const PairSource* validation, const TrainingOptions& options,
           TrainingSink& sink = TrainingSink::silent(), std::shared_ptr<const Teacher<T>> teacher = nullptr)
       : options_(complete(model, validation, options)),
         batcher_(
             corpus,
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
-        // Ranks take every N-th batch, which reading ahead in their order would not serve.
+        // A rank takes every N-th batch only; reading ahead would make all of them.
         batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
         corpus_(corpus.fingerprint()),
         parameters_(trained(model, options)),
@@ -108,30 +111,31 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Trains until a limit of the options, early stopping or the stop token ends it, as TrainingLoop::run.
+  /// Trains until a limit of the options, early stopping or the stop token ends the run; see
+  /// TrainingLoop::run().
   TrainingEnd run(std::stop_token stop = {}) { return loop_.run(std::move(stop)); }
 
   /// Updates so far.
   index_t step() const noexcept { return loop_.step(); }
   /// Updates of this run() that were skipped because loss or gradients were infinite or NaN.
   index_t skipped() const noexcept { return loop_.skipped(); }
-  /// How many of them were the last ones without a good update since, those before a resume included.
+  /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return loop_.skipped_in_a_row(); }
-  /// Passes over the corpus that are complete.
+  /// Complete passes over the corpus.
   index_t epoch() const noexcept { return loop_.epoch(); }
-  /// The best validation so far, nats a target token unless the options have a metric; infinity before the
-  /// first, -infinity where higher is better.
+  /// The best validation so far, in nats per target token unless the options have a metric; before the first
+  /// infinity, or -infinity when higher is better.
   double best() const noexcept { return loop_.best(); }
 
-  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  /// The approximate size of state() in bytes once the optimizer has stepped and all snapshots exist.
   std::uint64_t expected_state_bytes() const { return loop_.expected_state_bytes(); }
 
-  /// Puts the weights that count for validations and use into the model for as long as the result lives, as
-  /// TrainingLoop::evaluation_weights.
+  /// Swaps the moving average of the weights into the model until the returned guard is destroyed; see
+  /// TrainingLoop::evaluation_weights().
   [[nodiscard]] EvaluationWeights evaluation_weights() { return loop_.evaluation_weights(); }
 
-  /// All that training needs to go on besides the options and the corpus: weights, moments, snapshots,
-  /// counters.
+  /// All that training needs to resume besides the options and the corpus: weights, moments, snapshots,
+  /// counters; see TrainingLoop::state().
   TrainingState<T> state() const {
     TrainingState<T> state = loop_.state();
     state.values["batch_tokens"] = options_.batch_tokens;
@@ -148,10 +152,10 @@ class Trainer {
     return state;
   }
 
-  /// Goes back to a saved state. Throws ValueError when it belongs to another model, to another corpus or to
-  /// options that would make other updates (seed, batch_tokens, accumulate, what decides validations), and
-  /// then changes nothing. The warm-up is what that training had decided on, unless the options have one. A
-  /// training of version 0.1.0, which let norms and biases decay, goes on so unless the options have groups.
+  /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
+  /// another corpus, or options that lead to other updates (seed, batch_tokens, accumulate, the deciding
+  /// measure of validations). The warm-up is that of the saved training unless the options have one. A state
+  /// of version 0.1.0 keeps decaying norms and biases, unless the options have groups.
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
@@ -193,7 +197,7 @@ class Trainer {
     TrainingOptions options;
     detail::Warmup& warmup;
 
-    // The warm-up is fitted to the total, or compared with it.
+    // A warm-up above 0 is fitted to the total or compared with it.
     bool uses_total() const { return options.uses_total() || options.warmup != index_t{0}; }
     bool ends_with_total() const { return options.uses_total(); }
     double operator()(index_t step, ExpectedSteps total) const {
@@ -201,8 +205,7 @@ class Trainer {
     }
   };
 
-  // Updates of warm-up that a saved training has decided on. Version 0.1.0 knew no other than 400, unless one
-  // was given.
+  // The warm-up of a saved training; empty: not decided yet. Version 0.1.0 did not save it: 400.
   static std::optional<index_t> warmup_of(const detail::StateReader<T>& reader) {
     if (!reader.has("warmup")) return 400;
     if (reader.template value<nlohmann::json>("warmup").is_null()) return std::nullopt;
@@ -232,7 +235,7 @@ class Trainer {
                                .data = validation->fingerprint()};
     return options;
   }
-  // Of an optimizer that steps a part of the parameters.
+  // The options of an optimizer for stepped_, which may be a part of the parameters.
   TrainingOptions optimizer_options(TrainingOptions options) const {
     (void)detail::step_rules("trainer", parameters_, options.groups, options.weight_decay);
     options.groups = groups_of(stepped_, options.groups);
@@ -253,7 +256,7 @@ class Trainer {
     freeze(all, options.frozen);
     return all;
   }
-  // Where the adapter was attached before, the options do not tell.
+  // The options do not describe an adapter that was attached before.
   nlohmann::json lora_settings() const {
     return options_.lora.rank > 0 ? options_to_json(options_.lora) : nlohmann::json("attached before");
   }
@@ -263,8 +266,8 @@ class Trainer {
   detail::TrainerBatches batches_;
   std::string corpus_;
   std::vector<ParameterHandle<T>> parameters_;
-  std::string base_;                         // of an adapter's training, the weights that it adapts
-  std::vector<ParameterHandle<T>> stepped_;  // here: all, or this rank's
+  std::string base_;  // fingerprint of the weights that an adapter's training adapts; else empty
+  std::vector<ParameterHandle<T>> stepped_;  // by this rank: all parameters, or its own
   AnyOptimizer<T> optimizer_;
   detail::Warmup warmup_;
   TrainingLoop<T> loop_;

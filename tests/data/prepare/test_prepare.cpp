@@ -209,6 +209,32 @@ TEST_CASE("prepare: an error of any stage comes out, and nothing stays behind") 
   CHECK(contains(refusal({at("long"), at("long"), {}}, options), "at most 1 tokens"));
 }
 
+TEST_CASE("prepare: tags are tokens of the vocabulary, which no text is cut into") {
+  if (!has_subword_tokenizer()) return;
+  TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += "word " + std::to_string(i) + " <2de> of a line\n";
+  write_file(folder.path() / "text", lines);
+  std::filesystem::create_directory(folder.path() / "out");
+  PrepareOptions options;
+  options.deduplicate = options.drop_identical = false;
+  options.vocab_size = 40;
+  options.tags = "<2de>,<2fr>";
+  const PrepareFiles files{folder.path() / "text", folder.path() / "text", {}};
+  (void)prepare_pairs(files, folder.path() / "out", options, TokenizerPair{});
+  const auto tokenizer = load_tokenizer("subword", folder.path() / "out", "tokenizer");
+  const auto de = find_token(*tokenizer, "<2de>"), fr = find_token(*tokenizer, "<2fr>");
+  REQUIRE(de);
+  REQUIRE(fr);
+  CHECK(*de != *fr);
+  const auto ids = tokenizer->encode("word <2de>");
+  CHECK(std::find(ids.begin(), ids.end(), *de) == ids.end());
+  for (const char* wrong : {"2de", "<2de>,", "<2de>, <2fr>", "<>"}) {
+    options.tags = wrong;
+    CHECK(contains(message_of<ValueError>([&] { options.validate(); }), "expected tags such as <2de>"));
+  }
+}
+
 TEST_CASE("prepare: words encoded one by one have the ids of the whole text") {
   if (!has_subword_tokenizer()) return;
   RandomGenerator rng(5);

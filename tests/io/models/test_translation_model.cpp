@@ -180,6 +180,17 @@ TEST_CASE("folders that are missing, foreign, damaged or too new are refused, an
       contains(message_of<IoError>([&] { (void)load_model_folder(saved.folder / "no"); }), "does not exist"));
   CHECK(contains(message_of<IoError>([&] { (void)load_model_folder(saved.scratch.path()); }),
                  "is not a model folder"));
+  const auto adapter = saved.scratch.path() / "adapter";
+  std::filesystem::create_directory(adapter);
+  write(adapter / "adapter_config.json", "{}");
+  CHECK(contains(message_of<IoError>([&] { (void)load_model_folder(adapter); }), "it holds an adapter"));
+  {
+    const std::string before = read(saved.folder / "options.json");
+    write(saved.folder / "options.json", "{\"format_version\": 1, " + before.substr(before.find('{') + 1));
+    const std::string message = saved.refusal();
+    write(saved.folder / "options.json", before);
+    CHECK(contains(message, "options.json' has the name 'format_version' twice"));
+  }
   CHECK(contains(with_options([](auto& j) { j["format_version"] = 99; }),
                  "has format_version 99, this version of the library"));
   CHECK(contains(with_options([](auto& j) { j["format_version"] = 0; }), "format_version 0"));

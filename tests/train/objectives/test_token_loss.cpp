@@ -301,3 +301,40 @@ TEST_CASE("R-Drop and distillation: what does not fit is refused before the firs
   o.r_drop.weight = -1;
   CHECK(contains(refusal(model, nullptr), "r_drop is -1"));
 }
+
+namespace {
+
+struct OwnTokenLoss : Seq2SeqTransformer<float> {
+  using Seq2SeqTransformer<float>::Seq2SeqTransformer;
+  Var<float> token_loss(const Context<float>& ctx, const Var<float>& decoded, const Tokens& targets,
+                        const CrossEntropyOptions& o) const override {
+    return multiply(Seq2SeqTransformer<float>::token_loss(ctx, decoded, targets, o), 2.0f);
+  }
+};
+struct OwnLoss : Seq2SeqTransformer<float> {
+  using Seq2SeqTransformer<float>::Seq2SeqTransformer;
+  Var<float> loss(const Context<float>& ctx, const Tokens& source, const SequenceLayout& s,
+                  const Tokens& target_in, const SequenceLayout& t, const Tokens& target_out,
+                  const CrossEntropyOptions& o = {}, const std::vector<index_t>& prefix = {}) const override {
+    return multiply(Seq2SeqTransformer<float>::loss(ctx, source, s, target_in, t, target_out, o, prefix),
+                    2.0f);
+  }
+};
+struct Derived : Seq2SeqTransformer<float> {
+  using Seq2SeqTransformer<float>::Seq2SeqTransformer;
+};
+
+}  // namespace
+
+TEST_CASE("R-Drop refuses a model whose own losses it would not call") {
+  const Seq2SeqOptions options = small_model(0.1).options;
+  RandomGenerator rng(1);
+  const auto refusal = [&](const auto& model) {
+    return message_of<ValueError>(
+        [&] { detail::require_objective(model, RDropOptions{.weight = 5}, nullptr); });
+  };
+  CHECK(contains(refusal(OwnTokenLoss(options, rng)), "overrides token_loss() or loss()"));
+  CHECK(contains(refusal(OwnLoss(options, rng)), "overrides token_loss() or loss()"));
+  CHECK_NOTHROW(detail::require_objective(Derived(options, rng), RDropOptions{.weight = 5}, nullptr));
+  CHECK_NOTHROW(detail::require_objective(OwnLoss(options, rng), RDropOptions{}, nullptr));
+}

@@ -172,6 +172,8 @@ TEST_CASE("validation_of: what is impossible is refused") {
   s.options.validation.measures = "loss,meteor";
   CHECK(contains(message_of<ValueError>([&] { (void)s.validation(); }), "'meteor'"));
   CHECK(contains(message_of<ValueError>([&] { s.options.validate(); }), "'meteor'"));
+  s.options.validation.measures = "loss,bleu, loss";
+  CHECK(contains(message_of<ValueError>([&] { s.options.validate(); }), "'loss' twice"));
   s.options.validation.measures = "loss,bleu";
   CHECK(contains(message_of<ValueError>([&] { Trainer(s.model, s.corpus, &s.held_out, s.options); }),
                  "validation_of"));

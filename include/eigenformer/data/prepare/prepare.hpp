@@ -205,7 +205,8 @@ class Preparation {
     report_.sampled = sample_.size();
     return train_tokenizers({.kind = options_.tokenizer,
                              .vocabulary_size = options_.vocab_size,
-                             .joint = !options_.separate_vocab},
+                             .joint = !options_.separate_vocab,
+                             .reserved = options_.reserved()},
                             sample_);
   }
 

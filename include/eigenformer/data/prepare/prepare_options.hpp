@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "eigenformer/core/base/config.hpp"
 #include "eigenformer/data/text/unicode_text.hpp"
@@ -19,6 +20,16 @@ struct PrepareFiles {
       tsv{};                       ///< lines of source, tab, target; empty with source and target
 };
 
+namespace detail {
+
+/// Whether a text can be a tag, a token that no text is cut into: "<...>" without a space or comma.
+inline bool is_tag(const std::string& text) {
+  return text.size() > 2 && text.front() == '<' && text.find_first_of("<, \t\n>", 1) == text.size() - 1 &&
+         text.back() == '>';
+}
+
+}  // namespace detail
+
 /// Which pairs of a corpus are kept, and how they are tokenized.
 struct PrepareOptions {
   bool nfc = has_unicode_text();  ///< compose letters and accents (NFC), which needs ICU
@@ -33,6 +44,7 @@ struct PrepareOptions {
   std::string tokenizer = has_subword_tokenizer() ? "subword" : "word";  ///< char, word or subword
   index_t vocab_size = 8000;       ///< most entries of a vocabulary, the four special ones included
   bool separate_vocab = false;     ///< a vocabulary for each language instead of a joint one
+  std::string tags{};              ///< tokens that the source vocabulary reserves, separated by commas
   index_t sample_pairs = 200'000;  ///< number of random pairs that the vocabulary is trained on
   std::uint64_t seed = 1;          ///< seed of that random sample
 
@@ -63,16 +75,33 @@ struct PrepareOptions {
     visit(OptionField{"vocab_size", "maximum vocabulary size", Allowed::positive}, self.vocab_size);
     visit(OptionField{"separate_vocab", "a separate vocabulary for each language instead of a joint one"},
           self.separate_vocab);
+    visit(OptionField{"tags", "tokens that the vocabulary reserves, such as <2de>,<2fr>"}, self.tags);
     visit(OptionField{"sample_pairs", "number of random pairs that the vocabulary is built from",
                       Allowed::positive},
           self.sample_pairs);
     visit(OptionField{"seed", "seed of the sample"}, self.seed);
   }
 
+  /// The tokens named in `tags`, in their order; not validated.
+  std::vector<std::string> reserved() const {
+    std::vector<std::string> all;
+    if (tags.empty()) return all;
+    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+      end = tags.find(',', begin);
+      all.push_back(tags.substr(begin, end == std::string::npos ? end : end - begin));
+    }
+    return all;
+  }
+
   /// Throws ValueError that names an invalid field, for an unknown script, and for nfc or a script in a
   /// program built without ICU.
   void validate() const {
     validate_fields("prepare", *this);
+    for (const std::string& tag : reserved()) {
+      if (!detail::is_tag(tag))
+        throw ValueError("prepare",
+                         "tags has '" + tag + "', expected tags such as <2de>, separated by commas");
+    }
     if (max_ratio > 0 && max_ratio < 1) {
       throw ValueError("prepare", "max_ratio is " + detail::number_text(max_ratio) +
                                       ", must be 0 (no limit) or at least 1");

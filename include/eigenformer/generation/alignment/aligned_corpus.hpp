@@ -11,12 +11,13 @@
 
 namespace eigenformer {
 
-/// Gives an encoded corpus its alignment, from links between the words (between white space) of each line
-/// that the corpus was read from: those of dropped pairs are passed over. encoded: what encode_corpus() made
-/// of `corpus` with these tokenizers.
+/// Sets encoded.alignment from word links, converted to token links.
 ///
-/// Throws ValueError unless there are links (or none) for each line, and IndexError that names the line, from
-/// 1, for a word that there is not.
+/// encoded: the result of encode_corpus() for `corpus` with these tokenizers. words: one list of links
+/// between white-space separated words (from 0) for each line that the corpus was read from; a list may be
+/// empty, and those of dropped pairs are ignored. Throws ValueError when the number of lists differs from the
+/// number of lines, and IndexError that names the line (from 1) for a word number outside its line; `encoded`
+/// is then unchanged.
 inline void align_corpus(EncodedCorpus& encoded, const ParallelCorpus& corpus,
                          const std::vector<std::vector<AlignmentLink>>& words, const Tokenizer& source,
                          const Tokenizer& target) {

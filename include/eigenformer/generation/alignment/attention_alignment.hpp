@@ -15,14 +15,17 @@
 
 namespace eigenformer {
 
-/// How attention becomes an alignment.
+/// Options for reading an alignment from a decoder's cross-attention.
 struct AlignmentOptions {
-  index_t layer = -1;    ///< of the decoder, from 0; below 0 from its end: -1 is the last
-  index_t head = -1;     ///< of that layer's attention to the source, from 0; -1: the mean of all heads
-  double threshold = 0;  ///< links are all weights above this; 0: the largest of each target token
+  index_t layer = -1;  ///< decoder layer, from 0; negative values count from the end, -1 is the last
+  index_t head = -1;   ///< head of that layer's cross-attention, from 0; -1: the mean of all heads
+  /// Link all weights above it, in [0, 1); 0: link the largest weight of each target token.
+  double threshold = 0;
 
+  /// Compares all fields.
   friend bool operator==(const AlignmentOptions&, const AlignmentOptions&) = default;
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"alignment_layer", "decoder layer whose attention gives the alignment; -1: the last"},
           self.layer);
@@ -35,7 +38,7 @@ struct AlignmentOptions {
           self.threshold);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field and names it.
   void validate() const {
     validate_fields("alignment", *this);
     if (head < -1) {
@@ -47,7 +50,8 @@ struct AlignmentOptions {
 
 namespace detail {
 
-/// A layer's number from 0; name: of the field that has it. Throws ValueError where there is none.
+/// Resolves a layer number that may be negative to one from 0. name: the field's, for messages. Throws
+/// ValueError for a layer that the decoder lacks.
 inline index_t alignment_layer(index_t layer, index_t layers, const char* name = "alignment_layer") {
   if (layer < layers && layer >= -layers) return layer < 0 ? layer + layers : layer;
   throw ValueError("alignment", std::string(name) + " is " + std::to_string(layer) + ", must be in [-" +
@@ -65,11 +69,16 @@ inline void require_alignment_head(index_t head, index_t heads, const char* name
 
 }  // namespace detail
 
-/// A decoder layer's attention to the source when a model reads source sentences and is made to write target
-/// sentences: ids of both, the targets without begin and end. prefix as in attention_maps(). Returns for each
-/// pair (H, T + 1, S); row t is what was looked at when target token t was chosen, the last one chose the end
-/// symbol. The pairs go through the model in one batch, and do not depend on one another. Throws ValueError
-/// where there is no such layer and for a layer with linear attention, which has no weights.
+/// The cross-attention weights of one decoder layer for pairs of source and target sentences (forced
+/// decoding).
+///
+/// sources, targets: token ids, the targets without begin and end symbol. prefix: as in attention_maps().
+/// layer: as in AlignmentOptions. Returns a tensor (H, T + 1, S) for each pair; row t holds the attention
+/// when target token t was chosen, the last row the attention for the end symbol. The pairs run as one batch
+/// and do not affect one another.
+///
+/// Throws ValueError for a recording context, for unequal numbers of sources and targets, for a layer that
+/// the decoder lacks, and for linear attention, which has no weights.
 template <class T, class E, class D>
 [[nodiscard]] std::vector<Tensor<float>> cross_attention_weights(
     const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
@@ -101,7 +110,7 @@ template <class T, class E, class D>
     throw ValueError("alignment", "the decoder computed no attention to the source in layer " +
                                       std::to_string(layer) + ", from which the alignment is read");
   }
-  // (B, H, T, S), of which each pair has a part.
+  // (B, H, T, S), padded to the longest pair.
   const Tensor<T>& all = pass.weights().value();
   const index_t heads = all.dim(1), rows = all.dim(2), columns = all.dim(3);
   std::vector<Tensor<float>> weights;
@@ -132,8 +141,8 @@ concept HasCrossAttention = requires(const M& model, const Context<typename M::v
 
 }  // namespace detail
 
-/// One head of attention weights (H, rows, S), or the mean of all for -1: (rows, S). Throws ValueError where
-/// there is no such head.
+/// Copies one head out of attention weights (H, rows, S), or averages all heads for -1. Returns (rows, S).
+/// Throws ValueError for a head out of range.
 [[nodiscard]] inline Tensor<float> attention_of_head(const Tensor<float>& weights, index_t head) {
   const index_t heads = weights.dim(0), rows = weights.dim(1), sources = weights.dim(2);
   detail::require_alignment_head(head, heads);
@@ -146,8 +155,9 @@ concept HasCrossAttention = requires(const M& model, const Context<typename M::v
   return mean;
 }
 
-/// The (source, target) pairs of weights (target tokens, source tokens) that are above the threshold, or the
-/// largest of each row for 0, the first of equal ones. By target, then source.
+/// The (source, target) token pairs whose weight is above the threshold; for threshold 0 the largest weight
+/// of each row, the first of equal ones. weights: (target tokens, source tokens). Sorted by target, then
+/// source.
 [[nodiscard]] inline std::vector<std::pair<std::uint32_t, std::uint32_t>> attention_links(
     const Tensor<float>& weights, double threshold) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> links;

@@ -9,15 +9,16 @@
 
 namespace eigenformer {
 
-/// Which tokens of a translation stand for which tokens of its source.
+/// A token alignment between a source text and its translation.
 struct TextAlignment {
-  /// Where each token stands in its text, in order; empty for a token without text of its own, such as the
-  /// end symbol. Spans do not overlap; white space before a word may belong to none.
-  std::vector<ByteSpan> source, target;
-  /// (source token, target token), by target token, then source token.
+  /// The bytes of each source token in the source text, in order. A token without text of its own, such as
+  /// the end symbol, has an empty span. Spans do not overlap; white space may be in none.
+  std::vector<ByteSpan> source,
+      target;  ///< the same for the tokens of the translation
+  /// (source token, target token) pairs, sorted by target, then source.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> links;
-  /// What the links were made of, (target tokens, source tokens): the attention of each target token when it
-  /// was chosen.
+  /// The attention that the links were read from, (target tokens, source tokens): row t is the attention when
+  /// target token t was chosen.
   Tensor<float> attention{};
 };
 

@@ -20,7 +20,7 @@ struct TextUnit {
   ByteSpan bytes;
 };
 
-// The units of a text, without white space at its ends. As normalize_text(), NUL counts as white space.
+// The units of a text, without white space at its ends. Like normalize_text(), it treats NUL as white space.
 inline std::vector<TextUnit> text_units(std::string_view text) {
   std::vector<TextUnit> units;
   std::size_t at = 0;
@@ -39,9 +39,9 @@ inline std::vector<TextUnit> text_units(std::string_view text) {
   return units;
 }
 
-// Finds for each unit of a text that was normalised where it stands in the text as it came: by equal units
-// one after the other, and where they differ by the least edits (Levenshtein 1966) within a window that grows
-// until both texts go on alike. U+2047, which unknown tokens read as, stands for any part of a word.
+// Maps each unit of a normalised text to its place in the original text. Equal units are matched one by one;
+// where the texts differ, by the fewest edits (Levenshtein 1966) within a window that grows until both texts
+// agree again. U+2047, to which unknown tokens decode, matches any part of a word.
 class TextMatching {
  public:
   TextMatching(std::vector<TextUnit> normal, std::vector<TextUnit> text)
@@ -57,31 +57,31 @@ class TextMatching {
     }
   }
 
-  // Of each unit of the normalised text; empty for one that has no counterpart.
+  // The place of each unit of the normalised text; empty for a unit without a counterpart.
   const std::vector<ByteSpan>& spans() const noexcept { return spans_; }
 
  private:
   enum Edit : std::uint8_t { match, remove, insert };
   static constexpr char32_t unknown = 0x2047;
   static constexpr std::size_t least_window = 32, most_window = 2048;
-  static constexpr std::size_t enough_alike = 6;  // equal units in a row after which the texts go on alike
+  static constexpr std::size_t enough_alike = 6;  // equal units in a row after which the texts agree again
 
-  // An edit costs more than what unknown tokens stand for, white space little.
+  // An edit costs more than matching an unknown token; white space costs little.
   static constexpr std::int32_t edit_cost = 6, space_cost = 2;
 
   static std::int32_t substitution(char32_t a, char32_t b) {
     if (a == b) return 0;
-    if (a == U' ' || b == U' ') return 3 * edit_cost;  // more than to remove one and insert the other
+    if (a == U' ' || b == U' ') return 3 * edit_cost;  // more than removing one and inserting the other
     return a == unknown ? 1 : edit_cost;
   }
   static std::int32_t removal(char32_t a) { return a == U' ' ? space_cost : edit_cost; }
-  // before: the unit of the normalised text that is behind.
+  // before: the preceding unit of the normalised text.
   static std::int32_t insertion(char32_t before, char32_t b) {
     if (b == U' ') return space_cost;
     return before == unknown ? 0 : edit_cost;
   }
 
-  // Matches from units (i, j), which differ, up to where the texts are alike again; returns that place.
+  // Matches from units (i, j), which differ, to where the texts agree again; returns that place.
   std::pair<std::size_t, std::size_t> bridge(std::size_t i, std::size_t j) {
     for (std::size_t window = least_window;; window *= 4) {
       const std::size_t n = std::min(window, normal_.size() - i), m = std::min(window, text_.size() - j);
@@ -98,7 +98,7 @@ class TextMatching {
     }
   }
 
-  // The edits that turn n units from i into units from j, m at most, at the least cost.
+  // The cheapest edits that turn n units from i into at most m units from j.
   std::vector<Edit> least_edits(std::size_t i, std::size_t n, std::size_t j, std::size_t m) const {
     std::vector<Edit> choice((n + 1) * (m + 1), insert);
     std::vector<std::int32_t> row(m + 1), above(m + 1);
@@ -127,8 +127,8 @@ class TextMatching {
         }
         row[b] = best;
       }
-      // The path may end where a window does. The normalised text ends before the text does where tokens were
-      // cut off, rather at the end of a word.
+      // The path may end at the end of the window. If tokens were cut off, the normalised text ends first,
+      // preferably at the end of a word.
       for (std::size_t b = 0; b <= m; ++b) {
         if (a < n && (ends || b < m)) continue;
         const bool inside = ends && j + b < text_.size() && text_[j + b].c != U' ';

@@ -30,8 +30,8 @@ inline ByteSpan trimmed_span(std::string_view text, ByteSpan span) {
   return inner.begin == span.end ? ByteSpan{span.begin, span.begin} : inner;
 }
 
-// How far `part` and the text from `begin` are the same, white space before both aside: the place in the text
-// behind it, and whether that is all of `part`.
+// How far `part` matches the text from `begin`, after white space: the end of the match in the text, and
+// whether it covers all of `part`.
 struct PartMatch {
   std::size_t end = 0;
   bool whole = false;
@@ -47,8 +47,8 @@ inline PartMatch match_part(std::string_view text, std::size_t begin, std::strin
   return {done == 0 ? begin : at + done, done == part.size()};
 }
 
-// Where each token stands in the text that decoding all of them gives. Tokens are decoded one by one, those
-// that make sense only together, such as the bytes of a character, together.
+// The span of each token in the text that all of them decode to. Tokens are decoded one by one, or together
+// when only together they give text, such as the bytes of a character.
 inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
                                            std::string_view text) {
   constexpr std::size_t most_together = 8, farthest = 256;
@@ -60,7 +60,7 @@ inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span
     std::size_t from = done, end = std::max(done, found.end);
     bool next = found.whole;
     if (!next && k + 1 - first == most_together) {
-      // Alone these tokens read otherwise than among the others: go on from where the newest stands.
+      // These tokens decode differently on their own: continue from where the newest one is found.
       const std::string alone = trim(tokenizer.decode(ids.subspan(k, 1)));
       const std::size_t at = text.substr(0, done + farthest).find(alone, done);
       if (!alone.empty() && at != std::string_view::npos) {
@@ -80,15 +80,16 @@ inline std::vector<ByteSpan> decoded_spans(const Tokenizer& tokenizer, std::span
 
 }  // namespace detail
 
-/// Where each token stands in the text that it was made of, or that was made of it. The spans are in order,
-/// do not overlap, begin and end at code points and not at white space. Empty are those of tokens that stand
-/// for no text of their own: control symbols, a mark of a space, all but the last of tokens that spell one
-/// character as bytes, all but the first of those that a single character was normalised to. An unknown token
-/// has what is between its neighbours, within a word.
+/// The bytes of each token in the text that was tokenized, or in the text that the tokens decode to.
 ///
-/// It works with any tokenizer: tokens are found in what they decode to, and that text in `text`, with as few
-/// changes as possible where the tokenizer normalises. The text may go on behind the tokens. Throws
-/// IndexError for an id outside the vocabulary.
+/// Spans are in order, do not overlap, and begin and end at code points, never at white space. A token
+/// without text of its own has an empty span: a control symbol, a space mark, all but the last of the tokens
+/// that spell one character as bytes, all but the first of the tokens that one character was normalised to.
+/// An unknown token has the text between its neighbours, within a word.
+///
+/// Works with any tokenizer: tokens are found in the decoded text, and the decoded text is matched to `text`
+/// with as few edits as possible. The text may continue after the last token. Throws IndexError for an id
+/// outside the vocabulary.
 inline std::vector<ByteSpan> token_spans(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
                                          std::string_view text) {
   const std::string normal = tokenizer.decode(ids);

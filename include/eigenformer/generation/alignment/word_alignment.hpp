@@ -14,7 +14,7 @@
 
 namespace eigenformer {
 
-/// The words of a text, which are what stands between white space.
+/// The bytes of each word of a text, split at white space.
 inline std::vector<ByteSpan> word_spans(std::string_view text) {
   std::vector<ByteSpan> words;
   std::size_t at = 0;
@@ -31,7 +31,7 @@ inline std::vector<ByteSpan> word_spans(std::string_view text) {
 
 namespace detail {
 
-// The words that each token has a part of, as a range [first, last); both lists are in order.
+// The words that each token overlaps, as a range [first, last); both lists are in order.
 struct WordRange {
   std::size_t first = 0, last = 0;
 };
@@ -60,8 +60,9 @@ inline void sort_links(std::vector<AlignmentLink>& links) {
 
 }  // namespace detail
 
-/// The links between words of a source and its translation: two words are linked where tokens of theirs are.
-/// Tokens without text, such as the end symbol, link nothing. By source, then target, each once.
+/// The links between the words of a source and its translation: two words are linked when any of their tokens
+/// are. Tokens without text, such as the end symbol, link nothing. Sorted by source, then target, without
+/// duplicates.
 inline std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std::string_view source,
                                              std::string_view target) {
   const auto sources = detail::words_of_tokens(alignment.source, word_spans(source));
@@ -77,9 +78,9 @@ inline std::vector<AlignmentLink> word_links(const TextAlignment& alignment, std
   return links;
 }
 
-/// The other way round: the links between tokens whose words are linked. source_tokens, target_tokens: where
-/// tokens stand, as token_spans() says. By source, then target, each once. Throws IndexError for a word that
-/// there is not.
+/// The reverse of word_links(): links all tokens of linked words. source_tokens, target_tokens: from
+/// token_spans(). Sorted by source, then target, without duplicates. Throws IndexError for a word number
+/// outside its sentence.
 inline std::vector<AlignmentLink> token_links(std::span<const AlignmentLink> words, std::string_view source,
                                               std::span<const ByteSpan> source_tokens,
                                               std::string_view target,

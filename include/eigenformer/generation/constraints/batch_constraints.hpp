@@ -16,15 +16,14 @@
 
 namespace eigenformer::detail {
 
-/// The automata of the inputs that have constraints, by the inputs' places in the caller's list, each with
-/// the state after the input's own prefix.
+/// The automaton of an input with constraints, and its state after the input's prefix.
 struct InputPhrases {
   PhraseAutomaton automaton;
   PhraseState begun;
 };
 using PhrasesByPlace = std::map<std::size_t, InputPhrases>;
 
-/// NoRepeatNgrams, but for the tokens that go on with a phrase which a text must contain, or begin it.
+/// NoRepeatNgrams with an exception for tokens that begin or continue a required phrase.
 class NoRepeatOutsidePhrases final : public BasicProcessor<NoRepeatOutsidePhrases> {
  public:
   NoRepeatOutsidePhrases(index_t n, std::shared_ptr<const PhrasesByPlace> phrases)
@@ -52,7 +51,7 @@ class NoRepeatOutsidePhrases final : public BasicProcessor<NoRepeatOutsidePhrase
 /// The constraints of the inputs of a batch.
 class BatchConstraints {
  public:
-  /// options: with the lists of all inputs, and must outlive it. places: the batch's inputs in these lists.
+  /// options: of all inputs; must outlive it. places: the batch's inputs, as indices into its lists.
   BatchConstraints(const GenerationOptions& options, std::span<const std::size_t> places)
       : options_(&options) {
     if (options.constraints.empty()) return;
@@ -68,7 +67,8 @@ class BatchConstraints {
     if (!phrases->empty()) phrases_ = std::move(phrases);
   }
 
-  /// The beam of one search of an input; nothing where it has no constraints. max_length: of this input.
+  /// The constrained beam for a search of an input; empty when the input has no constraints. max_length: of
+  /// this input.
   std::optional<ConstrainedBeam> beam(std::size_t place, index_t max_length) const {
     if (phrases_ == nullptr) return std::nullopt;
     const auto found = phrases_->find(place);
@@ -77,7 +77,8 @@ class BatchConstraints {
     return ConstrainedBeam(found->second.automaton, found->second.begun, most, options_->end_id);
   }
 
-  /// The options whose processors leave phrases be; null: the given ones.
+  /// The options with processors that exempt phrases from no_repeat_ngram_size; empty: the given ones will
+  /// do.
   std::optional<GenerationOptions> processing() const {
     if (phrases_ == nullptr || options_->no_repeat_ngram_size == 0) return std::nullopt;
     GenerationOptions changed = *options_;
@@ -89,10 +90,10 @@ class BatchConstraints {
 
  private:
   const GenerationOptions* options_;
-  std::shared_ptr<const PhrasesByPlace> phrases_;  // null: there are none
+  std::shared_ptr<const PhrasesByPlace> phrases_;  // null: no constraints
 };
 
-/// The ids of the constraints of some inputs.
+/// All ids in the constraints of some inputs, with duplicates.
 inline std::vector<std::int32_t> constraint_ids(const GenerationOptions& options,
                                                 std::span<const std::size_t> places) {
   std::vector<std::int32_t> ids;

@@ -15,19 +15,19 @@
 
 namespace eigenformer::detail {
 
-/// Chooses which continuations of a search are looked at, so that its texts meet constraints: dynamic beam
-/// allocation (Post & Vilar 2018; Hu et al. 2019) over the states of a PhraseAutomaton.
+/// Orders the continuations of a search so that its texts meet constraints: dynamic beam allocation (Post &
+/// Vilar 2018; Hu et al. 2019) over the states of a PhraseAutomaton.
 ///
-/// Continuations with equally many tokens left of their phrases are a bank, and banks share the beam equally;
-/// where there are fewer places than banks, those go first that are likeliest when each token that is left
-/// costs token_cost. A text cannot end before its constraints are met. Three kinds of continuations come
-/// after all others, so that only a beam that has room for them follows them: those after which the phrases
-/// no longer fit into the length; those that do anything but go on with a phrase where the model would
-/// have ended the text, or where a phrase was begun that the model would not have begun; and those that take
-/// back a phrase by continuing its last word.
+/// Continuations with the same number of phrase tokens left form a bank, and banks share the beam equally.
+/// When there are more banks than places, continuations rank by their log-probability minus token_cost for
+/// each token left. A text cannot end before its constraints are met. Three kinds of continuations rank after
+/// all others, so that they are followed only if the beam has room: those after which the phrases no longer
+/// fit into the maximum length; those that do not continue a phrase although the model would have ended the
+/// text, or although a phrase was begun that the model would not have begun; and those that undo a phrase by
+/// continuing its last word.
 class ConstrainedBeam {
  public:
-  /// automaton: must outlive it. begun: the state before the first token. most: tokens that a text may have.
+  /// automaton: must outlive it. begun: the state before the first token. most: maximum tokens of a text.
   ConstrainedBeam(const PhraseAutomaton& automaton, PhraseState begun, index_t most, std::int32_t end_id)
       : automaton_(&automaton), most_(static_cast<std::size_t>(most)), end_id_(end_id) {
     begun_length_ = begun.length;
@@ -38,10 +38,9 @@ class ConstrainedBeam {
     growing_.push_back(std::move(first));
   }
 
-  /// Adds those continuations of the growing hypothesis `parent` that go on with a phrase or begin one and,
-  /// after the last word of a phrase, the likeliest one that does not continue it.
-  /// continuations: the last ones are those of the hypothesis that are there already, all after `first`.
-  /// log_probability(id): of the hypothesis with that token.
+  /// Adds the continuations of hypothesis `parent` that continue or begin a phrase and, after the last word
+  /// of a phrase, the likeliest one that does not continue that word. Those of the hypothesis that exist
+  /// already are at `first` and after. log_probability(id): the hypothesis's with that token.
   template <class F>
   void add_wanted(std::vector<Continuation>& continuations, std::size_t first, std::size_t parent,
                   F&& log_probability) const {
@@ -72,9 +71,9 @@ class ConstrainedBeam {
     if (best >= 0) add(best, most);
   }
 
-  /// Leaves out the ends of texts that may not end (unless nothing else is allowed) and sorts the others in
-  /// the order in which they are to be looked at: the first `beam` are those that it chose, the best value
-  /// first, then come their substitutes. forced: whether every text ends here.
+  /// Removes end symbols of texts that may not end yet (unless nothing else is allowed) and sorts the rest:
+  /// first the `beam` chosen ones, the best value first, then their substitutes. forced: whether every text
+  /// ends here.
   void order(std::vector<Continuation>& continuations, std::size_t beam, bool forced) {
     std::vector<Choice> choices = choices_of(continuations, forced);
     if (choices.empty()) choices = choices_of(continuations, true);
@@ -94,16 +93,16 @@ class ConstrainedBeam {
     }
   }
 
-  /// The i-th of the continuations that order() left goes on growing, after those that were kept before.
+  /// Keeps the i-th continuation of order()'s result as the next growing hypothesis.
   void keep(std::size_t i) { kept_.push_back(i); }
 
-  /// The step is made: what was kept is what grows.
+  /// Ends the step: the kept continuations are the growing hypotheses.
   void finish_step() {
     growing_.clear();
     for (const std::size_t i : kept_) growing_.push_back(std::move(next_[i]));
   }
 
-  /// The constraints that a text does not meet, by place in the list. ids: without the prefix.
+  /// The indices of the constraints that a text does not meet. ids: without the prefix.
   std::vector<std::size_t> unmet(std::span<const std::int32_t> ids) const {
     PhraseState state = begun_;
     for (const std::int32_t id : ids) automaton_->advance(state, id);
@@ -111,16 +110,17 @@ class ConstrainedBeam {
   }
 
  private:
-  /// In nats: the loss at which the first token of a phrase is as good as the one that the model likes best.
-  /// On Multi30k 3 to 4.5 are alike, and half and double of that are worse (random_glossary.py).
+  /// In nats: how much less likely than the model's best token the first token of a phrase may be to rank
+  /// equal to it. On Multi30k 3 to 4.5 give the same quality, half and double are worse (random_glossary.py).
   static constexpr double token_cost = 4;
-  /// A phrase whose first token is less likely than the best one by more than this was not the model's idea.
+  /// In nats: the model would not have begun a phrase whose first token is less likely than the best one by
+  /// more than this.
   static constexpr double unlikely = 2;
 
   struct Growing {
     PhraseState state{};
     std::size_t left = 0;  // tokens of its phrases
-    bool late = false;     // the model would have ended the text: only phrases are wanted
+    bool late = false;     // the model would have ended the text: only phrases may follow
     bool begun = false;    // a phrase was begun that the model would not have begun
   };
 
@@ -133,7 +133,7 @@ class ConstrainedBeam {
   };
 
   std::vector<Choice> choices_of(const std::vector<Continuation>& continuations, bool forced) const {
-    // What the model likes best after each hypothesis.
+    // The model's best continuation of each hypothesis.
     std::vector<const Continuation*> best(growing_.size(), nullptr);
     for (const Continuation& c : continuations) {
       if (best[c.parent] == nullptr || c.rank < best[c.parent]->rank) best[c.parent] = &c;
@@ -175,7 +175,7 @@ class ConstrainedBeam {
   std::size_t most_, begun_length_ = 0;
   std::int32_t end_id_;
   PhraseState begun_;
-  std::vector<Growing> growing_, next_;  // next_: of the continuations that order() left
+  std::vector<Growing> growing_, next_;  // next_: of the continuations in order()'s result
   std::vector<std::size_t> kept_;
 };
 

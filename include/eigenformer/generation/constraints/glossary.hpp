@@ -16,22 +16,24 @@
 
 namespace eigenformer {
 
-/// A term of a glossary that a line of text has.
+/// A glossary term found in a line of text.
 struct GlossaryTerm {
-  std::string source;                ///< as the line has it
-  std::vector<std::string> targets;  ///< what may stand for it in the translation, each as good as the others
-  ByteSpan span{};                   ///< where the line has it first
+  std::string source;                ///< as spelled in the line
+  std::vector<std::string> targets;  ///< accepted translations, in no order of preference
+  ByteSpan span{};                   ///< its first occurrence in the line
+  /// Compares all fields.
   friend bool operator==(const GlossaryTerm&, const GlossaryTerm&) = default;
 };
 
-/// Whether a translation has a term as the glossary says.
+/// Whether a translation honours a glossary term.
 struct TermOutcome {
-  std::string source;                ///< as the line has it
-  std::vector<std::string> targets;  ///< of which the translation should have one
-  bool honoured = false;  ///< it has, as whole words; with a capital where the translation begins with it
+  std::string source;                ///< as spelled in the line
+  std::vector<std::string> targets;  ///< accepted translations
+  /// Whether the translation contains one of them as whole words, or begins with one, capitalized.
+  bool honoured = false;
 };
 
-/// What became of the terms of a line in its translation.
+/// Checks each term of a line in its translation; returns one outcome per term.
 inline std::vector<TermOutcome> term_outcomes(std::span<const GlossaryTerm> terms,
                                               std::string_view translation) {
   std::vector<TermOutcome> outcomes;
@@ -44,27 +46,27 @@ inline std::vector<TermOutcome> term_outcomes(std::span<const GlossaryTerm> term
   return outcomes;
 }
 
-/// Terms and the translations that they must have.
+/// Terms with their required translations. Reading is thread-safe; add() is not.
 ///
 ///     const auto glossary = ef::Glossary::load("terms.tsv");
 ///     for (const ef::GlossaryTerm& term : glossary.find("A dog sees the brown dog.")) ...
 ///
-/// Its file is UTF-8, a term a line: `source<TAB>target`. A source without a target (with or without the tab)
-/// is not translated: its translation is what the line has. A source that stands there again has
-/// alternatives. Lines that begin with `#`, and empty ones, are passed over; a source that begins with `#` is
-/// written `\#`.
+/// The file is UTF-8, one term per line: `source<TAB>target`. A source without a target (with or without the
+/// tab) is copied into the translation as it is. Several lines with one source give alternative translations.
+/// Empty lines and lines that begin with `#` are ignored; a source that begins with `#` is written `\#`.
 class Glossary {
  public:
-  /// ignore_case: whether sources match whatever their case (by ICU, or of ASCII's letters in a program
-  /// without it).
+  /// Creates an empty glossary. ignore_case: match sources in any case (with ICU; without it only ASCII
+  /// letters).
   explicit Glossary(bool ignore_case = false) : ignore_case_(ignore_case), nodes_(1) {}
 
-  /// Reads a file. Throws IoError where it cannot be read, is not UTF-8 or is malformed, with the line.
+  /// Reads a file. Throws IoError when it cannot be read, is not UTF-8 or is malformed; the message names the
+  /// line.
   static Glossary load(const std::filesystem::path& path, bool ignore_case = false) {
     return parse(read_text_file(path), path.string(), ignore_case);
   }
 
-  /// The text of such a file; name: what messages call it. Throws as load() does.
+  /// Parses the text of such a file. name: the file's name in messages. Throws as load().
   static Glossary parse(std::string_view text, const std::string& name, bool ignore_case = false) {
     Glossary glossary(ignore_case);
     const std::vector<std::string> lines = split_lines(text, name);
@@ -85,7 +87,8 @@ class Glossary {
     return glossary;
   }
 
-  /// Adds a translation of a term; empty: it is not translated. Throws ValueError for an empty source.
+  /// Adds a translation of a term. target: empty: copy the source as it is. Throws ValueError for an empty
+  /// source.
   void add(std::string_view source, std::string_view target) {
     std::u32string points = detail::SpacedText(trim(source), ignore_case_).points;
     if (points.empty()) throw ValueError("glossary", "a source is empty, must be a term");
@@ -100,14 +103,14 @@ class Glossary {
     if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.emplace_back(target);
   }
 
-  /// Number of sources.
+  /// The number of distinct sources.
   std::size_t size() const noexcept { return size_; }
 
-  /// The terms of a line, whole words, from left to right; where several begin at one place, the longest. A
-  /// term that the line has several times comes once.
+  /// Finds the terms of a line as whole words, from left to right; of several that begin at one place, the
+  /// longest. A term that occurs several times is returned once.
   std::vector<GlossaryTerm> find(std::string_view line) const {
     std::vector<GlossaryTerm> found;
-    std::vector<const std::vector<std::string>*> entries;  // of what was found
+    std::vector<const std::vector<std::string>*> entries;  // of the terms found
     const detail::SpacedText text(line, ignore_case_);
     for (std::size_t i = 0; i < text.points.size();) {
       const auto [length, targets] = longest_at(text, i);
@@ -153,7 +156,7 @@ class Glossary {
 
   bool ignore_case_;
   std::size_t size_ = 0;
-  std::vector<Node> nodes_;  // by the sources' characters
+  std::vector<Node> nodes_;  // a trie over the sources' characters
 };
 
 }  // namespace eigenformer

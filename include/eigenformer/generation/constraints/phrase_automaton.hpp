@@ -11,28 +11,27 @@
 
 namespace eigenformer::detail {
 
-/// How far a text has met its constraints.
+/// How far a text meets its constraints.
 struct PhraseState {
   enum Met : std::uint8_t {
     no,
-    just_now,  // by the last token, which the next one must not continue
+    just_now,  // by the last token; the next one must not continue its word
     yes,
   };
 
   std::size_t node = 0;
   std::size_t length = 0;   // tokens of the text
-  std::int32_t last = -1;   // the last of them
+  std::int32_t last = -1;   // the last token
   std::uint64_t joins = 0;  // bit i: whether the token i places before the last one continued a word
   std::vector<Met> met{};   // by constraint
 };
 
-/// Finds the phrases of one input in a text that grows (Aho & Corasick 1975): the state after a token says
-/// which constraints are met and which phrases have begun, so a phrase that is given up, or overlaps another
-/// one, is never lost.
+/// Matches the phrases of one input in a growing text (Aho & Corasick 1975). The state after a token tells
+/// which constraints are met and which phrases have begun, also when phrases are abandoned or overlap.
 class PhraseAutomaton {
  public:
-  /// constraints: must outlive it. Forms with one of the forbidden ids do not count; a text need not wait for
-  /// a constraint all of whose forms have one.
+  /// constraints: must outlive it. Forms that contain a forbidden id are ignored; a text may end without a
+  /// constraint all of whose forms do.
   PhraseAutomaton(const PhraseConstraints& constraints, std::span<const std::int32_t> forbidden)
       : constraints_(&constraints) {
     nodes_.emplace_back();
@@ -42,7 +41,7 @@ class PhraseAutomaton {
       });
     };
     for (std::size_t c = 0; c < constraints.size(); ++c) {
-      // Of the shortest form that can come anywhere, or of any where each needs something before it.
+      // The length of the shortest form that can stand anywhere, or of any form if each needs text before it.
       std::size_t shortest = 0, anywhere = 0;
       const TokenEdges* const edges = constraints[c].edges.get();
       for (const auto& form : constraints[c].forms) {
@@ -60,7 +59,7 @@ class PhraseAutomaton {
     link();
   }
 
-  /// The state of a text that begins with these tokens.
+  /// The state after these tokens.
   PhraseState begin(std::span<const std::int32_t> prefix = {}) const {
     PhraseState state;
     state.met.assign(constraints_->size(), PhraseState::no);
@@ -74,7 +73,7 @@ class PhraseAutomaton {
       if (state.met[c] == PhraseState::just_now)
         state.met[c] = joined(c, state.last, id) ? PhraseState::no : PhraseState::yes;
     }
-    // Of all constraints the edges are those of one vocabulary.
+    // All constraints have the edges of one vocabulary.
     const bool inside = std::any_of(constraints_->begin(), constraints_->end(), [&](const auto& constraint) {
       return constraint.edges != nullptr && state.last >= 0 && constraint.edges->joined(state.last, id);
     });
@@ -90,8 +89,8 @@ class PhraseAutomaton {
     }
   }
 
-  /// Tokens that meet all constraints which a text waits for, for certain; fewer may do where phrases
-  /// overlap.
+  /// A number of tokens that certainly suffices to meet all unmet constraints; overlapping phrases may need
+  /// fewer.
   std::size_t tokens_left(const PhraseState& state) const {
     std::size_t total = 0, saved = 0;
     for (std::size_t c = 0; c < tokens_.size(); ++c)
@@ -104,7 +103,7 @@ class PhraseAutomaton {
     return total - saved;
   }
 
-  /// The tokens that go on with a phrase of an unmet constraint, or begin one; each once.
+  /// The ids that continue or begin a phrase of an unmet constraint, sorted, without duplicates.
   std::vector<std::int32_t> next_ids(const PhraseState& state) const {
     std::vector<std::int32_t> ids;
     for (const Partial& partial : nodes_[state.node].partials) {
@@ -115,7 +114,7 @@ class PhraseAutomaton {
     return ids;
   }
 
-  /// The edges of a phrase whose last word the next token must not continue; null: it may.
+  /// The edges of a phrase whose last word the next token must not continue; null: no such phrase.
   const TokenEdges* edges_after(const PhraseState& state) const {
     for (std::size_t c = 0; c < state.met.size(); ++c) {
       if (state.met[c] == PhraseState::just_now &&
@@ -125,14 +124,14 @@ class PhraseAutomaton {
     return nullptr;
   }
 
-  /// Whether the text stands within a phrase that would meet a constraint.
+  /// Whether the text ends inside a phrase of an unmet constraint.
   bool within_phrase(const PhraseState& state) const {
     return std::any_of(
         nodes_[state.node].partials.begin(), nodes_[state.node].partials.end(),
         [&](const Partial& partial) { return partial.matched > 0 && goes_on(state, partial); });
   }
 
-  /// The constraints that a text does not meet, by place in the list.
+  /// The indices of the unmet constraints.
   std::vector<std::size_t> unmet(const PhraseState& state) const {
     std::vector<std::size_t> places;
     for (std::size_t c = 0; c < state.met.size(); ++c) {
@@ -147,7 +146,7 @@ class PhraseAutomaton {
     std::size_t constraint, length;
     bool initial;
   };
-  // A form of which `matched` tokens lead to a node, the next one being id.
+  // A form whose first `matched` tokens lead to a node; its next token is id.
   struct Partial {
     std::size_t constraint, matched, left;
     std::int32_t id;
@@ -166,18 +165,18 @@ class PhraseAutomaton {
     return found != nullptr && before >= 0 && found->joined(before, id);
   }
 
-  // Whether the last `length` tokens of the text do not begin inside a word, where that matters.
+  // Whether the last `length` tokens of the text begin at a word boundary, if the constraint needs one.
   bool stands(const PhraseState& state, std::size_t constraint, std::size_t length) const {
     return length == 0 || edges(constraint) == nullptr || (state.joins >> (length - 1) & 1u) == 0;
   }
 
-  // Whether the text can go on with a phrase of an unmet constraint.
+  // Whether the text can continue with a phrase of an unmet constraint.
   bool goes_on(const PhraseState& state, const Partial& partial) const {
     if (state.met[partial.constraint] != PhraseState::no) return false;
     if (partial.initial && state.length != partial.matched) return false;
     if (!stands(state, partial.constraint, partial.matched)) return false;
     if (partial.matched == 0 && joined(partial.constraint, state.last, partial.id)) return false;
-    // What would take another phrase's last word away is no way to go on.
+    // A token that continues the last word of another phrase would undo that phrase.
     for (std::size_t c = 0; c < state.met.size(); ++c) {
       if (state.met[c] == PhraseState::just_now && joined(c, state.last, partial.id)) return false;
     }
@@ -195,7 +194,7 @@ class PhraseAutomaton {
     nodes_[at].ends.push_back({constraint, form.size(), initial});
   }
 
-  // Links each node with the longest other node whose tokens are the last ones of its own, level by level.
+  // Links each node, level by level, to the node of its longest proper suffix.
   void link() {
     std::vector<std::size_t> order = {0};
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -223,7 +222,7 @@ class PhraseAutomaton {
 
   const PhraseConstraints* constraints_;
   std::vector<Node> nodes_;
-  std::vector<std::size_t> tokens_;  // that meet each constraint; 0: a text need not wait for it
+  std::vector<std::size_t> tokens_;  // that meet each constraint; 0: not required
 };
 
 }  // namespace eigenformer::detail

@@ -12,37 +12,40 @@
 
 namespace eigenformer {
 
-/// Which tokens continue a word, by id: tells whether a phrase stands between the edges of words. See
-/// token_edges() in term_forms.hpp.
+/// Which tokens of a vocabulary continue words, by id: used to require that a phrase is made of whole words.
+/// token_edges() computes it.
 struct TokenEdges {
-  std::vector<bool> begins_inside{};  ///< whether a token goes on with a word, without a space before it
-  std::vector<bool> ends_inside{};    ///< whether its last character is one of a word
+  std::vector<bool> begins_inside{};  ///< whether a token continues a word, without a space before it
+  std::vector<bool> ends_inside{};    ///< whether a token's last character is part of a word
 
-  /// Whether `id` continues the word that `before` is part of.
+  /// Whether `id` continues the word that `before` ends in. Both must be within the vocabulary.
   bool joined(std::int32_t before, std::int32_t id) const {
     return ends_inside[static_cast<std::size_t>(before)] && begins_inside[static_cast<std::size_t>(id)];
   }
 };
 
-/// A phrase that a text must contain, in one of its forms (a disjunctive constraint).
+/// A phrase that a text must contain in one of its forms (a disjunctive constraint).
 struct PhraseConstraint {
-  std::vector<std::vector<std::int32_t>> forms{};          ///< ids that stand side by side, anywhere
-  std::vector<std::vector<std::int32_t>> initial_forms{};  ///< the same as the first ids of the text
-  /// Where it is there, the phrase must be whole words: no token before or after it continues its words.
+  /// Sequences of 1 to 64 ids, allowed anywhere; at least one.
+  std::vector<std::vector<std::int32_t>> forms{};
+  std::vector<std::vector<std::int32_t>>
+      initial_forms{};  ///< sequences allowed as the first ids of the text only
+  /// If not null, the phrase must be whole words: no token before or after it may continue them.
   std::shared_ptr<const TokenEdges> edges{};
 
+  /// Compares the forms, and the edges by address.
   friend bool operator==(const PhraseConstraint&, const PhraseConstraint&) = default;
 };
 
-/// What the text of one input must contain: all of them, in any order. They may share tokens.
+/// The constraints of one input: its text must meet all of them, in any order. Phrases may overlap.
 using PhraseConstraints = std::vector<PhraseConstraint>;
 
 namespace detail {
 
-/// The longest form: a search keeps 64 bits on what the last tokens were joined to.
+/// The maximum length of a form: PhraseState::joins has 64 bits.
 inline constexpr std::size_t max_form_length = 64;
 
-/// Throws ValueError for constraints that are neither none nor one list for each input.
+/// Throws ValueError unless there is one list per input or none at all.
 inline void require_one_constraint_list_each(const char* op, std::size_t lists, std::size_t inputs) {
   if (lists == 0 || lists == inputs) return;
   throw ValueError(op, std::to_string(lists) + " lists of constraints must be " + std::to_string(inputs) +

@@ -26,7 +26,7 @@ inline bool ends_in_word(std::string_view text) {
   return is_in_word(last);
 }
 
-// Tokens of a text that ends inside a word and reads the same after encoding and decoding.
+// Tokens of a text that ends in a word and survives encoding and decoding.
 inline std::vector<std::int32_t> some_word(const Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < static_cast<std::int32_t>(tokenizer.vocabulary_size()); ++id) {
     const std::string text = tokenizer.decode(std::vector<std::int32_t>{id});
@@ -39,7 +39,8 @@ inline std::vector<std::int32_t> some_word(const Tokenizer& tokenizer) {
 
 }  // namespace detail
 
-/// Which tokens of a vocabulary continue words, found by decoding each one after a word.
+/// Finds out which tokens of a vocabulary continue words, by decoding each one after a word. Takes one
+/// decode() per id.
 inline TokenEdges token_edges(const Tokenizer& tokenizer) {
   const auto size = static_cast<std::size_t>(tokenizer.vocabulary_size());
   TokenEdges edges{std::vector<bool>(size), std::vector<bool>(size)};
@@ -58,15 +59,17 @@ inline TokenEdges token_edges(const Tokenizer& tokenizer) {
   return edges;
 }
 
-/// Makes constraints of terms: each term as the tokens that it may be within a text.
+/// Converts terms to constraints: each term to the token sequences that it may have within a text.
+/// Thread-safe.
 class TermForms {
  public:
-  /// tokenizer: of the texts. Its tokens are looked through when the first constraint is made, once for all
+  /// tokenizer: of the target texts. Its TokenEdges are computed with the first constraint, once for all
   /// copies.
   explicit TermForms(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  /// A constraint that any one of these terms meets, as whole words: at the beginning of a text (with a
-  /// capital, too), after a word and after punctuation. No forms: the vocabulary cannot write them.
+  /// A constraint that any one of these terms meets, as whole words: at the beginning of a text (also
+  /// capitalized), after a word and after punctuation. Its `forms` are empty when the vocabulary cannot write
+  /// the terms.
   PhraseConstraint constraint(const std::vector<std::string>& terms) const {
     std::call_once(edges_->made,
                    [&] { edges_->edges = std::make_shared<const TokenEdges>(token_edges(*tokenizer_)); });
@@ -79,7 +82,7 @@ class TermForms {
     return made;
   }
 
-  /// The constraints of a line's terms. Those that the vocabulary cannot write have none.
+  /// The constraints of a line's terms, without terms that the vocabulary cannot write.
   PhraseConstraints constraints(std::span<const GlossaryTerm> terms) const {
     PhraseConstraints all;
     for (const GlossaryTerm& term : terms) {
@@ -92,7 +95,7 @@ class TermForms {
  private:
   using Ids = std::vector<std::int32_t>;
 
-  // The tokens of a term after some text, unless they read otherwise or stand there already.
+  // Adds the tokens of a term after some text, unless they decode differently or are known already.
   void add(std::vector<Ids>& forms, std::string_view before, const std::string& term,
            const std::string& wanted) const {
     const Ids context = tokenizer_->encode(before);

@@ -17,7 +17,7 @@
 
 namespace eigenformer::detail {
 
-/// What needs ICU; without it the letters of ASCII alone have cases.
+/// Case functions of ICU; without it only ASCII letters have cases.
 struct CaseFunctions {
   char32_t (*fold)(char32_t);
   char32_t (*upper)(char32_t);
@@ -28,13 +28,13 @@ inline constexpr CaseFunctions icu_case_functions{&icu::fold_case, &icu::to_uppe
 inline const bool icu_case_is_linked = link(icu_case_functions);
 #endif
 
-/// A letter without its case (Unicode's simple folding).
+/// A code point with Unicode's simple case folding.
 inline char32_t folded(char32_t c) {
   if (const auto* icu = find_linked<CaseFunctions>()) return icu->fold(c);
   return c >= U'A' && c <= U'Z' ? c + (U'a' - U'A') : c;
 }
 
-/// A text with a capital at its front.
+/// A text with its first letter in upper case.
 inline std::string capitalized(std::string_view text) {
   if (text.empty()) return {};
   const DecodedCodePoint first = decode_front(text);
@@ -48,8 +48,8 @@ inline std::string capitalized(std::string_view text) {
   return utf8_of(c) + std::string(text.substr(first.length));
 }
 
-/// Whether words may go on through a character: neither white space nor punctuation, and not of a script that
-/// writes words without spaces between them (Chinese, Japanese, Thai, Lao, Burmese, Khmer).
+/// Whether a character is part of words: neither white space nor punctuation, and not of a script without
+/// spaces between words (Chinese, Japanese, Thai, Lao, Burmese, Khmer).
 inline bool is_in_word(char32_t c) {
   if (c == 0 || is_space(c) || is_punctuation(c)) return false;
   const auto within = [&](char32_t first, char32_t last) { return c >= first && c <= last; };
@@ -57,12 +57,12 @@ inline bool is_in_word(char32_t c) {
          !within(0x2E80, 0xA4CF) && !within(0xF900, 0xFAFF) && !within(0x20000, 0x3FFFF);
 }
 
-/// A text as code points, each with its bytes; a run of white space is one space.
+/// The code points of a text with their bytes; a run of white space is one space.
 struct SpacedText {
   std::u32string points;
   std::vector<ByteSpan> spans;
 
-  /// ignore_case: whether letters lose their case.
+  /// ignore_case: whether to fold letters.
   explicit SpacedText(std::string_view text, bool ignore_case = false) {
     for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
       const auto begin = static_cast<std::size_t>(bytes.data() - text.data());
@@ -78,13 +78,13 @@ struct SpacedText {
     });
   }
 
-  /// Whether no word goes on from before the i-th character into it.
+  /// Whether there is a word boundary before the i-th code point.
   bool is_edge(std::size_t i) const {
     return i == 0 || i >= points.size() || !is_in_word(points[i - 1]) || !is_in_word(points[i]);
   }
 };
 
-/// Whether a text has a phrase between edges of words, or begins with it and a capital.
+/// Whether a text contains a phrase as whole words, or begins with it capitalized.
 inline bool has_phrase(std::string_view text, std::string_view phrase) {
   const SpacedText in(text);
   const std::u32string wanted = SpacedText(phrase).points;

@@ -12,10 +12,12 @@
 
 namespace eigenformer {
 
-/// What a model looks at when it reads a source sentence and is made to write a target sentence: ids of both,
-/// the target without begin and end. prefix: the first target tokens, begin included, that see one another in
-/// both directions. Decoding token by token gives the same weights. Throws IndexError for an id outside its
-/// vocabulary, ValueError for a context that records.
+/// The attention weights of all layers for a source and a target sentence (forced decoding); decoding token
+/// by token gives the same weights.
+///
+/// source, target: token ids, the target without begin and end symbol. prefix: the number of first target
+/// tokens, begin included, with bidirectional attention. Throws IndexError for an id outside its vocabulary
+/// and ValueError for a recording context.
 template <class T, class E, class D>
 [[nodiscard]] AttentionMaps attention_maps(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                            const std::vector<std::int32_t>& source,
@@ -57,10 +59,10 @@ concept HasAttentionMaps = requires(const M& model, const Context<typename M::va
 
 }  // namespace detail
 
-/// The coverage of a source sentence by its translation: sum over source tokens of log(min(attention, 1)),
-/// where attention is what all of the translation's tokens gave it, averaged over the heads of the decoder's
-/// last layer; 0 where each got 1, else negative (Wu et al. 2016, eq. 15 without its factor). ended: whether
-/// the end symbol counts among the tokens.
+/// The coverage of a source sentence by its translation (Wu et al. 2016, eq. 15 without its factor): the sum
+/// over source tokens of log(min(a, 1)), where a is the attention that the token receives from all target
+/// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
+/// negative. ended: whether the row of the end symbol counts.
 inline double coverage_log(const AttentionMaps& maps, bool ended) {
   const Tensor<float>& memory = maps.memory.back();
   const index_t heads = memory.dim(0), rows = memory.dim(1) - (ended ? 0 : 1), sources = memory.dim(2);

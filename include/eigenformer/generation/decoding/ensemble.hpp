@@ -21,7 +21,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// The options of a model that has some.
+// Copies the options of a model that has any.
 template <class M>
 struct ModelOptions {
   explicit ModelOptions(const M&) {}
@@ -35,29 +35,30 @@ struct ModelOptions<M> {
 
 }  // namespace detail
 
-/// Several models of one vocabulary as one: the probability of a token is the mean of the models', and its
-/// logit the logarithm of that (log of the mean of the softmaxes). It is a model for generate(),
-/// beam_search(), sample() and score_targets(), which work with it as with one of its members; an ensemble of
-/// one gives that model's own logits.
+/// Several models of one vocabulary as one model: the probability of a token is the mean of the models'
+/// probabilities, and its logit the logarithm of that mean. Use it with generate(), beam_search(), sample()
+/// and score_targets() like a single model. An ensemble of one returns that model's own logits.
 ///
 ///     const ef::Ensemble<ef::Seq2SeqTransformer<float>> both({{a, ctx_a}, {b, ctx_b}});
 ///     auto found = ef::generate(both, ef::Context<float>::inference(), sources);
 ///
-/// The models must outlive it. Each runs in its own context, so that each has its own packed weights; the
-/// context of a call does not count. `options` are those of the first model, where it has some.
+/// The models must outlive it. Each runs in its own context, for example with its own packed weights; the
+/// context passed to a call is ignored. `options` is a copy of the first model's options, if it has any.
+/// Thread-safe if the models are.
 template <class M>
 class Ensemble : public detail::ModelOptions<M> {
  public:
-  using T = detail::ValueOf<M>;
-  using value_type = T;
-  using Input = typename M::Input;
+  using T = detail::ValueOf<M>;     ///< the models' scalar type
+  using value_type = T;             ///< the models' scalar type
+  using Input = typename M::Input;  ///< what one text is generated from
 
+  /// A model of the ensemble.
   struct Member {
-    const M& model;
-    Context<T> ctx = Context<T>::inference();
+    const M& model;                            ///< must outlive the ensemble
+    Context<T> ctx = Context<T>::inference();  ///< the context that the model runs in
   };
 
-  /// Throws ValueError for no model and for vocabularies of different sizes.
+  /// Throws ValueError without a model and for vocabularies of different sizes.
   explicit Ensemble(std::vector<Member> members)
       : detail::ModelOptions<M>(first(members)), members_(std::move(members)) {
     for (std::size_t i = 1; i < members_.size(); ++i) {
@@ -70,16 +71,21 @@ class Ensemble : public detail::ModelOptions<M> {
     widths_ = std::make_shared<Widths>(members_.size());
   }
 
-  /// The states of the members, in step.
+  /// The decoding states of all members, which advance together; see generation/model.hpp.
   class State {
    public:
+    /// The number of sequences.
     index_t sequences() const { return static_cast<index_t>(states_.front().sequences()); }
+    /// Makes sequence i a continuation of the former sequence parents[i].
     void reorder(std::span<const std::int32_t> parents) {
       for (auto& state : states_) state.reorder(parents);
     }
+    /// Appends a token to each sequence, ids (sequences); returns the members' rows side by side, (sequences,
+    /// sum of the members' widths).
     Var<T> step(const Tensor<std::int32_t>& ids) {
       return join([&](auto& state) { return Var<T>(state.step(ids)); });
     }
+    /// Appends counts[i] tokens to sequence i, ids (rows); prefix as in AttentionMask::prefix, empty: none.
     Var<T> step(const Tensor<std::int32_t>& ids, std::span<const index_t> counts,
                 const std::vector<index_t>& prefix) {
       return join([&](auto& state) { return Var<T>(state.step(ids, counts, prefix)); });
@@ -88,7 +94,7 @@ class Ensemble : public detail::ModelOptions<M> {
    private:
     friend class Ensemble;
 
-    // The members' rows side by side.
+    // Steps all members and concatenates their rows.
     template <class F>
     Var<T> join(F&& step) {
       std::vector<Tensor<T>> parts;
@@ -116,8 +122,10 @@ class Ensemble : public detail::ModelOptions<M> {
     std::shared_ptr<std::vector<std::atomic<index_t>>> widths_;
   };
 
+  /// The number of token ids, the same for all members.
   index_t vocabulary_size() const { return static_cast<index_t>(members_.front().model.vocabulary_size()); }
 
+  /// Begins a sequence per input with all members, in their own contexts.
   State begin(const Context<T>&, std::span<const Input> inputs) const {
     State state;
     state.widths_ = widths_;
@@ -125,14 +133,15 @@ class Ensemble : public detail::ModelOptions<M> {
     return state;
   }
 
-  /// rows: of a state's steps. Returns log-probabilities, or the logits of the one model.
+  /// Returns (rows, V): log-probabilities, or the logits of a single model. rows: what State::step()
+  /// returned.
   Var<T> logits(const Context<T>&, const Var<T>& rows) const {
     return mean(rows, vocabulary_size(), [&](std::size_t m, const Var<T>& part) {
       return Var<T>(members_[m].model.logits(members_[m].ctx, part));
     });
   }
 
-  /// The same of logits that logits_of(member's number, that member's rows) returns, (rows, columns).
+  /// The same for logits (rows, columns) that logits_of(member's index, that member's rows) returns.
   template <class F>
   Var<T> mean(const Var<T>& rows, index_t columns, F&& logits_of) const {
     if (members_.size() == 1) return logits_of(std::size_t{0}, rows);
@@ -169,13 +178,16 @@ class Ensemble : public detail::ModelOptions<M> {
     return Var<T>(std::move(mixed));
   }
 
+  /// The first member's prompt, for decoder-only models.
   decltype(auto) prompt(const Input& input) const requires models::HasPrompt<M> {
     return members_.front().model.prompt(input);
   }
+  /// The first member's input_length().
   index_t input_length(const Input& input) const requires models::HasInputLength<M> {
     return static_cast<index_t>(members_.front().model.input_length(input));
   }
 
+  /// The models with their contexts, valid as long as the ensemble.
   std::span<const Member> members() const noexcept { return members_; }
 
  private:
@@ -187,12 +199,12 @@ class Ensemble : public detail::ModelOptions<M> {
   }
 
   std::vector<Member> members_;
-  std::shared_ptr<Widths> widths_;  // of the members' rows, known from the first step on
+  std::shared_ptr<Widths> widths_;  // widths of the members' rows, set by steps
 };
 
 namespace detail {
 
-/// With a shortlist, each member's probabilities are among its ids.
+/// With a shortlist, each member's probabilities are normalised over its ids.
 template <models::HasOutputRows M>
 class ModelOutputRows<Ensemble<M>> {
  public:
@@ -219,7 +231,8 @@ class ModelOutputRows<Ensemble<M>> {
 
 }  // namespace detail
 
-/// The mean of the members' attention weights. Throws ValueError unless all have as many layers and heads.
+/// The mean of the members' attention weights. Throws ValueError unless all members have the same numbers of
+/// layers and heads.
 template <class M>
 requires detail::HasAttentionMaps<M>
 [[nodiscard]] AttentionMaps attention_maps(const Ensemble<M>& model, const Context<typename M::value_type>&,
@@ -253,7 +266,7 @@ requires detail::HasAttentionMaps<M>
   return mean;
 }
 
-/// That of the first member.
+/// The cross-attention weights of the first member.
 template <class M>
 requires detail::HasCrossAttention<M>
 [[nodiscard]] std::vector<Tensor<float>> cross_attention_weights(

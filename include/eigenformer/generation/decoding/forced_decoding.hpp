@@ -10,11 +10,12 @@
 
 namespace eigenformer {
 
-/// Forced decoding: for every target token of a batch, the id the model would choose in its place, given the
-/// source and the batch's own tokens before it. Ids in `forbidden` are never chosen; of equal logits the
-/// lower id is. How often two models' choices are equal tells what smaller weights change.
+/// Forced decoding: for every target token of a batch, the id with the highest logit, given the source and
+/// the batch's own tokens before it. Comparing the choices of two models shows, for example, what
+/// quantization changes.
 ///
-/// Returns as many ids as batch.target_output has. Throws IndexError for an id outside the vocabulary.
+/// forbidden: ids that are never chosen. Of equal logits the lower id wins. Returns one id per element of
+/// batch.target_output. Throws IndexError for an id outside the vocabulary.
 template <class T, class E, class D>
 std::vector<std::int32_t> forced_choices(const Seq2SeqTransformer<T, E, D>& model, const Context<T>& ctx,
                                          const Batch& batch, std::span<const std::int32_t> forbidden = {}) {

@@ -28,7 +28,7 @@ index_t input_length(const M& model, const typename M::Input& input) {
   }
 }
 
-// The target tokens of each input where its length limits them, else none.
+// The maximum target tokens of each input by max_length_factor; empty without a factor.
 template <class M, class Options>
 std::vector<index_t> length_limits(const M& model, std::span<const typename M::Input> inputs,
                                    const Options& options) {

@@ -16,23 +16,23 @@
 
 namespace eigenformer {
 
-/// The tokens that texts go on from, one list for each input.
+/// The tokens before the generated text, one list per input.
 using Prompts = std::vector<std::vector<std::int32_t>>;
 
 namespace detail {
 
-/// Logits of the next tokens of sequences that grow: what a search asks of a model, whatever its type.
+/// The logits of the next tokens of growing sequences, independent of the model's type.
 template <class T>
 class NextTokens {
  public:
   virtual ~NextTokens() = default;
   /// Reads the prompts and returns logits (prompts, V) of the tokens after them. The first prefix_length
-  /// tokens of each prompt (all, where it is shorter) see one another in both directions. Called once, first.
+  /// tokens of each prompt (all of a shorter one) have bidirectional attention. Called once, first.
   virtual Tensor<T> begin(const Prompts& prompts, index_t prefix_length) = 0;
-  /// Sequence i goes on from what was sequence parents[i], with ids[i]: logits (parents, V).
+  /// Makes sequence i the former sequence parents[i] followed by ids[i]; returns logits (parents, V).
   virtual Tensor<T> step(std::span<const std::int32_t> parents, const std::vector<std::int32_t>& ids) = 0;
   virtual index_t vocabulary_size() const = 0;
-  /// The ids that the columns of logits are of, with a shortlist; empty: all.
+  /// The ids of the logits' columns with a shortlist; empty: all ids.
   virtual std::span<const std::int32_t> columns() const { return {}; }
 };
 
@@ -55,8 +55,8 @@ class ModelNextTokens final : public NextTokens<typename M::value_type> {
     }
   }
 
-  /// Makes logits of what the shortlist chooses for the inputs alone, and of `more` ids. Throws
-  /// ValueError for a model whose output layer or inputs it does not know.
+  /// Restricts the logits to the ids that the shortlist chooses for the inputs, and `more` ids. Throws
+  /// ValueError for a model without the members that this needs.
   void use(const Shortlist& shortlist, std::span<const typename M::Input> inputs,
            const std::vector<std::int32_t>& more) {
     if constexpr (HasModelOutputRows<M> && std::same_as<typename M::Input, std::vector<std::int32_t>>) {
@@ -158,16 +158,16 @@ inline void require_id(const char* op, const char* field, std::int32_t id, index
                                        : "below the vocabulary's size " + std::to_string(vocabulary)));
 }
 
-/// Throws ValueError where the prefixes of inputs are neither none nor one for each.
+/// Throws ValueError unless there is one prefix per input or none at all.
 inline void require_one_prefix_each(const char* op, std::size_t prefixes, std::size_t inputs) {
   if (prefixes == 0 || prefixes == inputs) return;
   throw ValueError(op, std::to_string(prefixes) + " prefixes must be " + std::to_string(inputs) +
                            ", one for each input, or none");
 }
 
-/// What each text goes on from: begin_id, or the model's own prompt, then prefix_ids and the input's own
-/// prefix. places: the inputs' places in the caller's list, which has the prefixes. Throws ValueError for ids
-/// outside the vocabulary and an empty prompt.
+/// The prompt of each text: begin_id or the model's own prompt, then prefix_ids and the input's own prefix.
+/// places: the inputs as indices into the caller's list of prefixes. Throws ValueError for ids outside the
+/// vocabulary and an empty prompt.
 template <class M, class Options>
 Prompts make_prompts(const char* op, const M& model, std::span<const typename M::Input> inputs,
                      const Options& options, std::span<const std::size_t> places) {

@@ -16,8 +16,8 @@ namespace eigenformer {
 
 namespace models {
 
-/// model.readout(ctx, rows), projection_weight() and projection_bias: what logits are made of, so that those
-/// of some ids can be made alone.
+/// model.readout(ctx, rows), projection_weight() and projection_bias: the parts of logits(), from which the
+/// logits of some ids can be computed alone.
 template <class M>
 concept HasOutputRows = requires(const M& model, const Context<typename M::value_type>& ctx,
                                  const Var<typename M::value_type>& rows) {
@@ -30,11 +30,11 @@ concept HasOutputRows = requires(const M& model, const Context<typename M::value
 
 namespace detail {
 
-/// The rows of a model's projection for some ids, copied out once for many products.
+/// The rows of a model's output projection for some ids, copied once for many products.
 template <class T>
 class OutputRows {
  public:
-  /// ids: ascending, within the vocabulary. The packed rows are taken where the context has them.
+  /// ids: ascending, within the vocabulary. Uses the context's packed weights if it has them.
   template <models::HasOutputRows M>
   OutputRows(const M& model, const Context<T>& ctx, std::vector<std::int32_t> ids) : ids_(std::move(ids)) {
     const Parameter<T>& weight = model.projection_weight();
@@ -59,10 +59,10 @@ class OutputRows {
       std::copy_n(weight.value().data() + id(i) * in, in, weight_.data() + i * in);
   }
 
-  /// By column of the logits.
+  /// The id of each column of the logits.
   std::span<const std::int32_t> ids() const noexcept { return ids_; }
 
-  /// Logits (rows, ids) of what the projection reads, (rows, D).
+  /// Logits (rows, ids) from the projection's input (rows, D).
   Tensor<T> logits(const Context<T>& ctx, const Tensor<T>& x) const {
     const auto count = static_cast<index_t>(ids_.size());
     const index_t rows = x.shape().rows(), in = x.dim(-1);
@@ -88,8 +88,8 @@ class OutputRows {
   kernels::PackedMatrix packed_;
 };
 
-/// Logits of some ids alone, of the rows that a model's state returns. Defined for models that have
-/// HasOutputRows, and for those that are made of such models.
+/// Computes the logits of some ids from the rows that a model's state returns. Defined for models with
+/// HasOutputRows and for ensembles of them.
 template <class M>
 class ModelOutputRows;
 
@@ -101,7 +101,7 @@ class ModelOutputRows<M> {
   ModelOutputRows(const M& model, const Context<T>& ctx, std::vector<std::int32_t> ids)
       : model_(&model), rows_(model, ctx, std::move(ids)) {}
 
-  /// By column of the logits.
+  /// The id of each column of the logits.
   std::span<const std::int32_t> ids() const noexcept { return rows_.ids(); }
   /// Logits (rows, ids).
   Tensor<T> logits(const Context<T>& ctx, const Var<T>& decoded) const {

@@ -14,15 +14,15 @@
 
 namespace eigenformer {
 
-/// What a model gives a text that is there already.
+/// The score of a given target text under a model.
 struct TargetScore {
-  std::vector<double> token_log_probabilities;  ///< of each token, the end symbol's last, in nats
-  double log_probability = 0;                   ///< their sum
+  std::vector<double> token_log_probabilities;  ///< of each token and then the end symbol, in nats
+  double log_probability = 0;                   ///< their sum, in nats
 };
 
 namespace detail {
 
-// Scores one batch. places: of its pairs in the caller's lists.
+// Scores one batch. places: its pairs, as indices into the caller's lists.
 template <class M>
 void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const typename M::Input> inputs,
                  std::span<const std::vector<std::int32_t>> targets, std::span<const std::size_t> places,
@@ -35,11 +35,11 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
   std::vector<std::int32_t> ids, expected;
   std::vector<index_t> counts, prefix;
   struct Row {
-    index_t row;  // of the decoder's
+    index_t row;  // of the decoder's output
     std::size_t input;
     index_t step;
   };
-  std::vector<Row> rows;  // those that say something about a target
+  std::vector<Row> rows;  // those that predict a target token
   for (std::size_t k = 0; k < places.size(); ++k) {
     const std::vector<std::int32_t>& target = targets[places[k]];
     const auto first = static_cast<index_t>(ids.size() + prompts[k].size()) - 1;
@@ -93,14 +93,17 @@ void score_batch(const M& model, const Context<ValueOf<M>>& ctx, std::span<const
 
 }  // namespace detail
 
-/// The log-probabilities that a model gives to targets for inputs (forced decoding): of each token given the
-/// input and the tokens before it, the end symbol at the end included. Pairs of like length are computed
-/// together; a pair's numbers do not depend on the others.
+/// Scores given targets (forced decoding): the log-probability of each token given the input and the tokens
+/// before it, and of the end symbol. Pairs of similar length share a batch; a pair's result does not depend
+/// on the others.
 ///
-/// model: any that generation/model.hpp describes. targets: ids without begin and end, one list for each
-/// input. Of the options begin_id, end_id, prefix_ids, prefixes and prefix_length count; forced tokens are at
-/// no cost. Throws ValueError for impossible options, numbers of inputs and targets that differ and logits
-/// that are not numbers, IndexError for an id outside the vocabulary.
+/// - model: as in generation/model.hpp.
+/// - targets: ids without begin and end symbol, one list per input.
+/// - options: only begin_id, end_id, prefix_ids, prefixes and prefix_length are used; forced tokens cost
+/// nothing.
+///
+/// Throws ValueError for invalid options, unequal numbers of inputs and targets, and logits that are NaN or
+/// infinite; IndexError for an id outside the vocabulary.
 template <class M>
 std::vector<TargetScore> score_targets(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                        std::span<const typename detail::InputOf<M>::type> inputs,

@@ -18,28 +18,28 @@
 
 namespace eigenformer {
 
-/// Which white space of a document ends a paragraph.
+/// Which white space ends a paragraph of a document.
 enum class DocumentLayout {
-  paragraphs,  ///< line breaks, and tabs between words: each line is a paragraph, or cells of a table
-  wrapped,     ///< blank lines, and tabs between words of a line: lines were broken to fit a width
-  flow,        ///< none, as in HTML: boundaries alone do
+  paragraphs,  ///< line breaks, and tabs between words: each line or table cell is a paragraph
+  wrapped,     ///< blank lines, and tabs between words of a line: for text wrapped to a line width
+  flow,        ///< none, as in HTML: only the given boundaries do
 };
 
-/// How a document is cut into what a model translates.
+/// How a document is split into sentences for a model.
 struct DocumentOptions {
-  DocumentLayout layout = DocumentLayout::paragraphs;
-  /// Null: a paragraph is one sentence.
+  DocumentLayout layout = DocumentLayout::paragraphs;  ///< which white space ends a paragraph
+  /// Splits paragraphs into sentences; null: a paragraph is one sentence.
   std::shared_ptr<const SentenceSplitter> splitter{};
 };
 
-/// A sentence of a document, or a part of one that is too long for the model.
+/// A sentence of a document, or a part of a sentence that is too long for the model.
 struct DocumentPart {
-  ByteSpan source{};            ///< in the document, without white space around it
-  bool continues = false;       ///< goes on with the sentence of the part before
-  bool after_boundary = false;  ///< the first part of a paragraph
+  ByteSpan source{};            ///< its bytes in the document, without white space around it
+  bool continues = false;       ///< whether it continues the sentence of the part before
+  bool after_boundary = false;  ///< whether it is the first part of a paragraph
 };
 
-/// Whether a sentence has no more tokens than a model can read; empty: it has no limit.
+/// Tells whether a model can read a sentence in one piece; an empty function: there is no limit.
 using SentenceFits = std::function<bool(const std::string& sentence)>;
 
 namespace detail {
@@ -72,7 +72,7 @@ inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<cons
     const ByteSpan span = without_spaces(text, {begin, end});
     if (!span.empty()) paragraphs.push_back(span);
   };
-  std::size_t begin = 0, spaces = 0;  // of the paragraph; of the white space that stands before the place
+  std::size_t begin = 0, spaces = 0;  // begin of the paragraph; begin of the white space before `at`
   auto boundary = boundaries.begin();
   for (std::size_t at = 0; at < text.size();) {
     const DecodedCodePoint c = decode_front(text.substr(at));
@@ -91,7 +91,7 @@ inline std::vector<ByteSpan> paragraphs_of(std::string_view text, std::span<cons
   return paragraphs;
 }
 
-/// Where a sentence that is too long is cut best: the higher, the worse.
+/// The kinds of places to cut a sentence that is too long, the best first.
 enum class CutRank { sentence, clause, comma, space, anywhere };
 
 inline CutRank cut_rank(char32_t mark) {
@@ -124,15 +124,15 @@ inline CutRank cut_rank(char32_t mark) {
   }
 }
 
-/// Quotes and brackets that may stand between a mark and the white space behind it.
+/// Whether c is a quote or bracket that may stand between a punctuation mark and the white space after it.
 inline bool is_closing(char32_t c) {
   return c == '"' || c == '\'' || c == ')' || c == ']' || c == '}' || c == 0xBB || c == 0xAB || c == 0x203A ||
          c == 0x2039 || (c >= 0x2018 && c <= 0x201F) || c == 0x300D || c == 0x300F || c == 0x3011 ||
          c == 0xFF09;
 }
 
-/// The end of the longest beginning of `sentence` that fits, at least one code point. It is found by doubling
-/// and halving, so that not the whole of a long text is tokenized for each of its parts.
+/// The end of the longest beginning of `sentence` that fits, at least one code point. Found by doubling and
+/// bisection, so that a long text is not tokenized as a whole for each of its parts.
 inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence, const SentenceFits& fits) {
   const auto fits_to = [&](std::size_t end) {
     return fits(std::string(ByteSpan{sentence.begin, end}.of(text)));
@@ -153,9 +153,9 @@ inline std::size_t longest_fitting_end(std::string_view text, ByteSpan sentence,
   return good > sentence.begin ? good : ends.front();
 }
 
-/// Where the first part of a sentence ends that is longer than fits: the best place in the second half of
-/// what fits, or the last white space, or between two tokens. whole_sentences: full stops are of
-/// abbreviations.
+/// Where to cut a sentence that does not fit: at the best place in the second half of what fits, else at the
+/// last white space, else between two characters. whole_sentences: the text is one sentence, so its full
+/// stops belong to abbreviations.
 inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const SentenceFits& fits,
                             bool whole_sentences) {
   const std::size_t longest = longest_fitting_end(text, sentence, fits);
@@ -163,8 +163,8 @@ inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const Sent
   std::array<std::size_t, 4> places{};  // by rank; 0: none
   const std::size_t half = sentence.begin + (longest - sentence.begin) / 2;
   CutRank rank = CutRank::space;
-  bool wide = false;                 // the mark needs no space behind it
-  std::size_t end = sentence.begin;  // of the word or mark before
+  bool wide = false;                 // the mark needs no space after it
+  std::size_t end = sentence.begin;  // end of the word or mark before `at`
   for (std::size_t at = sentence.begin; at <= longest;) {
     const DecodedCodePoint c = decode_front(text.substr(at));
     const bool space = is_space(c.value), closing = is_closing(c.value);
@@ -190,11 +190,12 @@ inline std::size_t best_cut(std::string_view text, ByteSpan sentence, const Sent
 
 }  // namespace detail
 
-/// The parts of a document: its sentences, and what is longer than fits cut behind a semicolon, colon or
-/// dash, else a comma, else at white space, else between tokens. Whatever is not white space is in exactly
-/// one part; only a single character that does not fit alone is a part that does not. boundaries: byte
-/// offsets, in ascending order, across which no sentence goes. Throws ValueError for text that is not UTF-8
-/// and for boundaries out of order, outside the text or inside a character.
+/// Splits a document into sentences, and sentences that do not fit into parts: after a semicolon, colon or
+/// dash, else after a comma, else at white space, else between characters.
+///
+/// All text but white space is in exactly one part. Every part fits, except for a single character that does
+/// not fit by itself. boundaries: ascending byte offsets that no sentence crosses. Throws ValueError for text
+/// that is not UTF-8, and for boundaries that are out of order, outside the text or inside a character.
 inline std::vector<DocumentPart> document_parts(std::string_view text, const DocumentOptions& options,
                                                 const SentenceFits& fits = {},
                                                 std::span<const std::size_t> boundaries = {}) {

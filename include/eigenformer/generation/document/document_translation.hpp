@@ -21,25 +21,26 @@
 
 namespace eigenformer {
 
-/// A sentence of a document, or a part of one that was too long for the model, and its translation.
+/// A sentence of a document, or a part of a sentence that was too long for the model, with its translation.
 struct DocumentSentence {
-  ByteSpan source{}, target{};  ///< in the document and in its translation
-  bool continues = false;       ///< goes on with the sentence of the one before
-  Translation translation{};    ///< of the sentence alone; its spans begin at 0
+  ByteSpan source{},          ///< its bytes in the document
+      target{};               ///< its bytes in the translated document
+  bool continues = false;     ///< whether it continues the sentence of the element before
+  Translation translation{};  ///< of the sentence alone; spans are relative to the sentence
 };
 
-/// A document that was translated.
+/// A translated document.
 struct DocumentTranslation {
-  std::string text;                         ///< with the white space of the document between sentences
-  std::vector<DocumentSentence> sentences;  ///< in order
-  std::size_t num_split = 0;                ///< sentences that were too long and are several parts
-  /// Of the whole texts, without the attention; null unless every sentence with a word has one.
+  std::string text;  ///< the translation, with the document's white space between sentences
+  std::vector<DocumentSentence> sentences;  ///< in the order of the document
+  std::size_t num_split = 0;                ///< sentences that were split because they were too long
+  /// The alignment of the whole texts, without attention; null unless every sentence with text has one.
   std::shared_ptr<const TextAlignment> alignment{};
 };
 
 namespace detail {
 
-/// Whether a space must stand between translations of sentences that have none between them.
+/// Whether a space must be added between the translations of two adjacent sentences.
 inline bool needs_space(std::string_view source, std::string_view before, std::string_view after) {
   if (source.empty() || before.empty() || after.empty()) return false;
   const char32_t left = code_point_before(before, before.size()).value, right = decode_front(after).value;
@@ -62,9 +63,9 @@ inline void append_alignment(TextAlignment& all, const TextAlignment& one, const
 
 }  // namespace detail
 
-/// Puts the translations of a document's parts together: between them stands the white space that stands
-/// between the parts. Only where sentences of a script without spaces touch, and their translations are of
-/// another script, a space is added. Throws ValueError for unequal numbers of parts and translations.
+/// Joins the translations of a document's parts with the white space between the parts. A space is added only
+/// between adjacent sentences of a script without spaces whose translations are in another script. Throws
+/// ValueError for unequal numbers of parts and translations.
 inline DocumentTranslation assemble_document(std::string_view text, std::span<const DocumentPart> parts,
                                              std::vector<Translation> translations) {
   if (parts.size() != translations.size()) {
@@ -101,9 +102,10 @@ inline DocumentTranslation assemble_document(std::string_view text, std::span<co
   return document;
 }
 
-/// The documents of alternative translations of each part, the best first: the i-th document is of the i-th
-/// translation of each part, or of its last where it has fewer. As many as a part has, one at least, `most`
-/// at most. Throws ValueError as assemble_document() does and for a part without a translation.
+/// Joins alternative translations of each part, the best first: document i has the i-th translation of each
+/// part, or the last one of a part with fewer. Returns as many documents as the part with the most
+/// translations has, at least one and at most `most`. Throws as assemble_document(), and ValueError for a
+/// part without a translation.
 inline std::vector<DocumentTranslation> assemble_documents(
     std::string_view text, std::span<const DocumentPart> parts,
     std::span<const std::vector<Translation>> translations, std::size_t most = static_cast<std::size_t>(-1)) {
@@ -124,8 +126,7 @@ inline std::vector<DocumentTranslation> assemble_documents(
 
 namespace detail {
 
-/// The attention of all tokens of a document, each of which sees its own sentence alone; empty where a
-/// sentence has none.
+/// The attention of all tokens of a document, block-diagonal by sentence; empty if a sentence has none.
 inline Tensor<float> joined_attention(const DocumentTranslation& document) {
   index_t rows = 0, columns = 0;
   for (const DocumentSentence& sentence : document.sentences) {
@@ -151,9 +152,9 @@ inline Tensor<float> joined_attention(const DocumentTranslation& document) {
 
 }  // namespace detail
 
-/// A document's sentences as one translation: its text and alignment; the sums of scores and
-/// log-probabilities; the tokens and words of all, whose mean is the confidence; the mean of expected
-/// utilities. Attention is that of a single sentence, otherwise null.
+/// Merges the sentences of a document into one Translation: the document's text and alignment, the sums of
+/// scores and log-probabilities, all tokens and words with the mean confidence of the words, and the mean
+/// expected utility. Attention is kept for a single sentence only, else null.
 inline Translation joined_translation(DocumentTranslation document) {
   Translation all;
   if (document.sentences.size() == 1) all = document.sentences.front().translation;
@@ -175,7 +176,7 @@ inline Translation joined_translation(DocumentTranslation document) {
     std::move(one.tokens.begin(), one.tokens.end(), std::back_inserter(all.tokens));
     std::move(one.terms.begin(), one.terms.end(), std::back_inserter(all.terms));
     auto word = one.words.begin();
-    // Parts of one word, between which there is no white space.
+    // Two parts of one word, with no white space between them.
     if (before != nullptr && before->target.end == sentence.target.begin && !all.words.empty() &&
         word != one.words.end()) {
       all.words.back().word += word->word;

@@ -15,9 +15,9 @@
 
 namespace eigenformer {
 
-/// Translates texts of many paragraphs: cuts them into sentences, has these translated, and puts the
-/// translations together with the white space and the line breaks of the text. A sentence that the model
-/// cannot read at once is translated in parts.
+/// Translates texts of many paragraphs: splits them into sentences, translates these together, and joins the
+/// translations with the white space and line breaks of the text. A sentence that is too long for the model
+/// is translated in parts. Thread-safe if its functions are.
 ///
 ///     const ef::TextTranslator translator(model);
 ///     ef::DocumentOptions options;
@@ -26,18 +26,18 @@ namespace eigenformer {
 ///     std::string text = documents.translate("A man walks.  A dog runs.\n\nThe end.").text;
 class DocumentTranslator {
  public:
-  /// The translations of each sentence, the best first, at least one.
+  /// A function that returns the translations of each sentence, the best first, at least one per sentence.
   using Alternatives =
       std::function<std::vector<std::vector<Translation>>(std::span<const std::string> sentences)>;
 
-  /// fits: which sentences the model can read. Threads may share it if they may call these functions. Throws
-  /// ValueError without `translate`.
+  /// Translates with a function. fits: tells which sentences the model can read; empty: all. Throws
+  /// ValueError when `translate` is empty.
   explicit DocumentTranslator(Alternatives translate, DocumentOptions options = {}, SentenceFits fits = {})
       : translate_(std::move(translate)), options_(std::move(options)), fits_(std::move(fits)) {
     if (!translate_) throw ValueError("document", "the function that translates is empty, must be callable");
   }
 
-  /// By a translator, which must outlive it.
+  /// Translates with a TextTranslator, which must outlive it.
   template <class M>
   explicit DocumentTranslator(const TextTranslator<M>& translator, DocumentOptions options = {})
       : DocumentTranslator(
@@ -46,14 +46,14 @@ class DocumentTranslator {
             },
             std::move(options), [&translator](const std::string& line) { return translator.fits(line); }) {}
 
-  /// A text's translation. boundaries: byte offsets, in ascending order, across which no sentence goes.
-  /// Throws ValueError as document_parts() does, and whatever translating throws.
+  /// Translates a text. boundaries: ascending byte offsets that no sentence crosses. Throws as
+  /// document_parts(), and what the translator throws.
   DocumentTranslation translate(std::string_view text, std::span<const std::size_t> boundaries = {}) const {
     return std::move(alternatives(text, boundaries, 1).front());
   }
 
-  /// As many translations as a sentence has, `most` at most: the i-th is of the i-th best of each sentence,
-  /// or of its last where it has fewer.
+  /// Returns alternative translations of a text, at most `most`: the i-th has the i-th best translation of
+  /// each sentence; see assemble_documents(). Throws as translate().
   std::vector<DocumentTranslation> alternatives(std::string_view text,
                                                 std::span<const std::size_t> boundaries = {},
                                                 std::size_t most = static_cast<std::size_t>(-1)) const {
@@ -65,6 +65,7 @@ class DocumentTranslator {
     return assemble_documents(text, parts, found, most);
   }
 
+  /// The options given to the constructor.
   const DocumentOptions& options() const noexcept { return options_; }
 
  private:

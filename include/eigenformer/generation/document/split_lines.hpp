@@ -13,19 +13,19 @@
 
 namespace eigenformer {
 
-/// Lines cut into what a model translates at once, so that all of it can be translated together, and put
-/// together again: for n lines n translations, whatever the number of parts.
+/// Splits lines into sentences that fit a model, for translation in one call, and joins the translations
+/// again: one result per line, whatever the number of parts.
 class SplitLines {
  public:
-  /// A part of a line, as it is to be translated.
+  /// A part of a line to translate.
   struct Part {
-    std::string text;
-    std::size_t line = 0;   ///< among the lines
-    std::size_t place = 0;  ///< among the parts of the line
+    std::string text;       ///< the text to translate
+    std::size_t line = 0;   ///< index of its line
+    std::size_t place = 0;  ///< index among the parts of its line
   };
 
-  /// Cuts each line as document_parts() does a document. A line that is one part with no splitter is not
-  /// changed, white space included. Throws as document_parts() does.
+  /// Splits each line as document_parts() splits a document. Without a splitter, a line that fits is kept
+  /// unchanged, white space included. Throws as document_parts().
   SplitLines(std::span<const std::string> lines, const DocumentOptions& options, const SentenceFits& fits)
       : lines_(lines.begin(), lines.end()), keeps_space_(options.splitter != nullptr) {
     for (std::size_t i = 0; i < lines_.size(); ++i) {
@@ -41,15 +41,15 @@ class SplitLines {
     }
   }
 
-  /// What is to be translated, in the order of the lines.
+  /// The parts to translate, in the order of the lines.
   const std::vector<Part>& parts() const noexcept { return parts_; }
 
-  /// Lines of which a sentence was too long.
+  /// The number of lines with a sentence that was too long.
   std::size_t num_split() const noexcept { return num_split_; }
 
-  /// The translations of the lines, of the translations of each part, the best first: the i-th of a line is
-  /// made of the i-th of its parts, or of the last of one that has fewer; see joined_translation(). Throws
-  /// ValueError for another number of parts and for a part without translations.
+  /// Joins the translations of the parts (one list per part, the best first) to one list per line: a line's
+  /// i-th translation has the i-th translation of each part, or the last one of a part with fewer; see
+  /// joined_translation(). Throws ValueError for another number of parts and for a part without translations.
   std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts) const {
     if (of_parts.size() != parts_.size()) {
       throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +

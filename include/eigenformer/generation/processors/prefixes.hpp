@@ -31,12 +31,13 @@ void forbid_others(std::span<T> scores, std::span<const std::int32_t> allowed) {
 
 }  // namespace detail
 
-/// A text begins with these tokens. They are searched for like others: they are in the result, count for its
-/// length and cost what the model gives them. GenerationOptions::prefix_ids are at no cost and not in the
-/// result.
+/// Forces a text to begin with given tokens, which are part of the result and add their log-probabilities to
+/// it. GenerationOptions::prefix_ids do neither.
 class ForcedPrefix final : public BasicProcessor<ForcedPrefix> {
  public:
+  /// ids: the first tokens, the prompt not counted.
   explicit ForcedPrefix(std::vector<std::int32_t> ids) : ids_(std::move(ids)) {}
+  /// Changes one row of scores; called by the base class.
   template <class T>
   void process(const LogitsStep& step, std::span<T> scores) const {
     const auto at = static_cast<std::size_t>(step.step);
@@ -47,13 +48,15 @@ class ForcedPrefix final : public BasicProcessor<ForcedPrefix> {
   std::vector<std::int32_t> ids_;
 };
 
-/// Allows the ids that a function gives for the text so far, and no others: constrained decoding (De Cao et
-/// al. 2021). No id allowed ends the text where it is.
+/// Allows only the ids that a function returns for the text so far (constrained decoding, De Cao et al.
+/// 2021). When it returns none, the text ends there.
 class PrefixAllowed final : public BasicProcessor<PrefixAllowed> {
  public:
-  /// allowed(step): the ids that may come next; called from several threads.
+  /// Returns the ids allowed next, in any order; called from several threads at once.
   using Function = std::function<std::vector<std::int32_t>(const LogitsStep& step)>;
+  /// allowed: must not be empty.
   explicit PrefixAllowed(Function allowed) : allowed_(std::move(allowed)) {}
+  /// Changes one row of scores; called by the base class.
   template <class T>
   void process(const LogitsStep& step, std::span<T> scores) const {
     detail::forbid_others<T>(scores, allowed_(step));
@@ -63,13 +66,13 @@ class PrefixAllowed final : public BasicProcessor<PrefixAllowed> {
   Function allowed_;
 };
 
-/// A ForcedPrefix for a list of processors.
+/// Creates a ForcedPrefix for a list of processors.
 inline std::shared_ptr<const LogitsProcessor> forced_prefix(std::vector<std::int32_t> ids) {
   return std::make_shared<ForcedPrefix>(std::move(ids));
 }
 
-/// A PrefixAllowed for a list of processors. allowed: a function of the tokens generated so far
-/// (std::span<const std::int32_t>), or of the LogitsStep.
+/// Creates a PrefixAllowed for a list of processors. allowed: a function of the tokens generated so far
+/// (std::span<const std::int32_t>) or of the LogitsStep.
 template <class F>
 std::shared_ptr<const LogitsProcessor> prefix_allowed(F allowed) {
   if constexpr (std::is_invocable_v<const F&, const LogitsStep&>) {

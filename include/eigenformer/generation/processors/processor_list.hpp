@@ -16,10 +16,11 @@
 
 namespace eigenformer {
 
-/// The processors that options ask for, in their order: see LogitsProcessor.
+/// The processors of some options, in the order that LogitsProcessor describes.
 class ProcessorList {
  public:
-  /// Of GenerationOptions or SamplingOptions. Throws ValueError, as `op`, for a processor that is null.
+  /// options: GenerationOptions or SamplingOptions. op: the name in messages. Throws ValueError for a null
+  /// processor.
   template <class Options>
   ProcessorList(const char* op, const Options& options) : processors_(options.processors) {
     for (std::size_t i = 0; i < processors_.size(); ++i) {
@@ -37,9 +38,10 @@ class ProcessorList {
       processors_.push_back(std::make_shared<SuppressedTokens>(options.forbidden_ids));
   }
 
-  /// Whether processors may do more than forbid tokens.
+  /// Whether processors may do more than forbid tokens, so that scores must be checked.
   bool changes_values() const noexcept { return changes_values_; }
 
+  /// Calls all processors in order.
   template <class T>
   void operator()(const LogitsStep& step, std::span<T> scores) const {
     for (const auto& processor : processors_) (*processor)(step, scores);
@@ -52,7 +54,7 @@ class ProcessorList {
 
 namespace detail {
 
-/// Throws ValueError where a row of logits, or of what processors made of them, has NaN or +infinity.
+/// Throws ValueError if a row of logits or of processed scores contains NaN or +infinity.
 template <class T>
 void require_numbers(const char* op, std::span<const T> row, std::size_t input, index_t step,
                      bool processed) {
@@ -71,7 +73,7 @@ void require_numbers(const char* op, std::span<const T> row, std::size_t input, 
   }
 }
 
-/// A tensor's values where they may be written: itself if no one else has its storage, else a copy.
+/// A tensor that may be written: x itself if nobody shares its storage, else a copy.
 template <class T>
 Tensor<T> owned(Tensor<T>&& x) {
   return x.use_count() == 1 ? std::move(x) : x.clone();

@@ -13,17 +13,19 @@
 
 namespace eigenformer {
 
-/// Makes tokens of the prompt and the text less likely: a positive score is divided by the penalty, a
-/// negative one multiplied (Keskar et al. 2019, section 4.1), however often the token has come.
+/// Lowers the scores of tokens that occur in the prompt or the text: a positive score is divided by the
+/// penalty, a negative one multiplied, once per token however often it occurs (Keskar et al. 2019,
+/// section 4.1).
 class RepetitionPenalty final : public BasicProcessor<RepetitionPenalty> {
  public:
-  /// Throws ValueError unless penalty is positive and finite.
+  /// penalty: 1 has no effect. Throws ValueError unless it is positive and finite.
   explicit RepetitionPenalty(double penalty) : penalty_(penalty) {
     if (!(penalty > 0) || !std::isfinite(penalty)) {
       throw ValueError("repetition_penalty",
                        "penalty is " + std::to_string(penalty) + ", must be positive and finite");
     }
   }
+  /// Changes one row of scores; called by the base class.
   template <class T>
   void process(const LogitsStep& step, std::span<T> scores) const {
     std::vector<std::int32_t> seen(step.prompt.begin(), step.prompt.end());
@@ -42,7 +44,7 @@ class RepetitionPenalty final : public BasicProcessor<RepetitionPenalty> {
   double penalty_;
 };
 
-/// A RepetitionPenalty for a list of processors.
+/// Creates a RepetitionPenalty for a list of processors. Throws as its constructor.
 inline std::shared_ptr<const LogitsProcessor> repetition_penalty(double penalty) {
   return std::make_shared<RepetitionPenalty>(penalty);
 }

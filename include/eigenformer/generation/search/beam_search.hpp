@@ -23,8 +23,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// What the search of each input goes by: one for all, or one for each where inputs have prefixes or limits of
-// their own. inputs: their places in the caller's list; limits: target tokens of each, or none.
+// The options of each input's search: one for all, or one per input when inputs have their own prefixes or
+// limits. inputs: indices into the caller's list; limits: maximum target tokens of each, or empty.
 inline std::vector<GenerationOptions> search_options(const GenerationOptions& options,
                                                      std::span<const std::size_t> inputs,
                                                      std::span<const index_t> limits) {
@@ -44,7 +44,7 @@ inline std::vector<GenerationOptions> search_options(const GenerationOptions& op
   return all;
 }
 
-// What the groups of a diverse beam found, as one list: each text once, the best first.
+// Merges the results of the groups of a diverse beam: each text once, the best first.
 inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions& options) {
   const bool cut_competes = beam_rule(options).cut_competes();
   std::stable_sort(found.begin(), found.end(), [&](const Hypothesis& a, const Hypothesis& b) {
@@ -63,8 +63,8 @@ inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions
   found = std::move(merged);
 }
 
-/// The search itself. inputs: the places of the prompts' inputs in the caller's list; limits: target tokens
-/// of each, empty for max_length. end_score: as SentenceSearch has it.
+/// The search itself. inputs: the prompts' inputs as indices into the caller's list; limits: maximum target
+/// tokens of each, empty: max_length. end_score: see EndScore.
 template <class T>
 std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
@@ -94,7 +94,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
   for (index_t t = 0; t < options.max_length && !searches.empty(); ++t) {
     steps.clear();
     for (const auto& search : searches) {
-      if (t == 0 && search->group() > 0) continue;  // the first step of all groups is that of the prompt
+      if (t == 0 && search->group() > 0) continue;  // in the first step all groups share the prompt's row
       for (const Hypothesis& h : search->growing()) {
         steps.push_back({inputs[search->input()], t, prompts[search->input()], h.ids,
                          scale == ProcessorInput::log_probabilities});
@@ -133,7 +133,7 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
         std::move(found.begin(), found.end(), std::back_inserter(*into));
         search.reset();
       };
-      if (continuations.empty()) {  // every next token is forbidden: the sentence ends with what it has
+      if (continuations.empty()) {  // every next token is forbidden: the text ends here
         keep_result(std::max<index_t>(1, t));
         continue;
       }
@@ -167,7 +167,8 @@ EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(
     NextTokens<double>&, const Prompts&, std::span<const std::size_t>, std::span<const index_t>,
     const GenerationOptions&, const EndScore&))
 
-/// Throws ValueError where `what` needs a function attention_maps that there is not for the model.
+/// Throws ValueError if there is no function attention_maps() for the model. what: what needs it, for the
+/// message.
 template <class M>
 void require_attention_maps(const char* what) {
   if (HasAttentionMaps<M>) return;
@@ -176,7 +177,7 @@ void require_attention_maps(const char* what) {
                                      "begin_id, prefix) for this model");
 }
 
-/// The attention weights of a hypothesis. place: of its input in the caller's list.
+/// The attention weights of a hypothesis. place: the index of its input in the caller's list.
 template <class M>
 AttentionMaps hypothesis_maps(const M& model, const Context<ValueOf<M>>& ctx, const typename M::Input& input,
                               std::size_t place, const Hypothesis& h, const GenerationOptions& options) {
@@ -187,7 +188,7 @@ AttentionMaps hypothesis_maps(const M& model, const Context<ValueOf<M>>& ctx, co
   return attention_maps(model, ctx, input, target, options.begin_id, options.prefix_length);
 }
 
-// Searches one batch. places: of its inputs in the caller's list.
+// Searches one batch. places: its inputs as indices into the caller's list.
 template <class M>
 std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<ValueOf<M>>& ctx,
                                                   std::span<const typename M::Input> inputs,
@@ -229,13 +230,13 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
 
 }  // namespace detail
 
-/// Finds the best texts for inputs, all at once, with what the model keeps of earlier tokens (its key/value
-/// cache).
+/// Beam search (Wu et al. 2016, section 7) for all inputs as one batch, with the model's key/value cache;
+/// generate() forms batches.
 ///
-/// model: any that generation/model.hpp describes. An input gets the same result alone and in any batch. Beam
-/// size 1 is greedy search: the likeliest token each time, up to the end symbol. Returns, for each input,
-/// options.num_hypotheses texts or as many as there are, the best first. Throws ValueError for impossible
-/// options and for logits that are not numbers. Wu et al. 2016, section 7.
+/// model: as in generation/model.hpp. An input's result does not depend on the batch, unless a shortlist is
+/// used. Beam size 1 is greedy search. Returns options.num_hypotheses texts for each input, or fewer if fewer
+/// are found, the best first. Throws ValueError for invalid options and for logits that are NaN or infinite,
+/// and what the model throws.
 template <class M>
 std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                                  std::span<const typename detail::InputOf<M>::type> inputs,

@@ -15,11 +15,12 @@
 
 namespace eigenformer {
 
-/// How many inputs are decoded together.
+/// How many inputs are decoded as one batch. A batch has at least one input.
 struct BatchGenerationOptions {
-  index_t batch_size = 32;      ///< inputs of a batch; batches are spread over the threads
-  index_t batch_tokens = 4096;  ///< source tokens of a batch
+  index_t batch_size = 32;      ///< maximum inputs of a batch; batches are spread over the threads
+  index_t batch_tokens = 4096;  ///< maximum source tokens of a batch
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"batch_size", "maximum sentences decoded together", Allowed::positive},
           self.batch_size);
@@ -27,14 +28,15 @@ struct BatchGenerationOptions {
           self.batch_tokens);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field and names it.
   void validate() const { validate_fields("generation", *this); }
 };
 
 namespace detail {
 
-/// Ranges of `order`, which is sorted here by length, the longest first, so that no thread is left with the
-/// longest batch at the end. Throws ValueError for an impossible batch size.
+/// Splits inputs into batches of similar length: fills `order` with the indices sorted by length, the longest
+/// first (so that no thread ends with the longest batch), and returns ranges of it. Throws ValueError for an
+/// invalid batch size.
 inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std::vector<index_t>& lengths,
                                                                        const BatchGenerationOptions& batching,
                                                                        std::vector<std::size_t>& order) {
@@ -57,8 +59,8 @@ inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std
   return batches;
 }
 
-/// Calls run(batch) for each: whole batches side by side need no waiting for each other; a few of them are
-/// better served by threads within each product.
+/// Calls run(batch) for each batch: many batches run in parallel, one thread each; few run one after the
+/// other, with threads inside each product.
 template <class F>
 void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches, F&& run) {
   const index_t threads = Runtime::instance().threads();
@@ -76,12 +78,13 @@ void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches,
 
 }  // namespace detail
 
-/// The best texts for inputs: translations of source sentences (token ids with their end symbol, as the model
-/// was trained), continuations of prompts, or whatever the model's Input is. Inputs of like length are
-/// decoded together; results come in the order of the inputs and do not depend on the batches.
+/// Beam search for any number of inputs: translations of source sentences (token ids with the end symbol that
+/// the model was trained with), continuations of prompts, or texts for whatever the model's Input is.
 ///
-/// model: any that generation/model.hpp describes. Throws ValueError for impossible options and for logits
-/// that are not numbers, IndexError for an id outside the vocabulary.
+/// model: as in generation/model.hpp. Inputs of similar length share a batch, and batches run on the
+/// Runtime's threads. Returns a list of texts for each input, in the order of the inputs, the best text
+/// first; results do not depend on the batches, unless a shortlist is used. Throws ValueError for invalid
+/// options and for logits that are NaN or infinite, IndexError for an id outside the vocabulary.
 template <class M>
 std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                               std::span<const typename detail::InputOf<M>::type> inputs,
@@ -105,7 +108,8 @@ std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<deta
     for (std::size_t k = 0; k < places.size(); ++k) results[places[k]] = std::move(found[k]);
     if constexpr (detail::HasAttentionMaps<M>) {
       if (!options.attention) return;
-      // A pass over the finished sentence: a search would have to carry the weights of all it gives up.
+      // A pass over the finished text: during the search the weights of all discarded hypotheses would be
+      // kept.
       for (std::size_t k = 0; k < places.size(); ++k) {
         for (Hypothesis& h : results[places[k]]) {
           h.attention = std::make_shared<const AttentionMaps>(

@@ -9,27 +9,26 @@
 
 namespace eigenformer {
 
-/// The attention weights of a sentence and its translation, for every layer (heads, queries, keys). Row t of
-/// target and memory is what was looked at when token t was chosen; the last row chose the end symbol.
+/// The attention weights of a sentence and its translation, one tensor (heads, queries, keys) per layer. Row
+/// t of target and memory is the attention when token t was chosen, the last row that of the end symbol.
 struct AttentionMaps {
   std::vector<Tensor<float>> source;  ///< the encoder's self-attention, (H, S, S)
-  /// The decoder's self-attention, (H, T + 1, T + 1), the first key being begin.
+  /// The decoder's self-attention, (H, T + 1, T + 1); the first key is the begin symbol.
   std::vector<Tensor<float>> target;
-  std::vector<Tensor<float>> memory;  ///< the decoder's attention to the source, (H, T + 1, S)
+  std::vector<Tensor<float>> memory;  ///< the decoder's cross-attention, (H, T + 1, S)
 };
 
-/// One text found for an input.
+/// A text found for an input.
 struct Hypothesis {
-  std::vector<std::int32_t> ids;  ///< without begin and end, or without the prompt
-  double log_probability = 0;     ///< sum over its tokens, the end symbol included, in nats
-  double score = 0;               ///< log_probability / length penalty
-  bool finished = false;          ///< ended by the end symbol and not by max_length
-  std::shared_ptr<const AttentionMaps> attention = {};  ///< where the options ask for it
-  /// Of each token, the end symbol of a finished text included, in nats; they sum to log_probability. Empty
-  /// unless the options ask for them.
+  std::vector<std::int32_t> ids;  ///< without begin and end symbol, prompt and forced prefixes
+  double log_probability = 0;     ///< sum over its tokens and the end symbol, in nats
+  double score = 0;               ///< by which texts are ranked: see SearchRule; of sampling log_probability
+  bool finished = false;          ///< whether it ended with the end symbol and not at max_length
+  std::shared_ptr<const AttentionMaps> attention = {};  ///< with GenerationOptions::attention, else null
+  /// With token_scores, the log-probability of each token and of the end symbol of a finished text, in nats;
+  /// they sum to log_probability. Else empty.
   std::vector<double> token_log_probabilities{};
-  /// The constraints that the text does not meet, by place in the input's list; such texts come after all
-  /// others.
+  /// Indices of the input's constraints that the text does not meet; texts with more of them rank lower.
   std::vector<std::size_t> unmet{};
 };
 

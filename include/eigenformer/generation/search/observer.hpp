@@ -9,25 +9,25 @@
 
 namespace eigenformer {
 
-/// What a search has of an input after a step.
+/// The state of an input's search after a step. Its spans are valid during the call only.
 struct SearchProgress {
-  std::size_t input;  ///< the place of the input in the list that was given
-  index_t step;       ///< the tokens of each text that grows, or its last one
-  index_t group;      ///< of a diverse beam: of which group this tells; else 0
-  /// The texts that grow, the likeliest first; their scores are not set. Of sampling, all texts of the input,
-  /// in their order, those that have ended included.
+  std::size_t input;  ///< the index of the input in the caller's list
+  index_t step;       ///< tokens of each growing text
+  index_t group;      ///< the group of a diverse beam; else 0
+  /// The growing texts, the likeliest first, without scores. In sampling: all texts of the input in order,
+  /// including finished ones.
   std::span<const Hypothesis> growing;
-  std::span<const Hypothesis> finished;  ///< those that have ended, the best score first; of sampling none
+  std::span<const Hypothesis> finished;  ///< the finished texts, the best score first; in sampling empty
 };
 
-/// Watches searches while they work, and may end them.
+/// Observes searches while they run, and may end them.
 class SearchObserver {
  public:
   virtual ~SearchObserver() = default;
-  /// Called after each step, for each input (and group of a diverse beam) that is still searched for, on
-  /// threads that search, at once for different inputs. false ends the search of the input (or group): its
-  /// result is what it has, best first, ended or not. Results of the others do not change. What it throws
-  /// ends the search of all.
+  /// Called after each step for each input (and group of a diverse beam) whose search is running, on the
+  /// searching threads, concurrently for different inputs. Returning false ends the search of the input (or
+  /// group) with the texts it has, finished or not, the best first; other inputs are not affected. An
+  /// exception ends all searches.
   virtual bool operator()(const SearchProgress& progress) const = 0;
 };
 
@@ -45,7 +45,7 @@ class FunctionObserver final : public SearchObserver {
 
 }  // namespace detail
 
-/// An observer from a function of (const SearchProgress&) that returns whether to go on.
+/// Creates an observer from a function (const SearchProgress&) that returns whether to continue.
 template <class F>
 std::shared_ptr<const SearchObserver> search_observer(F f) {
   return std::make_shared<detail::FunctionObserver<F>>(std::move(f));

@@ -19,72 +19,73 @@ namespace eigenformer {
 class BeamRule;
 class Shortlist;
 
-/// How a target sentence is searched for.
+/// Options of beam search and greedy search.
 struct GenerationOptions {
-  index_t beam_size = 4;     ///< hypotheses kept for each sentence; 1: greedy, the likeliest token each time
-  index_t max_length = 256;  ///< target tokens at most, the end symbol included
-  index_t min_length = 0;    ///< target tokens at least before the end symbol may come
-  /// Target tokens at most for each token of the input, its end symbol included, and never above max_length;
-  /// 0: max_length alone limits (Marian's max-length-factor, of each sentence by itself).
+  index_t beam_size = 4;     ///< hypotheses kept for each input; 1: greedy search
+  index_t max_length = 256;  ///< maximum target tokens, the end symbol included
+  index_t min_length = 0;    ///< minimum target tokens before the end symbol
+  /// Maximum target tokens per token of the input, its end symbol included, in addition to max_length; 0:
+  /// only max_length applies (Marian's max-length-factor, but applied to each sentence by itself).
   double max_length_factor = 0;
-  double length_penalty = 1.0;  ///< alpha: see SearchRule
-  /// Subtracted from a text's log-probability for each of its tokens, the end symbol included, before its
-  /// length divides it, in nats (Marian's word-penalty); below 0: a reward for longer texts.
+  double length_penalty = 1.0;  ///< alpha; its meaning depends on the rule, see SearchRule
+  /// Nats subtracted from a text's log-probability for each token, the end symbol included, before division
+  /// by the length (Marian's word-penalty); negative values reward longer texts.
   double word_penalty = 0;
-  /// A search ends when patience * beam_size hypotheses have ended, and not with the first beam_size (Kasai
-  /// et al. 2022); of the rules gnmt and ctranslate2.
+  /// A search ends when patience * beam_size hypotheses have ended instead of beam_size (Kasai et al. 2022);
+  /// for the rules gnmt and ctranslate2 only.
   double patience = 1;
-  SearchRule rule = SearchRule::gnmt;
-  bool early_stopping = false;  ///< end a sentence's search as soon as beam_size hypotheses have ended
-  bool force_end = false;       ///< at max_length, append the end symbol without a cost
-  /// Forbids repeated n-grams of this size, begin_id and prefix_ids (or the prompt) counted; 0: off (Paulus
-  /// et al. 2018, section 2.5).
+  SearchRule rule = SearchRule::gnmt;  ///< how hypotheses compare and when a search ends
+  bool early_stopping = false;         ///< end a search as soon as beam_size hypotheses have ended
+  bool force_end = false;              ///< at max_length, append the end symbol at no cost
+  /// Forbids repeated n-grams of this size, including those of begin_id and prefix_ids or the prompt; 0: off
+  /// (Paulus et al. 2018, section 2.5).
   index_t no_repeat_ngram_size = 0;
-  /// What a token's score is divided by (where it is positive) or multiplied by (where it is negative) once
-  /// the token has come, the prompt counted; 1: none (Keskar et al. 2019).
+  /// Divides positive and multiplies negative scores of tokens that the text or the prompt contains; 1: off
+  /// (Keskar et al. 2019).
   double repetition_penalty = 1;
-  /// beta: adds beta * sum over source tokens of log(min(attention they got, 1)) to the score of a text that
-  /// ends, so that one which leaves out a part of the source loses (Wu et al. 2016, eq. 14). Attention is the
-  /// mean over the heads of the decoder's last layer. Each text that ends takes another pass of the model.
+  /// beta: adds beta times coverage_log() to the score of a finished text, which penalises texts that leave
+  /// out a part of the source (Wu et al. 2016, eq. 14); 0: off. Uses the mean attention over the heads of the
+  /// decoder's last layer; each finished text takes another pass of the model.
   double coverage_penalty = 0;
-  /// Diverse beam search (Vijayakumar et al. 2018): the beam is split into so many groups, of which each one
-  /// pays for the tokens that those before it chose in the same step.
+  /// Groups of diverse beam search (Vijayakumar et al. 2018): each group pays a penalty for tokens that
+  /// earlier groups chose in the same step. Must divide beam_size; 1: ordinary beam search.
   index_t num_beam_groups = 1;
-  /// What a token costs a group, in nats, for each time that an earlier group chose it in this step (Hamming
-  /// diversity). It adds up over steps and decides what a group keeps; results have their own scores.
+  /// Nats that a token costs a group for each time an earlier group chose it in the same step (Hamming
+  /// diversity). The penalty accumulates over steps and affects which hypotheses a group keeps, not the
+  /// scores of the results.
   double diversity_penalty = 0;
-  index_t num_hypotheses = 1;  ///< sentences returned for each input, the best first; at most beam_size
-  std::int32_t begin_id = SpecialIds::begin;  ///< what comes first, of models without a prompt
-  std::int32_t end_id = SpecialIds::end;
-  /// Forced after begin_id or the prompt, at no cost; not in the results.
+  index_t num_hypotheses = 1;  ///< texts returned for each input, the best first; at most beam_size
+  std::int32_t begin_id = SpecialIds::begin;  ///< the first token, for models without a prompt
+  std::int32_t end_id = SpecialIds::end;      ///< ends a text
+  /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
   std::vector<std::int32_t> prefix_ids{};
-  /// Forced after prefix_ids as those are, one list for each input; empty: none for all.
+  /// Ids forced after prefix_ids, one list per input; empty: none.
   std::vector<std::vector<std::int32_t>> prefixes{};
-  /// What each text must contain, one list for each input; empty: nothing. An input's own prefix is part of
-  /// its text. No text ends before its constraints are met, and all are met where max_length has room for the
-  /// phrases one after another; else Hypothesis::unmet names those that are not. Constraints go before
-  /// no_repeat_ngram_size, and forbidden_ids and processors before constraints: what these forbid is not
-  /// produced.
+  /// Phrases that each text must contain, one list per input; empty: none. An input's own prefix counts as
+  /// part of its text. No text ends before its constraints are met, and all are met if max_length has room
+  /// for all phrases one after another; else Hypothesis::unmet names those that are not. Constraints take
+  /// precedence over no_repeat_ngram_size; forbidden_ids and processors take precedence over constraints.
   std::vector<PhraseConstraints> constraints{};
-  /// The first of begin_id and prefix_ids (or of the prompt) that see one another in both directions, for a
-  /// decoder that was trained as a prefix language model.
+  /// The number of first tokens (begin_id and prefix_ids, or the prompt) with bidirectional attention, for a
+  /// decoder trained as a prefix language model.
   index_t prefix_length = 0;
-  /// Never produced.
+  /// Ids that are never produced.
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
-  /// Whether hypotheses come with their attention weights; those not asked for cost nothing.
+  /// Return attention weights with hypotheses; takes another pass of the model per returned text.
   bool attention = false;
-  bool token_scores = false;      ///< whether hypotheses come with the log-probabilities of their tokens
-  LogitsProcessors processors{};  ///< your own, called in this order before those that other fields ask for
-  std::shared_ptr<const BeamRule> own_rule{};  ///< in place of `rule`
-  /// Only the ids that it chooses for the sources of a batch can be produced, and probabilities are among
-  /// them: a result then depends on what it is searched with.
+  bool token_scores = false;      ///< return the log-probabilities of tokens with hypotheses
+  LogitsProcessors processors{};  ///< custom processors, called in this order before those of other fields
+  std::shared_ptr<const BeamRule> own_rule{};  ///< a custom rule that replaces `rule`; null: none
+  /// Restricts each batch to the ids it chooses for the batch's sources, and normalises probabilities over
+  /// these: a result then depends on its batch. Null: none.
   std::shared_ptr<const Shortlist> shortlist{};
-  std::shared_ptr<const SearchObserver> observer{};  ///< sees each step, and may end a search
+  std::shared_ptr<const SearchObserver> observer{};  ///< observes each step and may end a search; null: none
 
-  /// Whether all fields are equal, pointers to the same objects included.
+  /// Compares all fields, pointers by address.
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 
-  /// All but prefixes, constraints, processors, own_rule, shortlist and observer, which files do not hold.
+  /// Visits all fields but prefixes, constraints, processors, own_rule, shortlist and observer with their
+  /// names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"beam_size", "hypotheses kept per sentence; 1: greedy search", Allowed::positive},
           self.beam_size);
@@ -149,7 +150,7 @@ struct GenerationOptions {
           self.token_scores);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const;
 };
 

@@ -12,66 +12,70 @@
 
 namespace eigenformer {
 
-/// What the search of one input has found after a step.
+/// The state of one input's search after a step.
 struct BeamState {
-  index_t length;                        ///< tokens of each growing hypothesis, the prompt not counted
-  std::span<const Hypothesis> growing;   ///< the likeliest first; their scores are not set
-  std::span<const Hypothesis> finished;  ///< the best score first
-  bool best_ended;                       ///< whether the best of a beam has ended at some step
+  index_t length;                        ///< tokens of each growing hypothesis, without the prompt
+  std::span<const Hypothesis> growing;   ///< growing hypotheses, the likeliest first, without scores
+  std::span<const Hypothesis> finished;  ///< finished hypotheses, the best score first
+  bool best_ended;                       ///< whether the best hypothesis of the beam ended at any step
 };
 
-/// What processors see in a beam search.
+/// The scores that logits processors get in a beam search.
 enum class ProcessorInput {
-  log_probabilities,    ///< log-softmax of the logits; what processors leave is not normalised again
-  logits,               ///< the logits; tokens count with their logit minus the log-sum before processing
-  renormalised_logits,  ///< the logits; what processors leave is normalised
+  log_probabilities,    ///< log-softmax of the logits; not normalised again after processing
+  logits,               ///< logits; the log-sum-exp before processing is subtracted afterwards
+  renormalised_logits,  ///< logits; normalised after processing
 };
 
-/// How a beam search compares hypotheses of different lengths, and when it ends: what the libraries differ
-/// in. A rule of your own goes to GenerationOptions::own_rule. It has no state and is called from several
-/// threads.
+/// Defines how a beam search compares hypotheses of different lengths and when it ends, in which libraries
+/// differ. Set a custom rule as GenerationOptions::own_rule. Rules have no state and are called from several
+/// threads at once.
 class BeamRule {
  public:
   virtual ~BeamRule() = default;
 
-  /// What hypotheses are ranked by. length: tokens of the hypothesis without the prompt, its end symbol
-  /// counted. The word penalty is in log_probability already; the search adds the coverage penalty.
+  /// The score by which hypotheses are ranked, higher is better. length: tokens of the hypothesis, the end
+  /// symbol included, without the prompt. log_probability: in nats, the word penalty already subtracted; the
+  /// search adds the coverage penalty to the result.
   virtual double score(double log_probability, index_t length, const GenerationOptions& options) const = 0;
-  /// Whether nothing that still grows can matter. Asked after each step, unless nothing grows, beam_size is 1
-  /// and a hypothesis has ended, or early_stopping holds, which end every search. hypothesis_score() is what
-  /// a growing hypothesis would get.
+  /// Whether the search can end although hypotheses are still growing. Called after each step; not called
+  /// when nothing grows, when greedy search has found the end symbol, or when early_stopping ends the search
+  /// anyway. hypothesis_score() gives the score of a growing hypothesis.
   virtual bool done(const BeamState& state, const GenerationOptions& options) const = 0;
 
+  /// The scores that logits processors get. Default: log_probabilities.
   virtual ProcessorInput processor_input(const GenerationOptions&) const {
     return ProcessorInput::log_probabilities;
   }
-  /// Of ended hypotheses so many are kept, the best.
+  /// The maximum number of finished hypotheses that are kept, the best ones. Default: no limit.
   virtual index_t max_finished(const GenerationOptions&) const { return std::numeric_limits<index_t>::max(); }
-  /// Whether what max_length cuts off competes with what has ended; else it comes after that.
+  /// Whether hypotheses cut off by max_length compete with finished ones by score; else they rank after them
+  /// (default).
   virtual bool cut_competes() const { return false; }
-  /// Whether the end symbol that is the rank-th best continuation (from 0) in a step (from 0) is given up
-  /// together with its place in the beam.
+  /// Whether a hypothesis that ends as the rank-th best continuation (from 0) in a step (from 0) is dropped
+  /// together with its place in the beam. Default: no.
   virtual bool gives_up_end(index_t /*rank*/, index_t /*step*/, const GenerationOptions&) const {
     return false;
   }
-  /// Whether a hypothesis that ends keeps its place, so that so many fewer go on growing.
+  /// Whether each finished hypothesis reduces the number of growing ones by one. Default: no.
   virtual bool ended_keeps_place() const { return false; }
-  /// Throws ValueError for options that the rule cannot have.
+  /// Throws ValueError for options that the rule does not support.
   virtual void validate(const GenerationOptions&) const {}
 };
 
-/// ((5 + length) / 6)^alpha; length counts the end symbol and not the start (Wu et al. 2016, eq. 14).
+/// ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14). length: tokens with the end symbol, without the begin
+/// symbol.
 inline double length_penalty(index_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
 }
 
-/// A hypothesis's score by the options' rule and word penalty. length: its tokens without begin and prefix,
-/// with the end symbol where it has one.
+/// The score of a hypothesis by the options' rule and word penalty, without the coverage penalty. length: its
+/// tokens without begin symbol and prefix, with the end symbol if it has one.
 double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options);
 
 namespace detail {
 
-// How many hypotheses have to end before a search that has patience does.
+// The number of finished hypotheses that ends a search with patience.
 inline index_t enough_ended(const GenerationOptions& options) {
   const double wanted = std::round(options.patience * static_cast<double>(options.beam_size));
   const double most = std::numeric_limits<std::int32_t>::max();
@@ -87,9 +91,10 @@ inline void require_no_patience(const GenerationOptions& options, const char* ru
 
 }  // namespace detail
 
-/// SearchRule::gnmt. Without a length penalty scores only fall, so the best finished ones are final once
-/// nothing that grows is better. With one, a longer hypothesis may overtake: the search goes on until
-/// beam_size hypotheses have ended and the best one growing could not beat them by ending next.
+/// SearchRule::gnmt. Without a length penalty scores only fall, so the search ends when no growing hypothesis
+/// is better than the num_hypotheses best finished ones. With one, a longer hypothesis may overtake: the
+/// search ends when patience * beam_size hypotheses have ended and the best growing one would not beat them
+/// by ending next.
 class GnmtRule final : public BeamRule {
  public:
   double score(double log_probability, index_t length, const GenerationOptions& options) const override {
@@ -111,7 +116,7 @@ class GnmtRule final : public BeamRule {
 
 namespace detail {
 
-// log p / |y|^alpha, |y| with the end symbol and the forced prefix.
+// log p / |y|^alpha, where |y| includes the end symbol and the forced prefix.
 inline double plain_length_score(double log_probability, index_t length, const GenerationOptions& options) {
   const index_t counted = length + static_cast<index_t>(options.prefix_ids.size());
   return log_probability / std::pow(static_cast<double>(counted), options.length_penalty);
@@ -125,7 +130,7 @@ class HuggingFaceRule final : public BeamRule {
   double score(double log_probability, index_t length, const GenerationOptions& options) const override {
     return detail::plain_length_score(log_probability, length, options);
   }
-  // The worst of those that are kept is what the others have to beat.
+  // A growing hypothesis must beat the worst one kept.
   bool done(const BeamState& state, const GenerationOptions& options) const override {
     return static_cast<index_t>(state.finished.size()) >= options.beam_size &&
            state.finished.back().score >=
@@ -156,13 +161,13 @@ class CTranslate2Rule final : public BeamRule {
     return ProcessorInput::renormalised_logits;
   }
   bool cut_competes() const override { return true; }
-  // Nothing but the best continuation may end right after a forced prefix.
+  // Directly after a forced prefix only the best continuation may be the end symbol.
   bool gives_up_end(index_t rank, index_t step, const GenerationOptions& options) const override {
     return step == 0 && rank > 0 && !options.prefix_ids.empty();
   }
 };
 
-/// SearchRule::marian. The beam is empty at the end, so nothing else ends the search.
+/// SearchRule::marian. The beam shrinks with each finished hypothesis; the search ends when it is empty.
 class MarianRule : public BeamRule {
  public:
   double score(double log_probability, index_t length, const GenerationOptions& options) const override {
@@ -176,7 +181,7 @@ class MarianRule : public BeamRule {
   }
 };
 
-/// The rule that the options name, or their own.
+/// The options' own_rule, or else the rule that they name. Valid as long as the options.
 inline const BeamRule& beam_rule(const GenerationOptions& options) {
   static const GnmtRule gnmt;
   static const HuggingFaceRule huggingface;
@@ -205,7 +210,7 @@ inline void GenerationOptions::validate() const {
                                        ", must be divisible by num_beam_groups, which is " +
                                        std::to_string(num_beam_groups));
   }
-  // Groups that cost each other nothing find the same, and one group has no other.
+  // Without a penalty all groups find the same; a single group has none to pay for.
   if ((num_beam_groups > 1) != (diversity_penalty > 0)) {
     throw ValueError("generation",
                      "num_beam_groups is " + std::to_string(num_beam_groups) + " and diversity_penalty is " +

@@ -13,16 +13,15 @@
 
 namespace eigenformer {
 
-/// A token drawn, and its log probability under the model's own distribution, in nats.
+/// A drawn token.
 struct SampledToken {
-  std::int32_t id = -1;
-  double log_probability = 0;
+  std::int32_t id = -1;        ///< -1: none was allowed
+  double log_probability = 0;  ///< in nats, under the model's unmodified distribution
 };
 
 namespace detail {
 
-// The tokens that may be drawn, put in order, the likeliest first and of equals the lower id, only as far as
-// they are asked for.
+// The allowed tokens in descending order of score, of equal ones the lower id first; sorted lazily.
 template <class T>
 class LikeliestFirst {
  public:
@@ -42,15 +41,14 @@ class LikeliestFirst {
   std::size_t size() const noexcept { return tokens_.size(); }
   std::span<const Token> tokens() const noexcept { return tokens_; }
 
-  // The i-th likeliest. Asked for in order, the first n cost one pass for a few, and not more than a sort for
-  // all.
+  // The i-th likeliest. Accessed in order, the first few cost one pass, all of them about one sort.
   const Token& operator[](std::size_t i) {
     if (i >= sorted_)
       sort_to(std::max(i + 1, std::min(tokens_.size(), std::max<std::size_t>(64, 8 * sorted_))));
     return tokens_[i];
   }
 
-  // Gives up all but the k likeliest.
+  // Removes all but the k likeliest.
   void keep(std::size_t k) {
     if (k >= tokens_.size()) return;
     sort_to(k);
@@ -73,7 +71,7 @@ class LikeliestFirst {
   std::size_t sorted_ = 0;
 };
 
-// Draws one of the tokens whose score is not -infinity; at least one must be. See sample_token().
+// Draws one of the tokens whose score is above -infinity, of which there must be one. See sample_token().
 template <class T>
 std::int32_t draw_token(std::span<const T> scores, const SamplingOptions& options, double uniform) {
   const auto likeliest =
@@ -87,7 +85,7 @@ std::int32_t draw_token(std::span<const T> scores, const SamplingOptions& option
   };
   double total = 0;
   for (const auto& token : tokens.tokens()) total += weight(token.score);
-  // The fewest of the likeliest that reach the share.
+  // Sums the weights of the likeliest tokens until `enough`.
   std::vector<double> sums;
   const auto sum_to = [&](auto&& enough) {
     std::size_t i = 0;
@@ -111,8 +109,7 @@ std::int32_t draw_token(std::span<const T> scores, const SamplingOptions& option
   return tokens[sum_to([&](double sum) { return sum > drawn; })].id;
 }
 
-// Log-softmax's subtrahend in double: the highest logit plus the logarithm of the sum of exp(logit -
-// highest).
+// Computes log-softmax in double: logit - (highest + log(sum of exp(logit - highest))).
 template <class T>
 struct LogNormaliser {
   explicit LogNormaliser(std::span<const T> logits) {
@@ -123,7 +120,7 @@ struct LogNormaliser {
     log_sum = std::log(sum);
   }
   double operator()(T logit) const { return static_cast<double>(logit) - highest - log_sum; }
-  // Whether there is NaN, +infinity, or nothing but -infinity.
+  // Whether the logits contain NaN or +infinity, or only -infinity.
   bool bad() const { return std::isnan(log_sum); }
 
   double highest, log_sum;
@@ -131,10 +128,12 @@ struct LogNormaliser {
 
 }  // namespace detail
 
-/// Draws a token: the logits of allowed ones, divided by the temperature, cut to top_k, then to top_p
-/// and to min_p, and of what is left the one that `uniform`, in [0, 1), falls on, the likeliest first and of
-/// equals the lower id. may_end: whether end_id is allowed. Processors and what depends on earlier tokens are
-/// not applied. Throws ValueError when no token is allowed and for NaN and +infinity.
+/// Draws a token from logits: removes forbidden_ids, divides by the temperature, truncates to top_k, then to
+/// top_p and min_p, and maps `uniform`, in [0, 1), to one of the remaining tokens by their cumulative
+/// probabilities, the likeliest first and of equal ones the lower id.
+///
+/// may_end: whether end_id is allowed. Processors and options that depend on earlier tokens are not applied.
+/// Throws ValueError when no token is allowed and for logits that are NaN or +infinity.
 template <class T>
 SampledToken sample_token(std::span<const T> logits, const SamplingOptions& options, double uniform,
                           bool may_end = true) {

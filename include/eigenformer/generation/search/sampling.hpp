@@ -19,8 +19,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// The number in [0, 1) that decides the token at `place` of sample `sample` of text `number`: a function of
-// these and the seed alone, so that a text does not depend on what it is sampled with.
+// The uniform number in [0, 1) for the token at `place` of sample `sample` of text `number`: a function of
+// these and the seed, so that a text does not depend on its batch.
 inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t sample, index_t place) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const Philox4x32::Counter words =
@@ -31,7 +31,7 @@ inline double sampling_uniform(std::uint64_t seed, std::uint64_t number, index_t
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-// The next token of a text from its logits, which are overwritten; id -1 where none is allowed.
+// Draws the next token of a text from its logits, which are overwritten; id -1 if none is allowed.
 template <class T>
 SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const ProcessorList& processors,
                         const SamplingOptions& options, std::uint64_t number, index_t sample) {
@@ -49,7 +49,7 @@ SampledToken sample_row(std::span<T> logits, const LogitsStep& step, const Proce
   return {id, normaliser(given.empty() ? logits[at] : given[at])};
 }
 
-// Each row n times.
+// Repeats each row n times.
 template <class T>
 Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
   Tensor<T> y(Shape{x.dim(0) * n, x.dim(1)});
@@ -58,7 +58,7 @@ Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
   return y;
 }
 
-/// Draws the texts of each prompt at once. limits: tokens of each prompt's texts, empty for max_length.
+/// Draws the texts of all prompts together. limits: maximum tokens of each prompt's texts; empty: max_length.
 template <class T>
 std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                      std::span<const index_t> limits, const SamplingOptions& options) {
@@ -123,15 +123,15 @@ EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<double>&, c
 
 }  // namespace detail
 
-/// Draws texts for inputs, options.num_samples for each, token after token, all at once, with what the model
-/// keeps of earlier tokens (its key/value cache): a translation of a source sentence (with its end symbol, as
-/// the model was trained), or what follows a prompt.
+/// Samples options.num_samples texts for each input, all in one batch, with the model's key/value cache:
+/// translations of source sentences (with the end symbol that the model was trained with) or continuations of
+/// prompts.
 ///
-/// model: any that generation/model.hpp describes. Returns the new tokens of each text, without begin and end
-/// symbol and forced prefix; the texts of an input stand one after the other. A text depends on its input,
-/// its input's number in the list, its own number among the input's and the seed, and not on the others. A
-/// text of which every next token is forbidden ends there. Throws ValueError for impossible options, an empty
-/// prompt and logits that are not numbers, IndexError for an id outside the vocabulary.
+/// model: as in generation/model.hpp. Returns inputs.size() * num_samples texts, those of an input next to
+/// each other, without begin and end symbol and forced prefix. A text depends on its input, the input's
+/// number (SamplingOptions::numbers), its own number among the input's samples and the seed, but not on the
+/// other texts. A text ends where every next token is forbidden. Throws ValueError for invalid options, an
+/// empty prompt, and logits that are NaN or infinite; IndexError for an id outside the vocabulary.
 template <class M>
 std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                std::span<const typename detail::InputOf<M>::type> inputs,

@@ -12,44 +12,47 @@
 
 namespace eigenformer {
 
-/// How tokens are drawn from a model's distribution.
+/// Options of sampling.
 struct SamplingOptions {
-  double temperature = 1;  ///< divides the logits; 0: the likeliest token (greedy)
-  index_t top_k = 0;       ///< draws from so many likeliest tokens only (Fan et al. 2018); 0: from all
-  /// and of those from the likeliest that together reach this share (Holtzman et al. 2020)
+  double temperature = 1;  ///< divides the logits; 0: always the likeliest token (greedy)
+  index_t top_k = 0;       ///< draw from the top_k likeliest tokens only (Fan et al. 2018); 0: from all
+  /// Of those, draw from the fewest likeliest ones whose probabilities sum to top_p (Holtzman et al. 2020);
+  /// 1: from all.
   double top_p = 1;
-  /// and of those the ones at least this share as likely as the likeliest (Nguyen et al. 2024); 0: all
+  /// Of those, draw from tokens at least min_p times as likely as the likeliest (Nguyen et al. 2024); 0: from
+  /// all.
   double min_p = 0;
   index_t num_samples = 1;       ///< texts drawn for each input
-  std::uint64_t seed = 0;        ///< with the text's number and the token's place, fixes what is drawn
-  index_t max_length = 256;      ///< new tokens at most, the end symbol included
-  index_t min_length = 0;        ///< new tokens at least before the end symbol may come
+  std::uint64_t seed = 0;        ///< with the text's number and the token's place, determines what is drawn
+  index_t max_length = 256;      ///< maximum new tokens, the end symbol included
+  index_t min_length = 0;        ///< minimum new tokens before the end symbol
   double max_length_factor = 0;  ///< as in GenerationOptions
-  std::int32_t begin_id = SpecialIds::begin;  ///< what comes first, of models without a prompt
-  /// Forced after begin_id or the prompt, at no cost; not in the results.
+  std::int32_t begin_id = SpecialIds::begin;  ///< the first token, for models without a prompt
+  /// Ids forced after begin_id or the prompt; they cost nothing and are not in the results.
   std::vector<std::int32_t> prefix_ids{};
-  /// Forced after prefix_ids as those are, one list for each input; empty: none for all.
+  /// Ids forced after prefix_ids, one list per input; empty: none.
   std::vector<std::vector<std::int32_t>> prefixes{};
-  std::int32_t end_id = SpecialIds::end;  ///< ends a text; -1: none does
-  /// Never drawn.
+  std::int32_t end_id = SpecialIds::end;  ///< ends a text; -1: texts end at max_length only
+  /// Ids that are never drawn.
   std::vector<std::int32_t> forbidden_ids = {SpecialIds::pad, SpecialIds::unknown, SpecialIds::begin};
-  /// The first tokens of each prompt (of an encoder-decoder, begin_id and prefix_ids) that see one another in
-  /// both directions, for a model that was trained as a prefix language model; more than there are means all
-  /// of them.
+  /// The number of first tokens of each prompt (for an encoder-decoder begin_id and prefix_ids) with
+  /// bidirectional attention, for a model trained as a prefix language model; larger than the prompt: all of
+  /// it.
   index_t prefix_length = 0;
-  /// The texts' numbers, which decide with the seed what is drawn, so that parts of a list can be sampled on
-  /// their own; empty: 0, 1, ...
+  /// The number of each input, which determines with the seed what is drawn: lets parts of a list be sampled
+  /// separately with the same results; empty: 0, 1, ...
   std::vector<std::uint64_t> numbers{};
   index_t no_repeat_ngram_size = 0;                  ///< as in GenerationOptions
   double repetition_penalty = 1;                     ///< as in GenerationOptions
   bool token_scores = false;                         ///< as in GenerationOptions
-  LogitsProcessors processors{};                     ///< as in GenerationOptions; they see logits
+  LogitsProcessors processors{};                     ///< as in GenerationOptions; their scores are logits
   std::shared_ptr<const SearchObserver> observer{};  ///< as in GenerationOptions
 
-  /// Whether all fields are equal, pointers to the same objects included.
+  /// Compares all fields, pointers by address.
   friend bool operator==(const SamplingOptions&, const SamplingOptions&) = default;
 
-  /// All but prefixes, numbers, processors and observer, which files do not hold.
+  /// Visits all fields but prefixes, numbers, processors and observer with their names and descriptions, for
+  /// files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"temperature", "divide the logits by this; 0: always the likeliest token",
                       Allowed::not_negative},
@@ -95,7 +98,7 @@ struct SamplingOptions {
           self.token_scores);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field or combination, and names it.
   void validate() const {
     validate_fields("sampling", *this);
     detail::require_at_most("sampling", "min_length", min_length, "max_length", max_length);

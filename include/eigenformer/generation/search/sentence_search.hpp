@@ -15,15 +15,14 @@
 
 namespace eigenformer::detail {
 
-/// What is added to the score of a hypothesis of an input when it ends; null: nothing.
+/// Returns what to add to the score of a finished hypothesis; an empty function: nothing.
 using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
 
-/// The beam of one sentence, or one group of a diverse beam: hypotheses still growing, and those that have
-/// ended.
+/// The beam of one sentence, or one group of a diverse beam: growing and finished hypotheses.
 class SentenceSearch {
  public:
-  /// options: with the beam_size and num_hypotheses of a group. constrained: what makes its texts meet
-  /// constraints, where there are some.
+  /// options: with the beam_size and num_hypotheses of one group; must outlive it. constrained: enforces
+  /// constraints; empty: there are none.
   SentenceSearch(std::size_t input, index_t group, const GenerationOptions& options,
                  const EndScore& end_score, std::optional<ConstrainedBeam> constrained = std::nullopt)
       : input_(input),
@@ -41,12 +40,12 @@ class SentenceSearch {
   const std::vector<Hypothesis>& growing() const noexcept { return growing_; }
   const std::vector<Hypothesis>& finished() const noexcept { return finished_; }
 
-  /// What makes its texts meet constraints; null: there are none.
+  /// Enforces constraints; null: there are none.
   const ConstrainedBeam* constrained() const noexcept { return constrained_ ? &*constrained_ : nullptr; }
 
-  /// Makes step `step` (from 0): keeps the best of the continuations, which are sorted here. taken: the
-  /// tokens that earlier groups of the sentence chose in this step; those chosen here are added.
-  /// chosen(parent, id) is called for each hypothesis that goes on growing.
+  /// Performs step `step` (from 0): sorts the continuations and keeps the best. taken: the tokens that
+  /// earlier groups of the sentence chose in this step; appends those chosen here. Calls chosen(parent, id)
+  /// for each hypothesis that continues to grow.
   template <class F>
   void advance(std::vector<Continuation>& continuations, index_t step, std::vector<std::int32_t>& taken,
                F&& chosen) {
@@ -60,7 +59,7 @@ class SentenceSearch {
     }
     const bool shrinks = rule_->ended_keeps_place();
     const std::size_t beam = static_cast<std::size_t>(options_->beam_size) - (shrinks ? ended_ : 0);
-    // Of 2 beams' worth of continuations at most half end.
+    // Of 2 * beam continuations at most half are end symbols.
     const std::size_t most = 2 * beam;
     if (constrained_) {
       constrained_->order(continuations, beam, options_->force_end && is_last(step));
@@ -112,7 +111,7 @@ class SentenceSearch {
     diversity_ = std::move(diversity);
   }
 
-  /// Whether the search is over after hypotheses have got `length` tokens.
+  /// Whether the search is over after a step that gave hypotheses `length` tokens.
   bool done(index_t length) const {
     if (growing_.empty()) return true;
     const bool full = static_cast<index_t>(finished_.size()) >= options_->beam_size;
@@ -126,8 +125,8 @@ class SentenceSearch {
     return rule_->done({length, likeliest_first, finished_, best_ended_}, *options_);
   }
 
-  /// The best hypotheses, ended ones before those that were cut off; all of a group, as other groups may have
-  /// found the same.
+  /// The best hypotheses, finished ones before those cut off; for a group all of them, because other groups
+  /// may have found the same.
   std::vector<Hypothesis> result(index_t length) && {
     const auto wanted = static_cast<std::size_t>(options_->num_hypotheses);
     std::vector<Hypothesis> best = std::move(finished_);
@@ -161,11 +160,11 @@ class SentenceSearch {
   const EndScore* end_score_;
   const BeamRule* rule_;
   std::optional<ConstrainedBeam> constrained_;
-  std::vector<Hypothesis> growing_;   // the likeliest first, less what diversity costs them
-  std::vector<double> diversity_;     // what that is, of each
+  std::vector<Hypothesis> growing_;   // the likeliest first, after the diversity penalty
+  std::vector<double> diversity_;     // the diversity penalty of each
   std::vector<Hypothesis> finished_;  // the best first
-  std::size_t ended_ = 0;             // those that ended, kept or not
-  bool best_ended_ = false;           // whether the best of a beam has ended
+  std::size_t ended_ = 0;             // hypotheses that have ended, kept or not
+  bool best_ended_ = false;           // see BeamState
 };
 
 }  // namespace eigenformer::detail

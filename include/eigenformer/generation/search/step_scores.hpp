@@ -20,24 +20,23 @@ class StepScores {
   StepScores(const ProcessorList& processors, ProcessorInput input)
       : processors_(processors), input_(input) {}
 
-  /// From now on the columns of logits are those of `ids`, of a vocabulary of so many; empty: of all ids. ids
-  /// must outlive their use.
+  /// Sets the ids of the logits' columns; empty: all ids of the vocabulary. ids must outlive their use.
   void use(std::span<const std::int32_t> ids, index_t vocabulary) {
     columns_ = ids;
     all_.assign(ids.empty() ? 0 : static_cast<std::size_t>(vocabulary), -std::numeric_limits<T>::infinity());
   }
 
-  /// logits: (rows, V), or as use() said, which are overwritten. steps: where each row's text stands. Then
-  /// candidates(row) are the k best, the best first. Throws ValueError for logits that are not numbers.
+  /// Finds the k best tokens of each row, the best first, for candidate(). logits: (rows, V), or (rows, ids)
+  /// after use(); they are overwritten. steps: the text of each row. Throws ValueError for logits that are
+  /// NaN or +infinity.
   void find(Tensor<T>& logits, std::span<const LogitsStep> steps, index_t k) {
     const index_t rows = logits.dim(0), vocabulary = logits.dim(1);
     k_ = static_cast<std::size_t>(std::min(k, vocabulary));
     sums_.resize(static_cast<std::size_t>(rows));
     values_.resize(sums_.size() * k_);
     ids_.resize(values_.size());
-    // Forbidding a token changes neither the order of the others nor, unless what is left is normalised
-    // again, their scores: the best are found together with the sums, and again only where one of them is
-    // forbidden.
+    // Forbidding a token changes neither the order of the others nor, without renormalisation, their scores:
+    // the best are found together with the sums, and searched again only if one of them is forbidden.
     const bool at_once = !processors_.changes_values() && input_ != ProcessorInput::renormalised_logits;
     if (at_once) {
       find_best(logits.data(), rows, vocabulary, 0, sums_.data());
@@ -47,10 +46,9 @@ class StepScores {
     for (std::size_t r = 0; r < steps.size(); ++r) {
       const std::span<T> row(logits.data() + static_cast<index_t>(r) * vocabulary,
                              static_cast<std::size_t>(vocabulary));
-      // NaN, +infinity, or nothing but -infinity, which is allowed.
+      // The row has NaN or +infinity, or only -infinity, which is allowed.
       if (std::isnan(sums_[r])) require_numbers<T>("generation", row, steps[r].input, steps[r].step, false);
-      // Forbidding a token does not depend on what is subtracted from its score, and the others need not be
-      // written.
+      // If processors only forbid tokens, the sum need not be subtracted from the row.
       if (input_ == ProcessorInput::log_probabilities && processors_.changes_values()) {
         if (std::isnan(sums_[r])) sums_[r] = 0;
         for (T& score : row) score -= sums_[r];
@@ -74,13 +72,13 @@ class StepScores {
     std::int32_t id;
   };
   std::size_t candidates() const noexcept { return k_; }
-  /// The i-th best of a row; with log_probability -infinity or NaN where no more are allowed.
+  /// The i-th best token of a row; log_probability is -infinity or NaN if fewer are allowed.
   Candidate candidate(std::size_t row, std::size_t i) const {
     return {static_cast<double>(values_[row * k_ + i]), ids_[row * k_ + i]};
   }
 
-  /// What candidate() would say of any id, from the logits that find() was given; -infinity where the id has
-  /// no column.
+  /// The log-probability of any id, from the logits that find() has processed; -infinity if the id has no
+  /// column.
   double log_probability(const Tensor<T>& logits, std::size_t row, std::int32_t id) const {
     auto column = static_cast<std::size_t>(id);
     if (!columns_.empty()) {
@@ -93,8 +91,8 @@ class StepScores {
   }
 
  private:
-  // The best of `rows` rows, which are rows `first` and on of the results, with the sums where they are
-  // wanted.
+  // Finds the best of `rows` rows, stores them from row `first` of the results on, and computes the sums
+  // unless `sums` is null.
   void find_best(const T* logits, index_t rows, index_t vocabulary, std::size_t first, T* sums) {
     T* const values = values_.data() + first * k_;
     std::int32_t* const ids = ids_.data() + first * k_;
@@ -106,7 +104,7 @@ class StepScores {
     }
   }
 
-  // Whether the best of a row have the scores that they were found with.
+  // Whether the best tokens of a row still have their scores.
   bool still_best(std::size_t r, std::span<const T> row) const {
     for (std::size_t i = r * k_; i < (r + 1) * k_; ++i) {
       if (!(row[static_cast<std::size_t>(ids_[i])] == values_[i])) return false;
@@ -114,7 +112,7 @@ class StepScores {
     return true;
   }
 
-  // Processors see a row of the whole vocabulary, -infinity where there is no column.
+  // Processors get a row of the whole vocabulary, with -infinity for ids without a column.
   void process(const LogitsStep& step, std::span<T> row) {
     if (columns_.empty()) return processors_(step, row);
     if (processors_.changes_values())

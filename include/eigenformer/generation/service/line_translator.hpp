@@ -12,24 +12,25 @@
 
 namespace eigenformer {
 
-/// The interface by which a Translator translates lines: a TextTranslator without its model's type. Its
+/// The interface through which a Translator translates lines: a TextTranslator without its model's type. Its
 /// functions are called from several threads at once.
 class LineTranslator {
  public:
   virtual ~LineTranslator() = default;
+  /// The options that lines are translated with.
   virtual const TextTranslatorOptions& options() const = 0;
-  /// A translator of the same model with other options. Throws ValueError for impossible options.
+  /// Returns a translator of the same model with other options. Throws ValueError for invalid options.
   virtual std::shared_ptr<const LineTranslator> with_options(TextTranslatorOptions options) const = 0;
-  /// What tells it from translators by other models or adapters; those that with_options() gives have that of
-  /// the one they are made of. Lines of two translators share a batch only where these are equal.
+  /// Identifies the model and adapter; with_options() keeps it. Lines of two translators may share a batch
+  /// only if their identities are equal.
   virtual const void* identity() const noexcept { return nullptr; }
-  /// As TextTranslator::prepare.
+  /// As TextTranslator::prepare().
   virtual PreparedLine prepare(const std::string& line, std::uint64_t number,
                                const std::string& prefix) const = 0;
-  /// As TextTranslator::alternatives.
+  /// As TextTranslator::alternatives().
   virtual std::vector<std::vector<Translation>> alternatives(
       std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer) const = 0;
-  /// As TextTranslator::text_of.
+  /// As TextTranslator::text_of().
   virtual std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const = 0;
 };
 
@@ -69,8 +70,8 @@ class ModelLineTranslator final : public LineTranslator {
 
 }  // namespace detail
 
-/// A TextTranslator for a Translator. owner: what holds the model, which is kept alive; null: the caller
-/// does that.
+/// Wraps a TextTranslator for a Translator. owner: owns the model and is kept alive; null: the caller keeps
+/// the model alive.
 template <class M>
 std::shared_ptr<const LineTranslator> line_translator(TextTranslator<M> translator,
                                                       std::shared_ptr<const void> owner = nullptr) {

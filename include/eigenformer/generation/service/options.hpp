@@ -8,19 +8,21 @@
 
 namespace eigenformer {
 
-/// How a Translator shares its model between requests. How large a batch is at most says the `batching` of
-/// the TextTranslator's options.
+/// How a Translator shares its model between requests. The size of batches is set by
+/// TextTranslatorOptions::batching.
 struct TranslatorOptions {
-  index_t queue_requests = 1024;  ///< requests that wait at most; one more is refused
-  index_t queue_tokens = 262144;  ///< source tokens that wait at most
-  /// How long the first request waits for others to be translated with, in seconds. With 0 a batch is what
-  /// arrived while the batch before it was at work.
+  index_t queue_requests = 1024;  ///< maximum waiting requests; further ones are refused
+  index_t queue_tokens = 262144;  ///< maximum waiting source tokens; a request with more is refused
+  /// Seconds that the first request waits for others to share its batch, at most 60. 0: a batch holds what
+  /// arrived while the previous batch was running.
   double window = 0;
-  index_t workers = 1;  ///< batches that are translated at once, each by a thread
-  /// Threads of each worker's products; 0: those of the Runtime, which all workers share. With 1 and as many
-  /// workers as cores, no thread waits within a product; with one worker, a request has all threads.
+  index_t workers = 1;  ///< batches translated at once, each by its own thread
+  /// Threads for each worker's kernels; 0: the Runtime's threads, shared by all workers. One thread and as
+  /// many workers as cores give the highest throughput, one worker with all threads the lowest latency of a
+  /// single request.
   index_t worker_threads = 0;
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"queue_requests", "maximum waiting requests", Allowed::positive}, self.queue_requests);
     visit(OptionField{"queue_tokens", "maximum source tokens in waiting requests", Allowed::positive},
@@ -34,7 +36,7 @@ struct TranslatorOptions {
           self.worker_threads);
   }
 
-  /// Throws ValueError that names an impossible field.
+  /// Throws ValueError for an invalid field and names it.
   void validate() const {
     validate_fields("translator", *this);
     if (window > 60) {

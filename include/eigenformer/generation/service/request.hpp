@@ -17,19 +17,19 @@
 
 namespace eigenformer {
 
-/// What a Translator says of a request.
+/// The status of a request to a Translator.
 enum class RequestStatus {
-  accepted,           ///< of submit(): an outcome will follow
-  queue_full,         ///< of submit(): too much waits; the same request may be accepted later
-  too_large,          ///< of submit(): the request alone is more than the queue holds
-  shut_down,          ///< of submit(): the translator accepts nothing any more
+  accepted,           ///< returned by submit(): an outcome will follow
+  queue_full,         ///< returned by submit(): the queue is full; the same request may be accepted later
+  too_large,          ///< returned by submit(): the request alone exceeds the queue's capacity
+  shut_down,          ///< returned by submit(): the translator accepts no more requests
   done,               ///< translated
   failed,             ///< the model, a tokenizer or on_progress threw
   cancelled,          ///< by the request's stop token, or by a shutdown
   deadline_exceeded,  ///< its deadline passed before it was translated
 };
 
-/// A status as a word of lower case, such as "queue_full".
+/// The name of a status, such as "queue_full".
 inline const char* name_of(RequestStatus status) {
   switch (status) {
     case RequestStatus::accepted:
@@ -52,66 +52,72 @@ inline const char* name_of(RequestStatus status) {
   return "deadline_exceeded";
 }
 
-/// A request that was not translated.
+/// Thrown for a request that was refused, was cancelled or missed its deadline.
 class RequestError : public Error {
  public:
+  /// status: any but accepted, done and failed.
   RequestError(RequestStatus status, const std::string& message)
       : Error("translator", message), status_(status) {}
-  /// Why: any but accepted, done and failed.
+  /// The reason: any but accepted, done and failed.
   RequestStatus status() const noexcept { return status_; }
 
  private:
   RequestStatus status_;
 };
 
-/// The text of a line that will not change any more, while the rest is still searched for.
+/// The part of a line's translation that is final while the search is still running. Its views are valid
+/// during the call only.
 struct TranslationProgress {
-  std::size_t line;        ///< among the request's lines, from 0
-  std::string_view text;   ///< all that is fixed; UTF-8, whole code points
-  std::string_view added;  ///< its end, which is new; not empty
-  index_t tokens;          ///< tokens that the text is made of, a forced prefix's included
+  std::size_t line;        ///< index of the line in the request
+  std::string_view text;   ///< all text that is final; UTF-8, whole code points
+  std::string_view added;  ///< the end of `text` that is new since the last call; not empty
+  index_t tokens;          ///< tokens of the final text, a forced prefix's included
 };
 
-/// Lines to translate, and how.
+/// A request to a Translator: lines and how to translate them.
 struct TranslationRequest {
+  /// The clock of deadlines.
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::string> lines{};
-  /// What the translation of each line begins with, as text; empty: nothing for all.
+  std::vector<std::string> lines{};  ///< at least one
+  /// The text that each line's translation must begin with, one per line; empty: none.
   std::vector<std::string> prefixes{};
-  /// How; none: as the translator's own. `batching` is not used: batches are the translator's.
+  /// Options for this request; without a value the translator's own. Their `batching` is ignored.
   std::optional<TextTranslatorOptions> options{};
-  /// The adapter that translates, by its name among the translator's; empty: none, the model alone.
+  /// The name of one of the translator's adapters; empty: the model without an adapter.
   std::string adapter{};
-  /// The number of the first line, which decides with the seed what is drawn, as in
-  /// TextTranslator::alternatives.
+  /// The number of the first line, which determines with the seed what is sampled; see
+  /// TextTranslator::alternatives().
   std::uint64_t first = 0;
-  /// When an answer is of no use any more.
+  /// When to give up the request with deadline_exceeded. Default: never.
   Clock::time_point deadline = Clock::time_point::max();
-  /// Ends the work on the request when its source requests a stop; a default one never does.
+  /// Cancels the request when its source requests a stop; the default never does.
   std::stop_token cancellation{};
-  /// Called as the text of a line becomes fixed: with greedy search and sampling after each token (of several
-  /// samples the first), with a beam as far as all hypotheses that may still be the best agree. Calls of a
-  /// request come one at a time, before its outcome, from a translator's thread, which waits for them: return
-  /// soon. What it throws fails the request. Never called for diverse beams and with a utility, where no part
-  /// of the result is known before the end.
+  /// Called when more of a line's translation is final: in greedy search and sampling after each token (for
+  /// the first of several samples), in beam search as far as all hypotheses that may still win agree. May be
+  /// empty.
+  ///
+  /// Called one at a time per request, before its outcome, on a worker's thread, which waits: return soon. An
+  /// exception fails the request. Never called with diverse beam search or a utility, where nothing is final
+  /// before the end.
   std::function<void(const TranslationProgress&)> on_progress{};
 };
 
-/// What became of a request that was accepted.
+/// The outcome of an accepted request.
 struct TranslationOutcome {
   RequestStatus status = RequestStatus::done;  ///< done, failed, cancelled or deadline_exceeded
-  /// Of each line, as TextTranslator::alternatives gives them; empty unless it is done.
+  /// The translations of each line, as TextTranslator::alternatives() returns them; empty unless status is
+  /// done.
   std::vector<std::vector<Translation>> translations{};
-  std::exception_ptr error{};              ///< what was thrown, if it failed
-  std::chrono::duration<double> waited{};  ///< from submit() until work on its first line began
-  std::chrono::duration<double> taken{};   ///< from submit() until now
-  index_t source_tokens = 0;               ///< what its lines were read as
-  index_t target_tokens = 0;               ///< steps that the search made for its lines
+  std::exception_ptr error{};              ///< the exception, if status is failed; else null
+  std::chrono::duration<double> waited{};  ///< seconds from submit() until work on its first line began
+  std::chrono::duration<double> taken{};   ///< seconds from submit() until the outcome
+  index_t source_tokens = 0;               ///< tokens of its lines
+  index_t target_tokens = 0;               ///< decoding steps, summed over its lines
 };
 
-/// Called once for each request that was accepted, from a translator's thread, which waits for it: return
-/// soon. It may submit further requests. What it throws is dropped.
+/// Receives the outcome of an accepted request, once, on a worker's thread, which waits: return soon. May
+/// call submit(), but must not wait for the translator. Exceptions are ignored.
 using OutcomeHandler = std::function<void(TranslationOutcome)>;
 
 }  // namespace eigenformer

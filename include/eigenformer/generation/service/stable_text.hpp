@@ -11,9 +11,10 @@
 
 namespace eigenformer {
 
-/// The tokens that the best text of a search begins with, whatever the search finds from here on: what the
-/// growing hypotheses and the best of those that have ended have in common. sampling: whether the texts are
-/// samples, of which the first counts. Not for the groups of a diverse beam, of which each knows its own.
+/// The first tokens of the best text, as far as the rest of the search cannot change them: the common prefix
+/// of the growing hypotheses and the best finished one. sampling: whether the texts are samples, of which the
+/// first counts. Not valid for diverse beam search, whose groups are reported separately. The result points
+/// into `progress`.
 inline std::span<const std::int32_t> stable_ids(const SearchProgress& progress, bool sampling) {
   const Hypothesis* first = nullptr;
   std::size_t length = 0;
@@ -36,12 +37,12 @@ inline std::span<const std::int32_t> stable_ids(const SearchProgress& progress, 
   return std::span<const std::int32_t>(first->ids).first(length);
 }
 
-/// A text that grows at its end, made of texts that may still change there: what tokens that will not change
-/// decode to may end in a part of a character, or in a space that the end of the text would not have.
+/// The final part of a growing text. The text that final tokens decode to may end in an incomplete character
+/// or in a space that the finished text does not have; these are held back.
 class StableText {
  public:
-  /// decoded: the text of the tokens so far, which begin with those of the call before. Returns what is new
-  /// of the text; empty where nothing is.
+  /// Updates the text. decoded: the text of all final tokens so far, which extend those of the last call.
+  /// Returns the new part, valid until the next call; empty if there is none.
   std::string_view advance(std::string_view decoded) {
     const std::string_view sure = without_open_end(decoded);
     if (sure.size() <= text_.size() || !sure.starts_with(text_)) return {};
@@ -49,10 +50,11 @@ class StableText {
     text_ = sure;
     return std::string_view(text_).substr(before);
   }
+  /// The final text so far.
   const std::string& text() const noexcept { return text_; }
 
-  /// A text without white space, U+FFFD (which stands for bytes that are not a character yet) and the
-  /// beginning of a character at its end.
+  /// Removes white space, U+FFFD (decoded from incomplete characters) and an incomplete character from the
+  /// end of a text.
   static std::string_view without_open_end(std::string_view text) {
     constexpr std::string_view replacement = "\xEF\xBF\xBD";
     for (;;) {
@@ -66,7 +68,7 @@ class StableText {
     }
     for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
       const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-      if ((byte & 0xC0U) == 0x80U) continue;  // goes on from the byte before it
+      if ((byte & 0xC0U) == 0x80U) continue;  // a continuation byte
       const std::size_t needed = byte >= 0xF0U ? 4 : byte >= 0xE0U ? 3 : byte >= 0xC0U ? 2 : 1;
       if (needed > back) text.remove_suffix(back);
       break;

@@ -21,12 +21,12 @@
 
 namespace eigenformer::detail {
 
-/// A request on its way through a Translator.
+/// A request inside a Translator.
 class TranslationJob {
  public:
   using Clock = TranslationRequest::Clock;
 
-  /// Reads the lines. Throws ValueError where they, their prefixes or the options cannot be.
+  /// Tokenizes the lines. Throws ValueError for invalid lines, prefixes or options.
   TranslationJob(TranslationRequest request, OutcomeHandler handler,
                  std::shared_ptr<const LineTranslator> translator)
       : submitted(Clock::now()),
@@ -49,7 +49,7 @@ class TranslationJob {
     }
     order_.resize(lines_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    // Lines of like length end their searches together; a reader wants the first line first.
+    // Lines of similar length end their searches together; with on_progress the first line comes first.
     if (on_progress_ == nullptr) {
       std::stable_sort(order_.begin(), order_.end(),
                        [&](std::size_t a, std::size_t b) { return tokens(a) > tokens(b); });
@@ -58,7 +58,7 @@ class TranslationJob {
 
   const LineTranslator& translator() const noexcept { return *translator_; }
   const PreparedLine& line(std::size_t i) const { return lines_[i].prepared; }
-  /// What a line counts for in a queue and in a batch; a blank one, too, is something.
+  /// The tokens that a line counts for in a queue and in a batch, at least 1.
   index_t tokens(std::size_t i) const {
     return std::max<index_t>(1, static_cast<index_t>(lines_[i].prepared.ids.size()));
   }
@@ -68,14 +68,14 @@ class TranslationJob {
 
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
-  /// cancelled or deadline_exceeded; accepted: nothing stops it.
+  /// Returns cancelled or deadline_exceeded if the request must end, else accepted.
   RequestStatus interruption(Clock::time_point now) const {
     if (cancellation_.stop_requested()) return RequestStatus::cancelled;
     return now >= deadline_ ? RequestStatus::deadline_exceeded : RequestStatus::accepted;
   }
 
-  /// Takes note of what the search of line `i` has, and tells of it. Throws what on_progress does. One thread
-  /// at a time for a line.
+  /// Records the progress of line `i` and calls on_progress. Throws what on_progress throws. One thread at a
+  /// time per line.
   void watch(std::size_t i, const SearchProgress& progress) {
     Line& line = lines_[i];
     if (progress.step > line.steps) {
@@ -95,20 +95,20 @@ class TranslationJob {
         {i, line.text.text(), added, static_cast<index_t>(line.prepared.prefix.size() + ids.size())});
   }
 
-  /// Takes the translations of line `i`; true: they were the last.
+  /// Stores the translations of line `i`; returns whether all lines are translated now.
   bool keep(std::size_t i, std::vector<Translation> translations) {
     const std::lock_guard<std::mutex> lock(mutex_);
     translations_[i] = std::move(translations);
     return --open_ == 0;
   }
 
-  /// Ends it; false: it had ended. From then on there is no progress.
+  /// Marks the request as ended; returns false if it had ended before. No progress is reported afterwards.
   bool end() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return !ended_.exchange(true);
   }
 
-  /// Hands the outcome over. Once, after end().
+  /// Calls the handler with the outcome. Call once, after end().
   void deliver(RequestStatus status, std::exception_ptr error, double waited_seconds,
                double taken_seconds) noexcept {
     TranslationOutcome outcome{.status = status, .error = std::move(error)};
@@ -123,22 +123,22 @@ class TranslationJob {
     const OutcomeHandler handler = std::move(handler_);
     try {
       handler(std::move(outcome));
-    } catch (...) {  // there is nobody else to tell
+    } catch (...) {  // nobody else can handle it
     }
   }
 
   const Clock::time_point submitted;
 
-  // Of the queue, which guards them.
-  std::size_t taken = 0;      // lines that batches have taken, in the order of next()
-  Clock::time_point begun{};  // when the first was
+  // Used and guarded by the queue.
+  std::size_t taken = 0;      // lines taken by batches, in the order of next()
+  Clock::time_point begun{};  // when the first line was taken
   std::size_t next(std::size_t k) const { return order_[k]; }
 
  private:
   struct Line {
     PreparedLine prepared;
-    index_t steps = 0;       // of its search
-    std::size_t stable = 0;  // tokens
+    index_t steps = 0;       // decoding steps so far
+    std::size_t stable = 0;  // final tokens
     StableText text;
   };
 
@@ -154,7 +154,7 @@ class TranslationJob {
   std::atomic<index_t> target_tokens_{0};
   std::atomic<bool> ended_{false};
 
-  std::mutex mutex_;  // progress, and what follows
+  std::mutex mutex_;  // guards progress and the following members
   std::vector<std::vector<Translation>> translations_;
   std::size_t open_ = 0;  // lines without a translation
 };

@@ -12,13 +12,13 @@
 
 namespace eigenformer::detail {
 
-/// A line of a job in a batch.
+/// A line of a batch.
 struct BatchLine {
   std::shared_ptr<TranslationJob> job;
   std::size_t line;
 };
 
-/// The requests of a Translator that have lines no batch has taken. Its owner's mutex guards it.
+/// The requests of a Translator with lines that are in no batch yet. Guarded by its owner's mutex.
 class TranslationQueue {
  public:
   using Job = std::shared_ptr<TranslationJob>;
@@ -36,7 +36,7 @@ class TranslationQueue {
     jobs_.push_back(std::move(job));
   }
 
-  /// Takes a job out, if it is there.
+  /// Removes a job if it is in the queue.
   void remove(const TranslationJob& job) {
     const auto at =
         std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& other) { return other.get() == &job; });
@@ -45,15 +45,14 @@ class TranslationQueue {
     jobs_.erase(at);
   }
 
-  /// A batch: of the job that waits first and of all that are searched for as it is, with its adapter, one
-  /// line of each in turn, so that a long request does not keep short ones waiting. At most
-  /// batching.batch_tokens source tokens and most_lines lines, at least one line. Jobs that keep lines go to
-  /// the end of the queue.
+  /// Takes a batch: one line in turn from the first job and from all jobs with the same options and adapter,
+  /// so that a long request does not delay short ones. At least one line, at most batching.batch_tokens
+  /// source tokens and most_lines lines. Jobs with lines left move to the end of the queue.
   std::vector<BatchLine> take(const BatchGenerationOptions& batching, index_t most_lines,
                               Clock::time_point now) {
     std::vector<BatchLine> batch;
     if (jobs_.empty()) return batch;
-    std::vector<std::size_t> sharing, taken;  // jobs; of each job the lines that have gone to batches
+    std::vector<std::size_t> sharing, taken;  // indices of jobs; per job the lines taken
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       taken.push_back(jobs_[j]->taken);
       const LineTranslator &first = jobs_.front()->translator(), &other = jobs_[j]->translator();
@@ -105,7 +104,7 @@ class TranslationQueue {
   }
 
   std::deque<Job> jobs_;
-  index_t lines_ = 0, tokens_ = 0;  // of them, without those that batches have taken
+  index_t lines_ = 0, tokens_ = 0;  // of the jobs, without lines that batches have taken
 };
 
 }  // namespace eigenformer::detail

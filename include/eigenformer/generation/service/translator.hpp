@@ -27,30 +27,30 @@
 
 namespace eigenformer {
 
-/// What Translator::shutdown does with requests that were accepted.
+/// What Translator::shutdown() does with accepted requests.
 enum class ShutdownMode {
-  finish,  ///< translates them
-  cancel,  ///< ends them with RequestStatus::cancelled
+  finish,  ///< translate them
+  cancel,  ///< end them with RequestStatus::cancelled
 };
 
-/// One model that many threads share. Requests wait in a bounded queue; workers, which are started with the
-/// object, translate the lines of different requests together. A line has the translation that
-/// TextTranslator gives it alone, bit for bit, unless a shortlist (GenerationOptions::shortlist) restricts
-/// the batch. All functions may be called from any thread.
+/// Translates requests of many threads with one model. Requests wait in a bounded queue; worker threads,
+/// started by the constructor, translate lines of different requests in shared batches. A line gets the same
+/// translation, bit for bit, as from a TextTranslator alone, unless a shortlist
+/// (GenerationOptions::shortlist) restricts the batch. All functions are thread-safe.
 ///
 ///     auto loaded = ef::load_model_folder("en-de");
 ///     ef::Translator translator{ef::TextTranslator(loaded)};
 ///     ef::Translation t = translator.translate("I am reading a book.");   // from any number of threads
 ///
-/// Without requests it uses no CPU. A cancelled request, or one whose deadline has passed, ends at the next
-/// step of a search, wherever it is; the others in its batch go on. When a batch throws, its requests are
-/// tried again one by one, so that a request fails for reasons of its own alone.
+/// Without requests it uses no CPU. A cancelled request, or one past its deadline, ends at the next decoding
+/// step; the others in its batch continue. When a batch throws, its requests are retried one by one, so that
+/// a request fails only because of its own lines.
 class Translator {
  public:
-  /// adapters: what translates requests that name one of them (TranslationRequest::adapter), such as
-  /// TextTranslators of the same model with adapters of their own; lines of different ones are in batches of
-  /// their own. Throws ValueError for impossible options, a null pointer, an adapter without a name, and when
-  /// the system does not start the threads.
+  /// Starts the workers. adapters: by name, the translators for requests that name one of them
+  /// (TranslationRequest::adapter), such as TextTranslators of the same model with different adapters; their
+  /// lines never share a batch. Throws ValueError for invalid options, a null pointer, an adapter without a
+  /// name, and when the system cannot start the threads.
   explicit Translator(std::shared_ptr<const LineTranslator> lines, const TranslatorOptions& options = {},
                       std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
       : lines_(std::move(lines)), adapters_(std::move(adapters)), options_(options) {
@@ -77,29 +77,32 @@ class Translator {
     }
   }
 
-  /// owner: what holds the model, which is kept alive; null: the caller keeps it as long as the translator.
+  /// Starts the workers with one TextTranslator. owner: owns the model and is kept alive; null: the model
+  /// must outlive the translator. Throws as the constructor above.
   template <class M>
   explicit Translator(TextTranslator<M> translator, const TranslatorOptions& options = {},
                       std::shared_ptr<const void> owner = nullptr)
       : Translator(line_translator(std::move(translator), std::move(owner)), options) {}
 
-  /// Cancels what has not ended, and waits for its outcomes. Not from a handler of its own.
+  /// Cancels the requests that have not ended and waits for their outcomes. Must not run in a handler of this
+  /// translator.
   ~Translator() { stop(ShutdownMode::cancel); }
   Translator(const Translator&) = delete;
   Translator& operator=(const Translator&) = delete;
 
-  /// Takes a request into the queue and returns at once. `accepted`: `done` will be called once with what
-  /// became of it; else it is queue_full, too_large or shut_down, and `done` is never called. The lines are
-  /// read (tokenized) on the calling thread. Throws ValueError for a request without lines, numbers of
-  /// prefixes and lines that differ, a prefix that the model has no room for, impossible options, options
-  /// with prefixes, constraints, numbers or an observer of their own, an adapter that is not there, and where
-  /// a tokenizer does.
+  /// Queues a request and returns without waiting for it; the lines are tokenized on the calling thread.
+  /// Returns accepted, and calls `done` once with the outcome, or returns queue_full, too_large or shut_down,
+  /// and never calls `done`.
+  ///
+  /// Throws ValueError for a null handler, a request without lines, unequal numbers of prefixes and lines, a
+  /// prefix that is too long for the model, invalid options, options with their own prefixes, constraints,
+  /// numbers or observer, an unknown adapter, and text that a tokenizer refuses.
   [[nodiscard]] RequestStatus submit(TranslationRequest request, OutcomeHandler done) {
     if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
     if (request.lines.empty())
       throw ValueError("translator", "a request has no lines, must have at least one");
     detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
-    // What is refused anyway need not be read.
+    // Refuses early, before tokenizing.
     const auto lines = static_cast<index_t>(request.lines.size());
     if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
     auto translator = translator_for(request.adapter, request.options);
@@ -116,9 +119,10 @@ class Translator {
     return RequestStatus::accepted;
   }
 
-  /// Translates a request and waits for it: the translations of each line, as TextTranslator::alternatives
-  /// gives them. Throws RequestError for one that is refused, cancelled or late, what the model threw, and as
-  /// submit() does; ValueError from a handler of its own, which would wait for itself.
+  /// Translates a request and waits for the result: the translations of each line, as
+  /// TextTranslator::alternatives() returns them. Throws RequestError when the request is refused, is
+  /// cancelled or misses its deadline, what the model throws, and as submit(); throws ValueError in a handler
+  /// of this translator, which would wait for itself.
   std::vector<std::vector<Translation>> alternatives(TranslationRequest request) {
     if (own_thread()) {
       throw ValueError("translator",
@@ -144,7 +148,8 @@ class Translator {
     }
   }
 
-  /// The best translation of each line, with the translator's own options. Throws as alternatives() does.
+  /// Translates lines with the translator's own options and waits; returns the best translation of each.
+  /// Throws as alternatives().
   std::vector<Translation> translate(std::span<const std::string> lines) {
     std::vector<Translation> best;
     if (lines.empty()) return best;
@@ -152,11 +157,12 @@ class Translator {
       best.push_back(std::move(of_line.front()));
     return best;
   }
+  /// Translates one line and waits. Throws as alternatives().
   Translation translate(const std::string& line) { return std::move(translate(std::span(&line, 1)).front()); }
 
-  /// Accepts nothing from now on, and returns when all that was accepted has had its outcome and the workers
-  /// have ended. Called again, by another thread, with `cancel`, it cuts a `finish` short. Throws ValueError
-  /// from a handler of its own, which would wait for itself.
+  /// Refuses further requests and waits until all accepted ones have had their outcomes and the workers have
+  /// ended. Another thread can cut a `finish` short by calling it with `cancel`. Throws ValueError in a
+  /// handler of this translator, which would wait for itself.
   void shutdown(ShutdownMode mode) {
     if (own_thread()) {
       throw ValueError("translator",
@@ -166,6 +172,7 @@ class Translator {
     stop(mode);
   }
 
+  /// A consistent copy of the counters.
   TranslatorStatistics statistics() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     TranslatorStatistics now = statistics_;
@@ -175,15 +182,16 @@ class Translator {
     return now;
   }
 
-  /// Whether every request that was accepted has ended.
+  /// Whether all accepted requests have ended.
   bool idle() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return statistics_.accepted ==
            statistics_.done + statistics_.failed + statistics_.cancelled + statistics_.deadline_exceeded;
   }
 
-  /// How lines are translated where a request has no options: what a request's own may start from.
+  /// The options for requests without options of their own; a start for such options.
   const TextTranslatorOptions& text_options() const noexcept { return lines_->options(); }
+  /// The options given to the constructor.
   const TranslatorOptions& options() const noexcept { return options_; }
 
  private:
@@ -191,7 +199,7 @@ class Translator {
   using Job = std::shared_ptr<detail::TranslationJob>;
   using Batch = std::vector<detail::BatchLine>;
 
-  // How often, while a search runs, requests that wait are looked through for those that end.
+  // How often waiting requests are checked for cancellation and deadlines while a search runs.
   static constexpr auto sweep_interval = std::chrono::milliseconds(5);
 
   static std::string refusal_message(RequestStatus status) {
@@ -201,7 +209,7 @@ class Translator {
     return "the translator was shut down and accepts no more requests";
   }
 
-  // tokens: of the request, or as many as it has at least.
+  // tokens: of the request, or a lower bound.
   RequestStatus refusal(index_t tokens) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return refusal_locked(tokens);
@@ -256,7 +264,7 @@ class Translator {
     }
   }
 
-  // Of which translator the calling thread is a worker.
+  // The translator whose worker the calling thread is; null: none.
   static const Translator*& translator_of_thread() {
     thread_local const Translator* translator = nullptr;
     return translator;
@@ -271,7 +279,7 @@ class Translator {
       Batch batch;
       try {
         if (!wait_for_batch(batch)) return;
-      } catch (const std::bad_alloc&) {  // for the list of the batch: its lines still wait
+      } catch (const std::bad_alloc&) {  // no memory for the batch; its lines stay queued
         std::this_thread::sleep_for(sweep_interval);
         continue;
       }
@@ -279,7 +287,7 @@ class Translator {
     }
   }
 
-  // false: there is no more to do.
+  // Returns false when the worker must end.
   bool wait_for_batch(Batch& batch) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
@@ -289,7 +297,7 @@ class Translator {
       --idle_workers_;
       if (queue_.empty()) {
         if (!accepting_) return false;
-        continue;  // another worker took all
+        continue;  // another worker took everything
       }
       const auto now = Clock::now();
       if (has_ended_ones(now)) {
@@ -298,7 +306,7 @@ class Translator {
         lock.lock();
         if (queue_.empty()) continue;
       }
-      // Workers that wait get a share.
+      // Leave a share to idle workers.
       const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
       batch = queue_.take(lines_->options().batching, share, now);
       ++statistics_.running_batches;
@@ -308,7 +316,7 @@ class Translator {
     }
   }
 
-  // Until there is a full batch, or the first request has waited for its window.
+  // Waits for a full batch, or until the first request has waited for the window.
   void wait_for_others(std::unique_lock<std::mutex>& lock) {
     if (options_.window == 0) return;
     const auto until = queue_.jobs().front()->submitted + std::chrono::duration_cast<Clock::duration>(
@@ -325,13 +333,13 @@ class Translator {
     return job.interruption(now);
   }
 
-  // With the lock.
+  // The mutex is held.
   bool has_ended_ones(Clock::time_point now) const {
     return std::any_of(queue_.jobs().begin(), queue_.jobs().end(),
                        [&](const Job& job) { return interruption(*job, now) != RequestStatus::accepted; });
   }
 
-  // Ends requests that wait and are cancelled or late.
+  // Ends waiting requests that are cancelled or past their deadlines.
   void sweep(Clock::time_point now) {
     std::vector<Job> ending;
     {
@@ -355,7 +363,7 @@ class Translator {
     if (const std::exception_ptr error = translate(batch)) {
       try {
         retry(batch, error);
-      } catch (...) {  // no memory for that either
+      } catch (...) {  // no memory for retrying
         for (const auto& [job, line] : batch) end(job, RequestStatus::failed, error);
       }
     }
@@ -369,7 +377,7 @@ class Translator {
     statistics_.busy_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
-  // Each request of a batch that threw alone.
+  // Translates each request of a failed batch by itself.
   void retry(const Batch& batch, const std::exception_ptr& error) {
     std::vector<std::pair<Job, Batch>> jobs;
     for (const detail::BatchLine& line : batch) {
@@ -385,7 +393,7 @@ class Translator {
     }
   }
 
-  // Returns what was thrown.
+  // Returns the exception thrown, or null.
   std::exception_ptr translate(std::span<const detail::BatchLine> batch) {
     std::vector<std::vector<Translation>> translations;
     try {
@@ -424,7 +432,7 @@ class Translator {
     return true;
   }
 
-  // Ends a request, unless it has ended.
+  // Ends a request unless it has ended already.
   void end(const Job& job, RequestStatus status, std::exception_ptr error = nullptr) {
     if (!job->end()) return;
     double waited = 0, taken = 0;
@@ -462,9 +470,9 @@ class Translator {
   const std::shared_ptr<const LineTranslator> lines_;
   const std::map<std::string, std::shared_ptr<const LineTranslator>> adapters_;
   const TranslatorOptions options_;
-  std::vector<std::shared_ptr<Executor>> executors_;  // of each worker; null: the Runtime's
+  std::vector<std::shared_ptr<Executor>> executors_;  // one per worker; null: the Runtime's
 
-  mutable std::mutex mutex_;  // of the next ones
+  mutable std::mutex mutex_;  // guards the following members
   std::condition_variable wake_;
   detail::TranslationQueue queue_;
   TranslatorStatistics statistics_;

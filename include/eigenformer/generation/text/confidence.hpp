@@ -16,48 +16,52 @@
 
 namespace eigenformer {
 
-/// A token of a text and what the model gives it after the ones before, in nats.
+/// A token of a text with its log-probability.
 struct TokenScore {
-  std::string token;  ///< as Tokenizer::token shows it
-  double log_probability = 0;
+  std::string token;           ///< as Tokenizer::token() shows it
+  double log_probability = 0;  ///< in nats, given the tokens before
 };
 
-/// A word of a text, which is what stands between white space, and how sure the model is of it, in [0, 1].
+/// A white-space separated word of a text with its confidence.
 struct WordConfidence {
-  std::string word;
-  double confidence = 0;
+  std::string word;       ///< the word with its punctuation
+  double confidence = 0;  ///< in [0, 1]
 };
 
-/// How a probability of a model becomes a confidence: 1 / (1 + exp(-(slope * logit(p) + offset))), Platt
-/// scaling (Platt 1999). The defaults leave it as it is; fit_confidence() in metrics/calibration.hpp finds
-/// others on held-out data.
+/// Converts a model's probability to a confidence by Platt scaling (Platt 1999): 1 / (1 + exp(-(slope *
+/// logit(p) + offset))). The defaults keep the probability; fit_confidence() in metrics/calibration.hpp fits
+/// others to held-out data.
 struct ConfidenceScale {
-  double slope = 1;
-  double offset = 0;
+  double slope = 1;   ///< factor of the logit
+  double offset = 0;  ///< added to the scaled logit
 
+  /// Compares both fields.
   friend bool operator==(const ConfidenceScale&, const ConfidenceScale&) = default;
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"slope", "factor that the logit is multiplied by", Allowed::finite}, self.slope);
     visit(OptionField{"offset", "added to the logit", Allowed::finite}, self.offset);
   }
 
-  /// probability: in [0, 1].
+  /// The confidence, in [0, 1], of a probability in [0, 1].
   double operator()(double probability) const {
     if (slope == 1 && offset == 0) return probability;
     const double p = clamped(probability);
     return 1 / (1 + std::exp(-(slope * std::log(p / (1 - p)) + offset)));
   }
 
-  /// A probability that has a logit: 0 and 1 have none.
+  /// Clamps a probability to [1e-12, 1 - 1e-12], where its logit is finite.
   static double clamped(double probability) { return std::clamp(probability, 1e-12, 1 - 1e-12); }
 };
 
-/// The words of a text with their confidences: the probability of a word is the product of its tokens', each
-/// given all before it, and `scale` makes a confidence of it. ids: the text's tokens, without the end symbol;
-/// log_probabilities: of the last so many of them, in nats, so that those before count as given, with
-/// probability 1. A token belongs to the word in which the text ends with it. Throws ValueError for more
-/// log-probabilities than ids.
+/// The words of a text with their confidences: `scale` of the product of the probabilities of a word's
+/// tokens.
+///
+/// ids: the text's tokens without the end symbol. log_probabilities: in nats, of the last
+/// log_probabilities.size() ids; earlier ids count as given, with probability 1. A token belongs to the word
+/// that the text up to the token ends with. A word of given tokens has confidence 1. Throws ValueError for
+/// more log-probabilities than ids.
 inline std::vector<WordConfidence> word_confidences(const Tokenizer& tokenizer,
                                                     std::span<const std::int32_t> ids,
                                                     std::span<const double> log_probabilities,
@@ -92,8 +96,8 @@ inline std::vector<WordConfidence> word_confidences(const Tokenizer& tokenizer,
   return result;
 }
 
-/// The confidence of a sentence: the mean of its words', which is the share of words that are expected to be
-/// right; 0 for no word.
+/// The confidence of a sentence: the mean confidence of its words, i.e. the expected share of right words; 0
+/// without words.
 inline double sentence_confidence(std::span<const WordConfidence> words) {
   double sum = 0;
   for (const WordConfidence& word : words) sum += word.confidence;

@@ -18,7 +18,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// What search and sampling both have. Options: GenerationOptions or SamplingOptions.
+// The options that search and sampling share. Options: GenerationOptions or SamplingOptions.
 template <class Options>
 Options options_of_conventions(const TextConventions& text) {
   Options o;
@@ -34,8 +34,8 @@ Options options_of_conventions(const TextConventions& text) {
 
 }  // namespace detail
 
-/// The search that a model's conventions ask for; beam_size and max_length are the defaults where they name
-/// none.
+/// The search options of a model's conventions; beam_size and max_length keep their defaults if the
+/// conventions have none.
 inline GenerationOptions generation_options(const TextConventions& text) {
   auto o = detail::options_of_conventions<GenerationOptions>(text);
   o.length_penalty = text.length_penalty;
@@ -47,24 +47,26 @@ inline GenerationOptions generation_options(const TextConventions& text) {
   o.force_end = text.force_end;
   return o;
 }
+/// The same for the description of a model folder.
 template <class Options>
 GenerationOptions generation_options(const FolderDescription<Options>& description) {
   return generation_options(description.text);
 }
 
-/// Sampling with what a model's conventions ask for; temperature, top_k, top_p, seed and max_length are the
-/// caller's to set.
+/// The sampling options of a model's conventions; temperature, top_k, top_p, seed and max_length keep their
+/// defaults.
 inline SamplingOptions sampling_options(const TextConventions& text) {
   return detail::options_of_conventions<SamplingOptions>(text);
 }
+/// The same for the description of a model folder.
 template <class Options>
 SamplingOptions sampling_options(const FolderDescription<Options>& description) {
   return sampling_options(description.text);
 }
 
-/// The ids that a model reads for a line of text, with what stands around them; none for a line without a
-/// word. A line of more than max_tokens tokens is cut, and *cut set. Throws ValueError where the tokenizer
-/// does.
+/// The source ids of a line of text, with the prefix and suffix of the conventions; empty for a blank line. A
+/// line of more than max_tokens tokens is cut; then *cut is set to true, else left unchanged. Throws
+/// ValueError when the tokenizer does.
 inline std::vector<std::int32_t> source_ids(const TextConventions& text, const Tokenizer& tokenizer,
                                             const std::string& line, index_t max_tokens,
                                             bool* cut = nullptr) {
@@ -79,6 +81,7 @@ inline std::vector<std::int32_t> source_ids(const TextConventions& text, const T
   ids.insert(ids.end(), text.source_suffix.begin(), text.source_suffix.end());
   return ids;
 }
+/// The same for the description of a model folder.
 template <class Options>
 std::vector<std::int32_t> source_ids(const FolderDescription<Options>& description,
                                      const Tokenizer& tokenizer, const std::string& line, index_t max_tokens,
@@ -86,7 +89,7 @@ std::vector<std::int32_t> source_ids(const FolderDescription<Options>& descripti
   return source_ids(description.text, tokenizer, line, max_tokens, cut);
 }
 
-/// Where each of the ids that source_ids() makes of a line stands in it; empty for what stands around it.
+/// The bytes of each id of source_ids() in its line; empty for ids that the conventions add.
 inline std::vector<ByteSpan> source_spans(const TextConventions& text, const Tokenizer& tokenizer,
                                           std::span<const std::int32_t> ids, const std::string& line) {
   const std::size_t around = text.source_prefix.size() + text.source_suffix.size();
@@ -106,7 +109,7 @@ inline std::vector<ByteSpan> source_spans(const TextConventions& text, const Tok
 
 namespace detail {
 
-// The positions that a model's options have room for; no table: as many as there are numbers.
+// The size of a model's table of positions; without a table the largest number.
 template <class Options>
 index_t table_positions(const Options& o) {
   if constexpr (requires { input_positions(o.positions, o.layer); }) {
@@ -117,8 +120,8 @@ index_t table_positions(const Options& o) {
 
 }  // namespace detail
 
-/// The tokens of a line that a model has room for beside what its conventions add; options without a
-/// max_length have room for all.
+/// The maximum number of tokens of a line, without those that the conventions add; unlimited for options
+/// without max_length.
 template <class Options>
 index_t max_source_tokens(const FolderDescription<Options>& description) {
   const TextConventions& text = description.text;
@@ -131,7 +134,8 @@ index_t max_source_tokens(const FolderDescription<Options>& description) {
   return room;
 }
 
-/// The target tokens, end symbol included, that a model has room for, `wanted` at most.
+/// The maximum number of target tokens, end symbol included: `wanted`, or less if the model has fewer
+/// positions.
 template <class Options>
 index_t max_target_tokens(const FolderDescription<Options>& description, index_t wanted) {
   const index_t room = detail::table_positions(description.model);

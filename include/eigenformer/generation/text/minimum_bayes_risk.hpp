@@ -12,14 +12,16 @@
 
 namespace eigenformer {
 
-/// How good each text is as a translation where each one is the reference: n x n numbers of n texts, those of
-/// the first text as hypothesis first. pairwise_chrf() and pairwise_bleu() in metrics/ are such functions.
+/// A function that scores each of n texts against each as the reference: n x n utilities, row-major,
+/// hypotheses as rows; higher is better. pairwise_chrf() and pairwise_bleu() in metrics/ are such functions.
 using PairwiseUtility = std::function<std::vector<double>(std::span<const std::string> texts)>;
 
-/// The expected utility of each candidate, the candidates themselves being the references, weighted
-/// (Eikema & Aziz 2020, eq. 6): the one with the highest has minimum Bayes risk. weights: of each candidate,
-/// not negative and not all 0; empty: all alike, which is right for samples. A text that comes several times
-/// counts as often. Throws ValueError for weights or utilities that do not fit.
+/// The expected utility of each candidate with all candidates as weighted references (Eikema & Aziz 2020, eq.
+/// 6); the candidate with the highest has minimum Bayes risk.
+///
+/// weights: one per candidate, not negative, not all 0; empty: equal weights, which is right for samples.
+/// Repeated texts add their weights. Throws ValueError for invalid weights, for a wrong number of weights or
+/// utilities, and what the utility throws.
 inline std::vector<double> expected_utilities(std::span<const std::string> candidates,
                                               std::span<const double> weights,
                                               const PairwiseUtility& utility) {
@@ -28,7 +30,7 @@ inline std::vector<double> expected_utilities(std::span<const std::string> candi
                                                std::to_string(candidates.size()) +
                                                ", one for each candidate, or none");
   }
-  // Texts that come several times are compared once.
+  // Repeated texts are compared once.
   std::vector<std::string> texts;
   std::vector<double> mass;
   std::vector<std::size_t> text_of;

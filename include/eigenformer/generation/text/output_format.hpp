@@ -16,22 +16,25 @@
 
 namespace eigenformer {
 
-/// How results are written.
+/// The format in which results are written.
 enum class OutputFormat {
-  text,   ///< a line for each translation, and nothing else
-  tsv,    ///< columns between tabs, with a line of their names first
-  jsonl,  ///< a JSON object for each input line
+  text,   ///< one line per translation and nothing else
+  tsv,    ///< tab-separated columns with a header line
+  jsonl,  ///< one JSON object per input line
 };
+/// The names of OutputFormat in options.
 template <>
 struct EnumNames<OutputFormat> {
+  /// In the order of the enumerators.
   static constexpr std::array names = {"text", "tsv", "jsonl"};
 };
 
-/// What results are written with.
+/// Options for writing results.
 struct OutputOptions {
-  OutputFormat output_format = OutputFormat::text;
-  bool scores = false;  ///< with scores, log-probabilities in nats and confidences
+  OutputFormat output_format = OutputFormat::text;  ///< the format
+  bool scores = false;  ///< also write scores, log-probabilities (nats) and confidences
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"output_format", "format of the results"}, self.output_format);
     visit(OptionField{"scores",
@@ -39,7 +42,7 @@ struct OutputOptions {
           self.scores);
   }
 
-  /// Throws ValueError for scores in a format that has no place for them.
+  /// Throws ValueError for scores in format text, which has no place for them.
   void validate() const {
     validate_fields("output", *this);
     if (scores && output_format == OutputFormat::text)
@@ -49,7 +52,7 @@ struct OutputOptions {
 
 namespace detail {
 
-// A text with U+FFFD in place of each byte that is not UTF-8.
+// Replaces each byte that is not UTF-8 by U+FFFD.
 inline std::string valid_utf8(std::string_view text) {
   if (!find_invalid_utf8(text)) return std::string(text);
   std::string valid;
@@ -61,10 +64,10 @@ inline std::string valid_utf8(std::string_view text) {
   return valid;
 }
 
-// Six decimals say all that float weights know.
+// Six decimals suffice for the precision of float weights.
 inline double rounded(double x) { return std::round(x * 1e6) / 1e6; }
 inline std::string rounded_text(double x) {
-  // A pair that could not be scored.
+  // NaN: a pair that could not be scored.
   return std::isfinite(x) ? number_text(rounded(x) + 0.0) : "nan";
 }
 
@@ -111,8 +114,9 @@ std::string join_with_spaces(const Items& items, F&& text) {
 
 }  // namespace detail
 
-/// A field of a TSV line: a tab is written \t, a line feed \n, a carriage return \r and a backslash \\; a
-/// byte that is not UTF-8 becomes U+FFFD. space: whether a space is written \s, as in the column of tokens.
+/// Escapes a field of a TSV line: tab, line feed, carriage return and backslash become `\t`, `\n`, `\r` and
+/// `\\`; a byte that is not UTF-8 becomes U+FFFD. space: also write a space as `\s`, as in the column of
+/// tokens.
 inline std::string tsv_field(std::string_view text, bool space = false) {
   std::string field;
   for (const char c : detail::valid_utf8(text)) {
@@ -141,7 +145,7 @@ inline std::string tsv_field(std::string_view text, bool space = false) {
 
 namespace detail {
 
-// The columns of what a text's tokens and words get.
+// The columns of token and word scores.
 inline constexpr const char* token_columns = "\ttokens\ttoken_log_probabilities\tword_confidences";
 inline std::string token_fields(const Translation& t) {
   return "\t" + join_with_spaces(t.tokens, [](const TokenScore& s) { return tsv_field(s.token, true); }) +
@@ -152,7 +156,7 @@ inline std::string token_fields(const Translation& t) {
 
 }  // namespace detail
 
-/// The first line of translations in this format, with its line feed; empty where there is none.
+/// The header line of translations, with its line feed; empty for formats without one.
 inline std::string translations_header(const OutputOptions& options) {
   if (options.output_format != OutputFormat::tsv) return {};
   std::string header = "line\trank\ttranslation";
@@ -160,9 +164,11 @@ inline std::string translations_header(const OutputOptions& options) {
   return header + "\n";
 }
 
-/// The translations of one line, the best first, in a format, with line feeds. number: the line's, from 1.
-/// lines: as text so many lines, some of them empty where there are fewer translations, so that line i has
-/// its first one in line (i - 1) * lines + 1. All formats but text are valid UTF-8.
+/// Formats the translations of one line, the best first; ends with a line feed.
+///
+/// number: the line's number, from 1. lines: in format text, the number of output lines per input line,
+/// padded with empty lines, so that the first translation of line i is output line (i - 1) * lines + 1. All
+/// formats but text are valid UTF-8 whatever the model writes.
 inline std::string format_translations(const OutputOptions& options, std::size_t number,
                                        const std::string& source, std::span<const Translation> translations,
                                        std::size_t lines = 1) {
@@ -203,7 +209,7 @@ inline std::string format_translations(const OutputOptions& options, std::size_t
   return object.dump() + "\n";
 }
 
-/// The first line of scored pairs in this format.
+/// The header line of scored pairs, with its line feed; empty for formats without one.
 inline std::string scored_pairs_header(const OutputOptions& options) {
   if (options.output_format != OutputFormat::tsv) return {};
   std::string header = "line\tlog_probability\tnum_tokens\tperplexity\tconfidence";
@@ -211,8 +217,9 @@ inline std::string scored_pairs_header(const OutputOptions& options) {
   return header + "\n";
 }
 
-/// What TextTranslator::score gave a pair of lines, in a format. As text it is the log-probability. A pair
-/// that has no tokens has "nan", in JSON null. scores asks for tokens and words.
+/// Formats the result of TextTranslator::score() for one pair of lines; ends with a line feed. Format text
+/// has the log-probability only. A pair without tokens has "nan", in JSON null. options.scores adds tokens
+/// and words.
 inline std::string format_scored_pair(const OutputOptions& options, std::size_t number,
                                       const std::string& source, const std::string& target,
                                       const Translation& t) {

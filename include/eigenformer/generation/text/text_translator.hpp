@@ -24,81 +24,83 @@
 
 namespace eigenformer {
 
-/// A line of text that a model has made of another.
+/// A translation of a line of text, or a text that a decoder-only model generated from it.
 struct Translation {
-  std::string text;                                     ///< empty for a line without a word
+  std::string text;                                     ///< empty for a blank line
   double score = 0;                                     ///< Hypothesis::score
   double log_probability = 0;                           ///< Hypothesis::log_probability
-  std::shared_ptr<const AttentionMaps> attention = {};  ///< where search.attention asks for it
-  /// Where the options have an alignment: of the line, as it was given, and the text. Its tokens are those of
-  /// the text, those of a given prefix included, and the end symbol where the text ended.
+  std::shared_ptr<const AttentionMaps> attention = {};  ///< with search.attention, else null
+  /// With TextTranslatorOptions::alignment: the alignment of the given line and `text`; else null. Its target
+  /// tokens include a given prefix, and the end symbol of a finished text.
   std::shared_ptr<const TextAlignment> alignment = {};
-  bool cut = false;  ///< whether the line had more tokens than the model can read, and lost its end
-  double expected_utility = 0;  ///< where the options have a utility
-  /// Where token_scores asks for them: the tokens after the forced ones, the end symbol included where the
-  /// text ended, and the words of all the text.
+  bool cut = false;             ///< whether the line was cut because it had too many tokens for the model
+  double expected_utility = 0;  ///< with TextTranslatorOptions::utility, else 0
+  /// With token_scores: the tokens after the forced ones, and the end symbol of a finished text; else empty.
   std::vector<TokenScore> tokens{};
-  std::vector<WordConfidence> words{};
-  double confidence = 0;             ///< sentence_confidence() of the words
-  std::vector<TermOutcome> terms{};  ///< of the glossary, where the options have one
+  std::vector<WordConfidence> words{};  ///< with token_scores: all words of the text; else empty
+  double confidence = 0;                ///< sentence_confidence() of the words
+  /// With a glossary: its terms in the line and whether they were honoured; else empty.
+  std::vector<TermOutcome> terms{};
 };
 
-/// A line as a model reads it, with what is particular to it: what TextTranslator::prepare makes.
+/// A tokenized line, as TextTranslator::prepare() returns it.
 struct PreparedLine {
-  std::string text{};                  ///< as it was given
-  std::vector<std::int32_t> ids{};     ///< none for a line without a word
-  std::vector<std::int32_t> prefix{};  ///< what its translation begins with
-  bool cut = false;                    ///< Translation::cut
-  std::uint64_t number = 0;            ///< decides with the seed what is drawn
+  std::string text{};                  ///< the line as given
+  std::vector<std::int32_t> ids{};     ///< the source ids; empty for a blank line
+  std::vector<std::int32_t> prefix{};  ///< the ids that its translation must begin with
+  bool cut = false;                    ///< see Translation::cut
+  std::uint64_t number = 0;            ///< determines with the seed what is sampled
 };
 
-/// How a TextTranslator works.
+/// Options of a TextTranslator.
 struct TextTranslatorOptions {
-  GenerationOptions search{};
-  std::optional<SamplingOptions> sampling{};  ///< draw in place of searching for the best
-  BatchGenerationOptions batching{};
-  /// Minimum Bayes risk decoding (Eikema & Aziz 2020): translations are ordered by their expected utility
-  /// over the texts that were drawn, or over those that the search found, weighted by their probabilities.
+  GenerationOptions search{};                 ///< options of the search
+  std::optional<SamplingOptions> sampling{};  ///< if set, sample instead of searching
+  BatchGenerationOptions batching{};          ///< size of batches; does not change results
+  /// Minimum Bayes risk decoding (Eikema & Aziz 2020): orders translations by their expected utility over the
+  /// sampled texts, or over the texts found by the search, weighted by their probabilities. Empty: off.
   PairwiseUtility utility{};
-  ConfidenceScale confidence{};  ///< of words, where token_scores asks for them
-  /// Translations come with alignments, which take another pass of the model; of an ensemble those of its
-  /// first model.
+  ConfidenceScale confidence{};  ///< scale of word confidences
+  /// If set, translations have alignments, which take another pass of the model; an ensemble uses its first
+  /// model.
   std::optional<AlignmentOptions> alignment{};
-  /// Terms that a translation must have where its line has them. The search makes them constraints; those
-  /// that the vocabulary cannot write, or that do not fit into max_length, are not honoured.
+  /// Terms that a translation must contain if its line does; the search enforces them as constraints. Terms
+  /// that the vocabulary cannot write, or that do not fit into max_length, are not honoured. Null: none.
   std::shared_ptr<const Glossary> glossary{};
 };
 
-/// Whether lines are translated alike by both, so that they may share a batch: all fields are equal, but
-/// for the batching. Options with utilities never are, as functions cannot be compared.
+/// Whether lines with these options may share a batch: all fields but batching are equal. Always false with a
+/// utility: functions cannot be compared.
 inline bool translate_alike(const TextTranslatorOptions& a, const TextTranslatorOptions& b) {
   return a.search == b.search && a.sampling == b.sampling && a.confidence == b.confidence &&
          a.alignment == b.alignment && a.glossary == b.glossary && !a.utility && !b.utility;
 }
 
-/// What a model's conventions say: the options to start from.
+/// The options of a model's conventions; a start for others.
 template <class Options>
 TextTranslatorOptions text_translator_options(const FolderDescription<Options>& description) {
   return {.search = generation_options(description)};
 }
 
-/// Text in, text out: tokenizes lines, searches or samples, and puts tokens together again. For models whose
-/// Input is a list of token ids: encoder-decoders translate a line, decoder-only ones go on from it.
+/// Translates text: tokenizes lines, searches or samples, and detokenizes the results. For models whose Input
+/// is a list of token ids: encoder-decoders translate a line, decoder-only models continue it.
 ///
 ///     auto loaded = ef::load_model_folder("en-de");
 ///     ef::TextTranslator translator(loaded);
 ///     ef::Translation t = translator.translate("I am reading a book.");
 ///
-/// The model must outlive it.
+/// The model must outlive it. All functions are thread-safe; copies are cheap.
 template <class M>
 class TextTranslator {
  public:
-  using T = detail::ValueOf<M>;
+  using T = detail::ValueOf<M>;  ///< the model's scalar type
+  /// The description of a folder with such a model.
   using Description = FolderDescription<std::remove_cvref_t<decltype(M::options)>>;
   static_assert(std::is_same_v<typename M::Input, std::vector<std::int32_t>>,
                 "a model of texts needs `using Input = std::vector<std::int32_t>;`, the ids of a line");
 
-  /// Throws ValueError for impossible options and without tokenizers.
+  /// ctx: an inference context, for example with packed weights. Reduces max_length to what the model has
+  /// room for. Throws ValueError for invalid options and without tokenizers.
   TextTranslator(const M& model, TokenizerPair tokenizers, Description description,
                  TextTranslatorOptions options, const Context<T>& ctx = Context<T>::inference())
       : model_(model),
@@ -110,18 +112,23 @@ class TextTranslator {
       throw ValueError("text_translator", "the model has no tokenizers, must have one for each side");
     set(std::move(options));
   }
-  /// Of what a model folder or an import gave.
+  /// Uses a loaded model with the options of its conventions; `loaded` must outlive it.
   explicit TextTranslator(const LoadedModel<M>& loaded, const Context<T>& ctx = Context<T>::inference())
       : TextTranslator(loaded, text_translator_options(loaded.description), ctx) {}
+  /// The same with other options.
   TextTranslator(const LoadedModel<M>& loaded, TextTranslatorOptions options,
                  const Context<T>& ctx = Context<T>::inference())
       : TextTranslator(loaded.model, loaded.tokenizers, loaded.description, std::move(options), ctx) {}
 
-  /// The translations of each line, the best first: search.num_hypotheses or sampling.num_samples, or as many
-  /// as there are; one, empty, for a line without a word. first: the number of the first line, which decides
-  /// with the seed what is drawn, so that a text drawn for a line does not depend on how lines are grouped.
-  /// prefixes: what the translation of each line begins with, as text; empty: nothing. Throws ValueError
-  /// where a tokenizer does, for a prefix that the model has no room for, and as generate() and sample() do.
+  /// Translates lines. Returns for each line up to search.num_hypotheses or sampling.num_samples
+  /// translations, the best first; a blank line has one empty translation.
+  ///
+  /// - first: the number of the first line, which determines with the seed what is sampled, so that results
+  /// do not depend on how lines are grouped into calls.
+  /// - prefixes: the text that each line's translation must begin with, one per line; empty: none.
+  ///
+  /// Throws ValueError for a wrong number of prefixes, for a prefix that is too long for the model, when a
+  /// tokenizer does, and as generate() and sample().
   std::vector<std::vector<Translation>> alternatives(std::span<const std::string> lines,
                                                      std::size_t first = 0,
                                                      std::span<const std::string> prefixes = {}) const {
@@ -134,16 +141,15 @@ class TextTranslator {
     return alternatives(std::span<const PreparedLine>(prepared));
   }
 
-  /// A line as alternatives() takes it, which does the rest of the work. number, prefix: as there. Throws
-  /// ValueError where the tokenizer does and for a prefix that the model has no room for.
+  /// Tokenizes a line for alternatives(). number: of the line; prefix: as there. Throws ValueError when a
+  /// tokenizer does and for a prefix that is too long for the model.
   PreparedLine prepare(const std::string& line, std::uint64_t number = 0,
                        const std::string& prefix = {}) const {
     return prepare(line, number, prefix, "the prefix");
   }
 
-  /// The translations of prepared lines, which may come from different calls: each is as it would be alone.
-  /// observer: watches the search, in place of the options' own; SearchProgress::input is the place among the
-  /// lines.
+  /// Translates prepared lines; a result does not depend on the other lines. observer: replaces the options'
+  /// observer; SearchProgress::input is the index in `lines`. Throws as generate() and sample().
   std::vector<std::vector<Translation>> alternatives(
       std::span<const PreparedLine> lines, std::shared_ptr<const SearchObserver> observer = nullptr) const {
     std::vector<std::vector<Translation>> translations(lines.size());
@@ -152,7 +158,7 @@ class TextTranslator {
       translations[i].emplace_back().cut = lines[i].cut;
       if (lines[i].ids.empty()) continue;
       if (const auto room = room_after(lines[i].prefix, "the prefix of line " + std::to_string(i + 1))) {
-        // What the prefix leaves of the model's room decides for this line alone.
+        // The prefix reduces the maximum length of this line only.
         Work one;
         one.add(lines[i], terms_of(lines[i]), i);
         run(one, *room, observer, translations);
@@ -164,7 +170,7 @@ class TextTranslator {
     return translations;
   }
 
-  /// The best translation of each line: the first of alternatives().
+  /// Returns the best translation of each line, the first of alternatives(). Throws as alternatives().
   std::vector<Translation> translate(std::span<const std::string> lines, std::size_t first = 0,
                                      std::span<const std::string> prefixes = {}) const {
     std::vector<Translation> best;
@@ -172,15 +178,16 @@ class TextTranslator {
       best.push_back(std::move(translations.front()));
     return best;
   }
+  /// Returns the best translation of one line. Throws as alternatives().
   Translation translate(const std::string& line) const {
     return std::move(translate(std::span(&line, 1)).front());
   }
 
-  /// What the model gives to translations that are there: for each pair of lines the target's text as the
-  /// model reads it, log_probability, the tokens with the end symbol, words and confidence, and where the
-  /// options have an alignment, that of the line and the target as they were given. A pair of which a
-  /// side has no word has no tokens. What is longer than the model can read is cut. Throws ValueError for
-  /// unequal numbers of lines and where a tokenizer does.
+  /// Scores given translations (forced decoding). Returns for each pair of lines the target text as
+  /// tokenized, score, log_probability, the tokens with the end symbol, words and confidence, and with
+  /// options.alignment the alignment of the two given lines. A pair with a blank side has no tokens. Lines
+  /// that are too long for the model are cut. Throws ValueError for unequal numbers of lines and when a
+  /// tokenizer does.
   std::vector<Translation> score(std::span<const std::string> lines,
                                  std::span<const std::string> targets) const {
     if (lines.size() != targets.size()) {
@@ -224,30 +231,30 @@ class TextTranslator {
     return translations;
   }
 
-  /// Whether the model can read all of a line: it has no more tokens than there is room for. Throws where the
-  /// tokenizer does.
+  /// Whether the model can read a line without cutting it. Throws ValueError when the tokenizer does.
   bool fits(const std::string& line) const {
     bool cut = false;
     (void)source_ids(description_->text, *tokenizers_.source, line, max_source_tokens(*description_), &cut);
     return !cut;
   }
 
-  /// The text of a line's translation, or of its beginning: of the line's prefix and of `ids` after it.
+  /// Detokenizes a line's prefix followed by `ids`: a translation or its beginning.
   std::string text_of(const PreparedLine& line, std::span<const std::int32_t> ids) const {
     return tokenizers_.target->decode(joined(line.prefix, ids));
   }
 
-  /// How it works, with max_length as far as the model has room.
+  /// The options, with max_length reduced to what the model has room for.
   const TextTranslatorOptions& options() const noexcept { return options_; }
 
-  /// The same model and context, working otherwise. Throws ValueError for impossible options.
+  /// Returns a translator of the same model and context with other options. Throws ValueError for invalid
+  /// options.
   TextTranslator with_options(TextTranslatorOptions options) const {
     TextTranslator other = *this;
     other.set(std::move(options));
     return other;
   }
-  /// The same model and options, with these adapters in place of those that are attached to the model
-  /// (read_adapter()). An Ensemble has its members' contexts, and takes them there.
+  /// Returns a translator of the same model and options with these adapters (see read_adapter()) in place of
+  /// those attached to the model. For an Ensemble set adapters in its members' contexts instead.
   TextTranslator with_adapters(std::shared_ptr<const AdapterSet<T>> adapters) const requires Module<M> {
     TextTranslator other = *this;
     other.ctx_ = ctx_.with_adapters(std::move(adapters));
@@ -257,13 +264,13 @@ class TextTranslator {
  private:
   using Ids = std::vector<std::int32_t>;
 
-  // Lines that are translated together.
+  // Lines translated together.
   struct Work {
     std::vector<const PreparedLine*> lines;
     std::vector<Ids> sources, prefixes;
     std::vector<std::uint64_t> numbers;
     std::vector<std::vector<GlossaryTerm>> terms;
-    std::vector<std::size_t> places;  // among the caller's lines
+    std::vector<std::size_t> places;  // indices into the caller's lines
     bool prefixed = false, constrained = false;
 
     void add(const PreparedLine& line, std::vector<GlossaryTerm> found, std::size_t place) {
@@ -304,7 +311,7 @@ class TextTranslator {
     return options_.glossary != nullptr ? options_.glossary->find(line.text) : std::vector<GlossaryTerm>();
   }
 
-  // prefix_name: what messages call the prefix.
+  // prefix_name: names the prefix in messages.
   PreparedLine prepare(const std::string& line, std::uint64_t number, const std::string& prefix,
                        const std::string& prefix_name) const {
     PreparedLine prepared{.text = line, .number = number};
@@ -316,7 +323,7 @@ class TextTranslator {
     return prepared;
   }
 
-  // The tokens that the model has room for after a prefix, where these are fewer than max_length.
+  // The tokens that the model has room for after a prefix, if fewer than max_length.
   std::optional<index_t> room_after(const Ids& prefix, const std::string& prefix_name) const {
     const index_t all = max_target_tokens(*description_, std::numeric_limits<index_t>::max());
     const auto taken = static_cast<index_t>(prefix.size());
@@ -338,17 +345,17 @@ class TextTranslator {
     return options;
   }
 
-  // A translation whose alignment is to be made.
+  // A translation to align.
   struct Alignable {
     Translation* translation;
     const std::string* line;
-    const std::string* text;  // the translation's, or what was given as one
-    const Ids* source;        // as the model read it
-    Ids target;               // without begin, what the conventions put before it, and end
+    const std::string* text;  // the translation's text, or the given one
+    const Ids* source;        // the ids that the model read
+    Ids target;               // without begin and end symbol and the conventions' prefix
     bool ended;
   };
 
-  // options: what the texts were found with.
+  // options: those that the texts were found with.
   template <class Options>
   void align(const std::vector<Alignable>& parts, const Options& options) const {
     if constexpr (detail::HasCrossAttention<M>) {
@@ -378,7 +385,7 @@ class TextTranslator {
     }
   }
 
-  // weights: of a layer, with rows for the `forced` tokens before the text's own.
+  // weights: of one layer, with rows for `forced` tokens before the text's own.
   TextAlignment alignment_of(const Alignable& part, const Tensor<float>& weights, std::size_t forced) const {
     TextAlignment alignment;
     alignment.attention = attention_of_head(weights, options_.alignment->head)
@@ -393,7 +400,8 @@ class TextTranslator {
     return alignment;
   }
 
-  // What tells `observer`, or if it is null `own`, of the work from its begin-th line on.
+  // Wraps `observer`, or `own` if it is null, so that it gets the caller's indices for the lines from `begin`
+  // on.
   static std::shared_ptr<const SearchObserver> at_places(std::shared_ptr<const SearchObserver> observer,
                                                          const std::shared_ptr<const SearchObserver>& own,
                                                          const Work& work, std::size_t begin) {
@@ -476,7 +484,7 @@ class TextTranslator {
     return all;
   }
 
-  // prefix: forced tokens that stand before those of the hypothesis.
+  // prefix: forced tokens before those of the hypothesis.
   Translation translation_of(const Hypothesis& h, const Ids& prefix) const {
     Translation translation;
     const Ids ids = joined(prefix, h.ids);
@@ -496,8 +504,8 @@ class TextTranslator {
     return translation;
   }
 
-  // Texts that were drawn stand for the model's distribution by how often they come, those that a search
-  // found by their probabilities.
+  // Sampled texts represent the model's distribution by their frequencies, texts of a search by their
+  // probabilities.
   void order_by_utility(std::vector<Translation>& translations) const {
     std::vector<std::string> candidates;
     std::vector<double> weights;

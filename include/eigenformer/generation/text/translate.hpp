@@ -7,13 +7,13 @@
 
 namespace eigenformer {
 
-/// Translates lines of text with a TextTranslator: one translation for each, empty for a line without a word.
-/// What is longer than the model can read is cut.
+/// Translates lines of text with a TextTranslator. Returns one translation per line, empty for a blank line.
+/// Lines that are too long for the model are cut.
 ///
 ///     auto model = ef::load_model_folder("en-de");
 ///     auto lines = ef::translate(model, {"I am reading a book."});
 ///
-/// Throws ValueError for impossible options.
+/// Throws ValueError for invalid options and as TextTranslator::alternatives().
 template <class M>
 std::vector<std::string> translate(
     const LoadedModel<M>& model, const std::vector<std::string>& lines, GenerationOptions options,
@@ -24,7 +24,7 @@ std::vector<std::string> translate(
   for (Translation& translation : translator.translate(lines)) texts.push_back(std::move(translation.text));
   return texts;
 }
-/// The same as the model's conventions say.
+/// The same with the options of the model's conventions.
 template <class M>
 std::vector<std::string> translate(const LoadedModel<M>& model, const std::vector<std::string>& lines) {
   return translate(model, lines, generation_options(model.description));

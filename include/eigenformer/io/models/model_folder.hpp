@@ -16,6 +16,7 @@
 
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
+#include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/models/conventions_json.hpp"
 #include "eigenformer/io/models/folder_checksums.hpp"
 #include "eigenformer/io/models/folder_sizes.hpp"
@@ -276,14 +277,23 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
   const std::filesystem::path path = folder_file(folder, "options.json");
   if (!std::filesystem::exists(path, ignored)) {
     throw IoError("load_model_folder",
-                  "'" + folder.string() + "' is not a model folder: it has no options.json");
+                  "'" + folder.string() + "' is not a model folder: " +
+                      (is_adapter_folder(folder)
+                           ? "it holds an adapter; give the model that it adapts and this folder as its "
+                             "adapter, or merge the two"
+                           : "it has no options.json"));
   }
   require_no_stream(path);
   const std::string text = read_text_file(path);
   const auto refuse = [&](const std::string& what) {
     return IoError("load_model_folder", "'" + path.string() + "' " + what);
   };
-  const nlohmann::json json = parse_json(text);
+  nlohmann::json json;
+  try {
+    json = parse_unique_json(text);
+  } catch (const ValueError& error) {
+    throw refuse(message_of(error));
+  }
   if (json.is_discarded()) throw refuse("is truncated or not JSON");
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||

@@ -2,7 +2,12 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "eigenformer/core/base/error.hpp"
 
 namespace eigenformer::detail {
 
@@ -35,6 +40,25 @@ inline nlohmann::json parse_json(std::string_view text) {
   if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
     return nlohmann::json(nlohmann::json::value_t::discarded);
   return nlohmann::json::parse(text, nullptr, false);
+}
+
+/// The same. Throws ValueError for an object that has a name twice, of which parse_json() keeps the last
+/// value.
+inline nlohmann::json parse_unique_json(std::string_view text) {
+  if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
+    return nlohmann::json(nlohmann::json::value_t::discarded);
+  std::vector<std::set<std::string>> names;
+  const auto check = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) names.emplace_back();
+    if (event == Event::object_end) names.pop_back();
+    if (event == Event::key && !names.back().insert(value.get<std::string>()).second) {
+      throw ValueError(
+          "json", "has the name '" + value.get<std::string>() + "' twice in one object, expected it once");
+    }
+    return true;
+  };
+  return nlohmann::json::parse(text, check, false);
 }
 
 }  // namespace eigenformer::detail

@@ -17,8 +17,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// Takes the room of a file on the disk; 0, or the errno of the failure. Where the file system cannot take
-// room in advance, what it says to have free counts.
+// Allocates disk space for a file; returns 0 or the errno of the failure. Where the file system cannot
+// allocate in advance, its free space decides.
 inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (descriptor < 0) return errno;
@@ -32,8 +32,8 @@ inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
 
 }  // namespace detail
 
-/// Throws IoError unless a folder has room for files of these sizes, in bytes, besides what is in it. Makes
-/// the folder if need be, and leaves nothing else behind.
+/// Throws IoError unless the disk has room for new files of these sizes (bytes) in a folder. Creates the
+/// folder if it is missing; the files it allocates for the check are removed.
 inline void require_room(const std::filesystem::path& folder, const std::vector<std::uint64_t>& sizes) {
   const FolderTransaction never_committed(folder);
   for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -11,9 +11,9 @@
 
 namespace eigenformer {
 
-/// The folder of a model that is trained: the model to use, and in training/last.safetensors the state that
-/// its training goes on from. They change together, in one transaction, so that after an interruption at any
-/// moment the folder holds a model and the state that belongs to it. An error leaves what was saved last.
+/// Saves a model folder and, in training/last.safetensors, the state that its training resumes from. Both are
+/// replaced in one transaction, so an interruption at any moment leaves a model and the state that belongs to
+/// it. After an error the folder holds what was saved last. Not thread-safe.
 ///
 ///     ef::TrainingFolder folder("model");
 ///     // in a TrainingSink: on_best
@@ -24,21 +24,22 @@ namespace eigenformer {
 ///     ef::resume_training(trainer, ef::TrainingFolder::state_file("model"));
 class TrainingFolder {
  public:
+  /// Stores the path only; stage() and save() create the folder.
   explicit TrainingFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Where a folder keeps the state, also after an interrupted save.
+  /// The path of the state in a folder, also after an interrupted save. The file need not exist.
   static std::filesystem::path state_file(const std::filesystem::path& folder) {
     return folder_file(folder, state_name);
   }
 
-  /// Writes a model by write(transaction), beside the one that is there; the next save() puts it in its
-  /// place. Throws IoError, and what `write` throws.
+  /// Writes a model with write(transaction) next to the current one; the next save() replaces the current one
+  /// with it. Throws IoError, and what `write` throws.
   template <class F>
   void stage(F&& write) {
     attempt([&](FolderTransaction& transaction) { write(std::as_const(transaction)); });
   }
 
-  /// Saves a state, and with it the model that was staged since the last save. Throws IoError.
+  /// Saves a state together with the model staged since the last save, if any. Throws IoError.
   template <class T>
   void save(const TrainingState<T>& state) {
     attempt([&](FolderTransaction& transaction) {
@@ -51,7 +52,7 @@ class TrainingFolder {
  private:
   static constexpr const char* state_name = "training/last.safetensors";
 
-  // What was written so far goes with an error, at once: the disk may be full.
+  // After an error the files written so far are removed at once: the disk may be full.
   template <class F>
   void attempt(F&& write) {
     if (!open_) open_.emplace(folder_);
@@ -71,8 +72,9 @@ class TrainingFolder {
   std::optional<FolderTransaction> open_;
 };
 
-/// Goes on with a training, a Trainer or a TrainingLoop, from a file. Throws IoError that names the file for
-/// one that is damaged, lacks something or belongs to another training, which then is unchanged.
+/// Loads a saved state into a training (a Trainer or a TrainingLoop), whose run() then resumes from it.
+/// Throws IoError that names the file when it is damaged, incomplete or of another training; the training is
+/// then unchanged.
 template <class Training>
 void resume_training(Training& training, const std::filesystem::path& file) {
   using Tensors = decltype(training.state().tensors);

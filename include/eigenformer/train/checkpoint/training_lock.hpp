@@ -19,16 +19,16 @@
 
 namespace eigenformer {
 
-/// Keeps other trainings out of a model's folder as long as it lives: a lock of the operating system (flock)
-/// on `<folder>/training/lock`, which holds the process id. Readers of the folder never look at it.
+/// Locks a model's folder against other trainings for its lifetime, with flock on `<folder>/training/lock`, a
+/// file that holds the process id. Readers of the folder ignore the lock.
 ///
-/// The system releases the lock when the process ends, however it ends, so a file that a killed training left
-/// hinders nobody. Where the file system has no locks (some network file systems), nothing is locked; see
+/// The operating system releases the lock when the process ends, however it ends, so the file of a killed
+/// training blocks nobody. On file systems without locks (some network file systems) nothing is locked; see
 /// held().
 class TrainingLock {
  public:
-  /// Locks the folder, and makes it where there is none. Throws IoError that names the other process where
-  /// one trains there, and when the file cannot be written.
+  /// Locks the folder without waiting and creates it if it is missing. Throws IoError when another process
+  /// holds the lock (the message has its id) and when the file cannot be written.
   explicit TrainingLock(const std::filesystem::path& folder)
       : folder_(folder), path_(folder / "training" / "lock") {
     std::error_code error;
@@ -36,6 +36,7 @@ class TrainingLock {
     while (!take()) {
     }
   }
+  /// Takes over the lock; `other` holds none afterwards.
   TrainingLock(TrainingLock&& other) noexcept
       : folder_(std::move(other.folder_)),
         path_(std::move(other.path_)),
@@ -43,10 +44,10 @@ class TrainingLock {
         held_(std::exchange(other.held_, false)),
         descriptor_(std::exchange(other.descriptor_, -1)) {}
   TrainingLock& operator=(TrainingLock&&) = delete;
-  /// Releases the lock and removes its file, and folders that it made and that are still empty.
+  /// Releases the lock and removes its file, and the folders it created if they are still empty.
   ~TrainingLock() {
     if (descriptor_ < 0) return;
-    // The name may by now be that of another folder's file, where the folder was moved.
+    // The path may name another file by now: the folder may have been moved.
     if (held_ && is_at_its_path()) {
       ::unlink(path_.c_str());
       ::rmdir(path_.parent_path().c_str());
@@ -55,9 +56,9 @@ class TrainingLock {
     ::close(descriptor_);
   }
 
-  /// Whether the file system has locks, and this is one.
+  /// Whether the lock is held; false on a file system without locks.
   bool held() const noexcept { return held_; }
-  /// The file that is locked.
+  /// The path of the lock file.
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
@@ -68,7 +69,7 @@ class TrainingLock {
            own.st_dev == there.st_dev && own.st_ino == there.st_ino;
   }
 
-  // False where the file was removed by its owner between opening and locking.
+  // Returns false when the owner removed the file between opening and locking.
   bool take() {
     std::error_code error;
     std::filesystem::create_directories(path_.parent_path(), error);
@@ -96,7 +97,7 @@ class TrainingLock {
     }
     held_ = true;
     const std::string id = std::to_string(::getpid()) + '\n';
-    // What cannot be written, on a full disk, takes from the other's message alone.
+    // On a full disk the process id is missing; that only affects the message of a second training.
     if (::ftruncate(descriptor_, 0) == 0)
       (void)detail::write_all(descriptor_, std::as_bytes(std::span<const char>(id.data(), id.size())));
     return true;

@@ -14,13 +14,13 @@
 
 namespace eigenformer::detail {
 
-// What a rank sees between two updates.
+// The conditions a rank checks between two updates.
 struct Seen {
-  bool stop = false;        // it was told to stop
-  bool time_is_up = false;  // by its clock
+  bool stop = false;        // its stop token was set
+  bool time_is_up = false;  // the time limit, by its clock
 };
 
-// What all ranks act upon: a stop of any of them, the clock of rank 0.
+// The conditions that hold for all ranks: stop if any rank stops, time by the clock of rank 0.
 inline Seen agree(const std::shared_ptr<Communicator>& communicator, Seen seen) {
   if (communicator == nullptr) return seen;
   const std::vector<Seen> all = communicator->all(seen);
@@ -34,7 +34,7 @@ V of_rank_0(const std::shared_ptr<Communicator>& communicator, V value) {
   return communicator == nullptr ? value : communicator->from(0, value);
 }
 
-// A measurement that rank 0 makes for all.
+// Measures on rank 0 and broadcasts the value.
 inline std::function<double()> on_rank_0(std::shared_ptr<Communicator> communicator,
                                          std::function<double()> measure) {
   return [communicator = std::move(communicator), measure = std::move(measure)] {
@@ -51,8 +51,8 @@ std::string description_of(const std::vector<ParameterHandle<T>>& parameters) {
   return text;
 }
 
-// An optimizer's state of which each rank keeps that of its own parameters. Entries are named by parameters:
-// "<name>.exp_avg".
+// An optimizer's state that is sharded: each rank keeps the entries of its own parameters. Entries are named
+// after parameters: "<name>.exp_avg".
 template <class T>
 class ShardedState {
  public:
@@ -64,7 +64,7 @@ class ShardedState {
     for (const auto& p : parameters) names_.push_back(p->name);
   }
 
-  // All ranks' entries on rank 0, until forget(); all ranks call it.
+  // Collects the entries of all ranks on rank 0 and keeps them until forget(). Collective: all ranks call it.
   void gather(const std::function<Entries()>& own_state) {
     if (gathered_) return;
     gathering_ = true;
@@ -73,7 +73,7 @@ class ShardedState {
     const std::vector<std::vector<std::byte>> all = communicator_->gather(bytes_of(own));
     gathered_.emplace();
     if (communicator_->rank() != 0) return;
-    std::vector<Entries> of(names_.size() + 1);  // in the order that one process has
+    std::vector<Entries> of(names_.size() + 1);  // in the order of a single process
     for (const std::vector<std::byte>& bytes : all) {
       for (StateEntry<T>& entry : entries_of(bytes)) of[parameter_of(entry.name)].push_back(std::move(entry));
     }
@@ -92,20 +92,20 @@ class ShardedState {
     return all;
   }
 
-  // Of all entries those of this rank's parameters.
+  // The entries of this rank's parameters, out of all entries.
   Entries own(const Entries& all) {
     gathered_.emplace(communicator_->rank() == 0 ? all : Entries{});
     Entries own;
     for (const StateEntry<T>& entry : all) {
       const std::size_t p = parameter_of(entry.name);
-      // What belongs to no parameter is the optimizer's to refuse.
+      // Entries of no parameter are passed on: the optimizer refuses them.
       if (p == names_.size() || owners_[p] == communicator_->rank()) own.push_back(entry);
     }
     return own;
   }
 
  private:
-  // The parameter with the longest name that an entry's begins with.
+  // The parameter with the longest name that is a prefix of the entry's name.
   std::size_t parameter_of(const std::string& entry) const {
     std::size_t found = names_.size(), longest = 0;
     for (std::size_t p = 0; p < names_.size(); ++p) {

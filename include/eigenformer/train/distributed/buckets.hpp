@@ -14,7 +14,7 @@
 
 namespace eigenformer::detail {
 
-/// A part of all gradients that ranks send at once: some entries, one after the other. Rank r adds up its
+/// A part of the gradients that is sent in one message: some entries, one after the other. Rank r reduces its
 /// piece, elements [bounds[r], bounds[r + 1]).
 struct Bucket {
   std::vector<std::size_t> entries;
@@ -24,8 +24,8 @@ struct Bucket {
   std::size_t size() const { return offsets.back(); }
 };
 
-/// Which rank owns each parameter: the largest first, to the rank that has least. Frozen ones belong to none
-/// (-1).
+/// Assigns each parameter to a rank: largest first, to the rank with the fewest elements so far. Frozen
+/// parameters have no owner (-1).
 template <class T>
 std::vector<int> owners_of(const std::vector<ParameterHandle<T>>& parameters, int ranks) {
   std::vector<std::size_t> order(parameters.size());
@@ -44,7 +44,7 @@ std::vector<int> owners_of(const std::vector<ParameterHandle<T>>& parameters, in
   return owners;
 }
 
-/// The parameters that this rank steps: its own where ranks keep parts of the optimizer's state, else all.
+/// The parameters that this rank's optimizer steps: its own with a sharded optimizer, else all.
 template <class T>
 std::vector<ParameterHandle<T>> parameters_of_rank(const std::vector<ParameterHandle<T>>& parameters,
                                                    const LoopOptions& options) {
@@ -58,8 +58,8 @@ std::vector<ParameterHandle<T>> parameters_of_rank(const std::vector<ParameterHa
   return own;
 }
 
-/// Cuts the entries into buckets of about `most` elements, in the given order; pieces are equal, or, where
-/// entries have owners, the owners'.
+/// Splits the entries into buckets of about `most` elements, in the given order. Pieces are of equal size,
+/// or, when entries have owners, each owner's entries.
 template <class T>
 std::vector<Bucket> make_buckets(const Gradients<T>& gradients, const std::vector<std::size_t>& order,
                                  std::size_t most, int ranks, const std::vector<int>& owners) {
@@ -98,8 +98,8 @@ std::vector<Bucket> make_buckets(const Gradients<T>& gradients, const std::vecto
   return buckets;
 }
 
-/// Calls f(i, begin, end) for the parts of the bucket's i-th entry, counted in the bucket, that lie in
-/// [begin, end).
+/// Calls f(i, first, last) for each entry i of the bucket that overlaps [begin, end), with the overlap as
+/// offsets into the bucket.
 template <class F>
 void for_entries(const Bucket& bucket, std::size_t begin, std::size_t end, F&& f) {
   for (std::size_t i = 0; i < bucket.entries.size(); ++i) {

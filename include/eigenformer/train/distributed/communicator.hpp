@@ -14,12 +14,12 @@
 
 namespace eigenformer {
 
-/// What connects the ranks of a training: SingleProcess, ThreadCommunicator, MpiCommunicator, or one of the
-/// caller's own.
+/// Connects the ranks of a distributed training: SingleProcess, ThreadCommunicator, MpiCommunicator, or a
+/// class of the caller's own.
 ///
-/// All ranks call the same functions in the same order. At any time one thread of a rank communicates; it
-/// need not always be the same (see concurrent()). Every function but fail() throws IoError when another rank
-/// has failed.
+/// All functions but rank(), size(), concurrent() and fail() are collective: all ranks call them in the same
+/// order. One thread of a rank communicates at a time; it need not always be the same one (see concurrent()).
+/// Collective functions throw IoError when another rank has failed.
 class Communicator {
  public:
   Communicator() = default;
@@ -27,30 +27,33 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
-  virtual int rank() const noexcept = 0;  ///< of this process or thread, from 0
-  virtual int size() const noexcept = 0;  ///< how many ranks there are
+  virtual int rank() const noexcept = 0;  ///< the number of this process or thread, from 0
+  virtual int size() const noexcept = 0;  ///< the number of ranks, at least 1
 
-  /// Sends send[r] to each rank r and receives receive[r] from it; what rank a sends to b has the size of
-  /// what b receives from a. Returns when this rank's memory may be used again.
+  /// Sends send[r] to each rank r and fills receive[r] with what rank r sends; both spans have size()
+  /// elements. Rank a's send[b] and rank b's receive[a] must have the same number of bytes. Returns when this
+  /// rank's memory may be reused.
   virtual void exchange(std::span<const std::span<const std::byte>> send,
                         std::span<const std::span<std::byte>> receive) = 0;
 
-  /// The sum over all ranks, in the order that is fastest: the same bits on all ranks, other bits for other
-  /// numbers of ranks. Default: in the order of ranks.
+  /// Replaces values by their elementwise sum over all ranks, in the order that is fastest: all ranks get the
+  /// same bits, which depend on the number of ranks. The span has one size on all ranks. Default: sums in the
+  /// order of ranks.
   virtual void sum(std::span<float> values) { sum_in_order(values); }
+  /// The same in double.
   virtual void sum(std::span<double> values) { sum_in_order(values); }
 
-  /// Whether another thread may communicate than the one that made this object. Default: yes.
+  /// Whether threads other than the one that created this object may communicate. Default: true.
   virtual bool concurrent() const noexcept { return true; }
 
-  /// Tells the other ranks, as far as that is possible, that this one cannot go on: what they wait for throws
-  /// IoError with this message.
+  /// Reports to the other ranks, as far as possible, that this rank cannot go on: their pending and later
+  /// collective calls throw IoError with this message. Does not wait.
   virtual void fail(const std::string& message) noexcept = 0;
 
-  /// Returns when all ranks have called it.
+  /// Waits until all ranks have called it.
   void barrier() { (void)all(char{0}); }
 
-  /// Overwrites `data` with that of rank `root`.
+  /// Overwrites `data` on all ranks with rank `root`'s data, which has the same size.
   void broadcast(std::span<std::byte> data, int root = 0) {
     const auto n = static_cast<std::size_t>(size());
     std::vector<std::span<const std::byte>> send(n);
@@ -63,19 +66,19 @@ class Communicator {
     }
     exchange(send, receive);
   }
-  /// The value of rank `root`.
+  /// Returns the value of rank `root` on all ranks.
   template <class V>
   requires std::is_trivially_copyable_v<V> V from(int root, V value) {
     broadcast(std::as_writable_bytes(std::span(&value, 1)), root);
     return value;
   }
 
-  /// The values of all ranks, in their order.
+  /// Returns the values of all ranks on all ranks, in the order of ranks.
   template <class V>
   requires std::is_trivially_copyable_v<V> std::vector<V> all(const V& value) {
     return all(std::span<const V>(&value, 1));
   }
-  /// The same for lists of one length, one after the other.
+  /// The same for lists, which have one length on all ranks: returns them concatenated.
   template <class V>
   requires std::is_trivially_copyable_v<V> std::vector<V> all(std::span<const V> values) {
     const auto n = static_cast<std::size_t>(size());
@@ -88,7 +91,7 @@ class Communicator {
     return result;
   }
 
-  /// What each rank sends to all, of any size.
+  /// Returns the data of all ranks on all ranks, in the order of ranks; sizes may differ.
   std::vector<std::vector<std::byte>> all_of(std::span<const std::byte> data) {
     const std::vector<std::size_t> sizes = all(data.size());
     std::vector<std::vector<std::byte>> result;
@@ -100,7 +103,8 @@ class Communicator {
     return result;
   }
 
-  /// What each rank sends to `root`; empty elsewhere.
+  /// Returns the data of all ranks on rank `root`, in the order of ranks; sizes may differ. On the other
+  /// ranks the size() elements are empty.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data, int root = 0) {
     const auto n = static_cast<std::size_t>(size());
     const std::vector<std::size_t> sizes = all(data.size());
@@ -150,7 +154,8 @@ class Communicator {
   }
 };
 
-/// A training of one rank.
+/// The communicator of a training with a single rank. exchange() throws ValueError when its two sizes differ;
+/// fail() does nothing.
 class SingleProcess final : public Communicator {
  public:
   int rank() const noexcept override { return 0; }
@@ -166,8 +171,8 @@ class SingleProcess final : public Communicator {
   void fail(const std::string&) noexcept override {}
 };
 
-/// How many processes an mpirun (of OpenMPI, MPICH or Slurm) started together with this one, as its
-/// environment says; 1 without.
+/// The number of processes started together with this one by mpirun (OpenMPI, MPICH) or srun (Slurm), from
+/// the environment; 1 without them.
 inline long processes_of_mpirun() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const char* value = std::getenv(name);

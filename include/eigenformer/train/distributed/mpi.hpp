@@ -1,6 +1,6 @@
 #pragma once
 
-// The C++ bindings that MPI once had are of no use here and full of warnings.
+// MPI's deprecated C++ bindings are not used here and cause warnings.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -25,16 +25,16 @@
 
 namespace eigenformer {
 
-/// Ranks that are processes of MPI, started by mpirun. While a rank waits for others it sleeps now and then,
-/// so that its cores compute.
+/// Connects ranks that are MPI processes, started by mpirun. While a rank waits it sleeps between polls,
+/// which leaves the cores to computation. Calls of several threads are serialised.
 ///
 ///     const auto communicator = std::make_shared<ef::MpiCommunicator>();
 ///     ef::Trainer trainer(model, corpus, nullptr,
 ///                         {.loop = {.max_steps = 1000, .accumulate = 8, .communicator = communicator}});
 class MpiCommunicator final : public Communicator {
  public:
-  /// Initialises MPI unless that is done already; then the destructor finalises it. Throws IoError when MPI
-  /// refuses.
+  /// Initialises MPI unless the program has done so; the destructor finalises what the constructor
+  /// initialised. Throws IoError when an MPI call fails.
   MpiCommunicator() {
     int initialized = 0, level = MPI_THREAD_SINGLE;
     check("MPI_Initialized", MPI_Initialized(&initialized));
@@ -50,7 +50,8 @@ class MpiCommunicator final : public Communicator {
     check("MPI_Comm_rank", MPI_Comm_rank(ranks_, &rank_));
     check("MPI_Comm_size", MPI_Comm_size(ranks_, &size_));
   }
-  /// After fail() MPI is left as it is: the other ranks may be anywhere.
+  /// Frees the communicator and finalises MPI if the constructor initialised it. After fail() it does
+  /// neither: that could wait for other ranks forever.
   ~MpiCommunicator() override {
     if (failed_) return;
     MPI_Comm_free(&ranks_);
@@ -61,7 +62,8 @@ class MpiCommunicator final : public Communicator {
   int size() const noexcept override { return size_; }
   bool concurrent() const noexcept override { return concurrent_; }
 
-  /// How many of the ranks run on this rank's machine.
+  /// The number of ranks on this rank's machine, this one included. Collective. Throws IoError when an MPI
+  /// call fails.
   int ranks_on_this_machine() {
     MPI_Comm machine = MPI_COMM_NULL;
     int size = 1;
@@ -93,7 +95,7 @@ class MpiCommunicator final : public Communicator {
         });
       }
     }
-    // Not all to rank 0 first.
+    // Start after the own rank, so that ranks do not all send to rank 0 first.
     for (int i = 1; i < size_; ++i) {
       const int r = (rank_ + i) % size_;
       const std::span<const std::byte> from = send[static_cast<std::size_t>(r)];
@@ -122,13 +124,13 @@ class MpiCommunicator final : public Communicator {
         MPI_Isend(failure_.data(), length(failure_.size()), MPI_CHAR, r, failure_tag, ranks_, &request);
         if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
       }
-    } catch (...) {  // the others learn it from mpirun
+    } catch (...) {  // the other ranks are ended by mpirun
       return;
     }
   }
 
  private:
-  static constexpr std::size_t most = std::size_t{1} << 30;  // of a message, whose length is an int
+  static constexpr std::size_t most = std::size_t{1} << 30;  // bytes of a message, whose length is an int
   static constexpr int data_tag = 0, failure_tag = 1;
 
   static int length(std::size_t size) { return static_cast<int>(std::min(size, most)); }
@@ -141,7 +143,7 @@ class MpiCommunicator final : public Communicator {
     throw IoError("mpi", std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(size)));
   }
 
-  // Operations under way. MPI may write to their memory until they have ended.
+  // Pending operations, cancelled by the destructor: MPI may write to their memory until they have ended.
   class Requests {
    public:
     explicit Requests(MpiCommunicator& communicator) : communicator_(communicator) {}
@@ -184,7 +186,7 @@ class MpiCommunicator final : public Communicator {
     std::vector<MPI_Request> requests_;
   };
 
-  // Of this rank or another. The mutex is held.
+  // Throws the failure of this rank or another. The mutex is held.
   void throw_if_failed() {
     if (failed_) throw IoError("distributed", "rank " + std::to_string(rank_) + ": " + failure_);
     int there = 0;

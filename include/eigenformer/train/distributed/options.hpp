@@ -8,42 +8,48 @@
 
 namespace eigenformer {
 
-/// How ranks add their gradients up.
+/// How ranks sum their gradients.
 enum class Reduction {
-  /// In the order of the micro-batches, as one process would: the same bits for every number of ranks. Each
-  /// micro-batch is sent on its own.
+  /// In the order of the micro-batches, as a single process sums: the same bits for every number of ranks.
+  /// The gradient of each micro-batch is sent.
   fixed_order,
-  /// Each rank adds up its own micro-batches first, and sends their sum: the traffic of one micro-batch an
-  /// update. Rounding depends on the number of ranks when a rank has several.
+  /// Each rank sums its own micro-batches and sends that sum: one gradient per rank and update. Rounding
+  /// depends on the number of ranks when a rank has several micro-batches.
   local_first,
-  /// As local_first, by Communicator::sum: MPI_Allreduce. Rounding depends on the number of ranks and on MPI.
+  /// As local_first, with Communicator::sum (MPI_Allreduce). Rounding depends on the number of ranks and on
+  /// MPI.
   native,
 };
+/// The names of Reduction in options and files.
 template <>
 struct EnumNames<Reduction> {
+  /// In the order of the enumerators.
   static constexpr std::array names = {"fixed-order", "local-first", "native"};
 };
 
-/// What ranks send for a gradient.
+/// The number format in which ranks send gradients.
 enum class ReductionPrecision {
-  full,
+  full,  ///< the gradients' own type
   bf16,  ///< each gradient and their sum are rounded to bfloat16, sums are float: half the traffic
 };
+/// The names of ReductionPrecision in options and files.
 template <>
 struct EnumNames<ReductionPrecision> {
+  /// In the order of the enumerators.
   static constexpr std::array names = {"full", "bf16"};
 };
 
-/// How the ranks of a training work together. Without effect for one rank.
+/// How the ranks of a training communicate. Without effect for a single rank.
 struct DistributedOptions {
-  Reduction reduction = Reduction::fixed_order;
-  ReductionPrecision precision = ReductionPrecision::full;
-  index_t bucket_kib = 4096;  ///< gradients are sent in parts of about this size, each as soon as it is there
-  bool overlap = true;        ///< send while backward still runs, on a thread of its own
-  /// Each rank keeps the optimizer's state of its part of the parameters and steps that part (ZeRO-1,
-  /// Rajbhandari et al. 2020): less memory, the same bits.
+  Reduction reduction = Reduction::fixed_order;             ///< how gradients are summed
+  ReductionPrecision precision = ReductionPrecision::full;  ///< how gradients are sent
+  index_t bucket_kib = 4096;  ///< gradients are sent in buckets of about this size (KiB), each when complete
+  bool overlap = true;        ///< send while backward still runs, on a separate thread
+  /// Shard the optimizer: each rank keeps the optimizer state of its part of the parameters and steps that
+  /// part (ZeRO-1, Rajbhandari et al. 2020). Less memory, the same bits.
   bool shard_optimizer = false;
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(OptionField{"reduction",
                       "how gradients are summed over ranks: in the order of batches, within each rank first, "
@@ -58,7 +64,7 @@ struct DistributedOptions {
           self.shard_optimizer);
   }
 
-  /// Throws ValueError for fields that do not go together.
+  /// Throws ValueError for reduction native with precision bf16.
   void validate() const {
     if (reduction == Reduction::native && precision == ReductionPrecision::bf16) {
       throw ValueError("training",

@@ -28,7 +28,7 @@ inline void require_same_on_ranks(Communicator& communicator, const char* what, 
   }
 }
 
-// Computes batches r, r + N, r + 2N ... of an update on rank r of N.
+// Accumulates an update on N ranks: rank r computes micro-batches r, r + N, r + 2N ...
 template <class T>
 class RankAccumulator final : public Accumulator<T> {
  public:
@@ -82,7 +82,8 @@ class RankAccumulator final : public Accumulator<T> {
     return sum;
   }
 
-  // Where each rank has the gradients of its own parameters, the ranks add up what each has computed.
+  // With a sharded optimizer each rank has the gradients of its own parameters: the ranks exchange their sums
+  // of squares.
   double norm(const Gradients<T>& gradients) override {
     if (owners_.empty()) return global_norm(gradients);
     const std::size_t entries = gradients.entries().size();
@@ -154,7 +155,7 @@ class RankAccumulator final : public Accumulator<T> {
     }
   }
 
-  // The sum over all batches, of what each rank has for its own, in the order of batches.
+  // Sums a value per micro-batch over all ranks, in the order of micro-batches.
   double in_order(const std::vector<double>& own) {
     const std::vector<double> all = communicator_->all(std::span<const double>(own));
     double sum = 0;

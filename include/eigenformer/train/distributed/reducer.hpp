@@ -18,12 +18,15 @@
 
 namespace eigenformer {
 
-/// Adds the gradients of all ranks up, bucket by bucket, while backward still runs.
+/// Sums the gradients of all ranks, bucket by bucket, while backward still runs.
 ///
-/// An update has rounds; in each, a rank has the gradient of one micro-batch, or none. A bucket's elements
-/// are sent to the ranks that add them up, in the order of ranks and upon the sum of the rounds before, which
-/// is the order of micro-batches; after the last round all get the sums, or, with owners, each what it owns.
-/// Buckets go in one order on all ranks: that in which the first update's gradients were complete.
+/// An update has rounds; in each, a rank has the gradient of one micro-batch, or none. Each rank reduces a
+/// piece of every bucket: it receives that piece from all ranks and adds it to the sum of the earlier rounds,
+/// in the order of ranks, which is the order of micro-batches. After the last round all ranks get the sums,
+/// or, with owners, each rank gets those of its own entries. All ranks send the buckets in the order in which
+/// the first update's gradients were complete on rank 0.
+///
+/// One thread calls the functions; with DistributedOptions::overlap a thread of the reducer communicates.
 ///
 ///     reducer.begin(source, sum, active, first, last);
 ///     tape.backward(loss, source, [&](auto& entry) { reducer.complete(entry); });
@@ -32,8 +35,8 @@ namespace eigenformer {
 template <class T>
 class Reducer {
  public:
-  /// sum: the gradients that begin() is going to be given. owners: the rank that owns each of its entries, or
-  /// none: all ranks get all sums.
+  /// sum: the gradients that begin() will be given; only its entries are read here. owners: the rank that
+  /// owns each entry; empty: all ranks get all sums.
   Reducer(const Gradients<T>& sum, std::shared_ptr<Communicator> communicator,
           const DistributedOptions& options, std::vector<int> owners = {})
       : communicator_(std::move(communicator)), options_(options), owners_(std::move(owners)) {
@@ -53,8 +56,9 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Begins a round, whose gradients are going to be in `source` on ranks 0 .. active - 1; the others have
-  /// none. `first` and `last` round of an update: after the last, `sum` holds the gradients that all have.
+  /// Begins a round. Ranks 0 .. active - 1 have a gradient, in `source`; the other ranks have none. first,
+  /// last: whether this is the first, the last round of an update; after the last, `sum` holds the summed
+  /// gradients. Keeps references to both until the next round. Throws as wait(), which it calls.
   void begin(Gradients<T>& source, Gradients<T>& sum, int active, bool first, bool last) {
     wait();
     source_ = &source;
@@ -69,7 +73,7 @@ class Reducer {
     changed_.notify_all();
   }
 
-  /// An entry of `source` is complete.
+  /// Marks an entry of `source` as complete; a bucket is sent when all its entries are.
   void complete(const typename Gradients<T>::Entry& entry) {
     const auto e = static_cast<std::size_t>(&entry - source_->entries().data());
     if (bucket_of_[e] == none || completed_[e] != 0) return;
@@ -79,7 +83,7 @@ class Reducer {
     if (--missing_[bucket_of_[e]] == 0) changed_.notify_all();
   }
 
-  /// All entries of `source` are complete.
+  /// Marks all entries of `source` as complete. Without overlap it communicates, and throws as wait().
   void end() {
     for (const auto& entry : source_->entries()) complete(entry);
     if (overlaps()) return;
@@ -88,7 +92,7 @@ class Reducer {
     busy_ = false;
   }
 
-  /// Returns when the round is over. Throws what communication threw.
+  /// Waits for the end of the round. Rethrows what the communicator threw.
   void wait() {
     {
       std::unique_lock lock(mutex_);
@@ -98,7 +102,8 @@ class Reducer {
     if (!ordered_ && last_) set_order();
   }
 
-  /// Where ranks own parameters: overwrites each with its owner's.
+  /// With owners: overwrites each parameter with its owner's values, after the optimizer's step. Collective;
+  /// throws what the communicator throws.
   void share_weights() {
     for (const detail::Bucket& b : buckets_) {
       wire_.resize(b.size() * sizeof(T));
@@ -124,7 +129,7 @@ class Reducer {
     }
   }
 
-  /// In the order in which they are sent.
+  /// The buckets in the order in which they are sent; it changes once, after the first update.
   const std::vector<detail::Bucket>& buckets() const noexcept { return buckets_; }
 
  private:
@@ -146,7 +151,7 @@ class Reducer {
     written_.assign(buckets_.size(), {});
   }
 
-  // After the first update: in the order in which rank 0 had its gradients.
+  // After the first update: the order in which the gradients were complete on rank 0.
   void set_order() {
     std::vector<std::uint64_t> order(order_.size());
     std::vector<char> there(order_.size());
@@ -201,7 +206,7 @@ class Reducer {
     }
   }
 
-  // Wire: the type that is sent. A message is a byte for each entry, whether it is written, and a piece.
+  // Wire: the type that is sent. A message holds a byte for each entry (whether it is written) and a piece.
   template <class Wire>
   void reduce_as(std::size_t b) {
     const detail::Bucket& bucket = buckets_[b];
@@ -256,7 +261,7 @@ class Reducer {
     if (last_) distribute<Wire>(b);
   }
 
-  // Gives the sums to those who want them.
+  // Sends the sums to all ranks, or leaves them with their owners.
   template <class Wire>
   void distribute(std::size_t b) {
     const detail::Bucket& bucket = buckets_[b];
@@ -275,7 +280,7 @@ class Reducer {
     }
   }
 
-  // All ranks' pieces of what is in wire_.
+  // Exchanges the ranks' pieces of wire_, so that all ranks have all of it.
   void gather_pieces(const detail::Bucket& bucket, std::size_t element) {
     std::vector<std::span<const std::byte>> send;
     std::vector<std::span<std::byte>> receive;
@@ -291,7 +296,7 @@ class Reducer {
     communicator_->exchange(send, receive);
   }
 
-  // In the order that the communicator likes, by its own sum.
+  // Sums with the communicator's own sum, in whatever order it uses.
   void sum_natively(const detail::Bucket& bucket) {
     wire_.resize((bucket.size() + bucket.entries.size()) * sizeof(T));
     T* flat = reinterpret_cast<T*>(wire_.data());
@@ -369,7 +374,7 @@ class Reducer {
   std::vector<std::byte> sent_, received_, wire_;
   bool ordered_ = false;
 
-  // The round under way.
+  // The current round.
   Gradients<T>* source_ = nullptr;
   Gradients<T>* sum_ = nullptr;
   int active_ = 0;

@@ -18,8 +18,9 @@
 
 namespace eigenformer {
 
-/// Ranks that are threads of one process. Each has a model, an optimizer and a loop of its own, as a process
-/// of MPI has: to try what many machines will do, and to test it.
+/// Connects ranks that are threads of one process. Each rank has its own model, optimizer and loop, as an MPI
+/// process has: for trying out and testing distributed training on one machine. run_ranks() starts the
+/// threads.
 ///
 ///     ef::run_ranks(4, [](const std::shared_ptr<ef::Communicator>& communicator) {
 ///       Model model = ...;
@@ -29,7 +30,8 @@ namespace eigenformer {
 ///     });
 class ThreadCommunicator final : public Communicator {
  public:
-  /// One communicator for each of `size` ranks. Throws ValueError below 1.
+  /// Creates a group of connected communicators, one for each of `size` ranks. Throws ValueError when size is
+  /// below 1.
   static std::vector<std::shared_ptr<Communicator>> make(int size) {
     if (size < 1) {
       throw ValueError("distributed",
@@ -45,7 +47,7 @@ class ThreadCommunicator final : public Communicator {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return static_cast<int>(group_->sent.size()); }
 
-  /// Throws ValueError when the ranks disagree on a size.
+  /// As Communicator::exchange; also throws ValueError when two ranks disagree on a size.
   void exchange(std::span<const std::span<const std::byte>> send,
                 std::span<const std::span<std::byte>> receive) override {
     const auto me = static_cast<std::size_t>(rank_);
@@ -79,7 +81,7 @@ class ThreadCommunicator final : public Communicator {
     group_->changed.notify_all();
   }
 
-  /// The rank that has failed first; -1: none has.
+  /// The rank that failed first; -1: none.
   int failed_rank() const {
     const std::lock_guard lock(group_->mutex);
     return group_->failed_rank;
@@ -89,7 +91,7 @@ class ThreadCommunicator final : public Communicator {
   struct Group {
     explicit Group(int size) : sent(static_cast<std::size_t>(size)) {}
 
-    // Returns when all ranks are here.
+    // Waits until all ranks have called it.
     void meet() {
       std::unique_lock lock(mutex);
       if (failure) {
@@ -103,7 +105,7 @@ class ThreadCommunicator final : public Communicator {
         changed.notify_all();
         return;
       }
-      // Others may still read what a rank that throws is about to free.
+      // Other ranks may still read memory that a throwing rank is about to free.
       changed.wait(lock, [&] { return rounds != round || (failure && copying == 0); });
       if (rounds == round) throw IoError("distributed", *failure);
     }
@@ -131,8 +133,9 @@ class ThreadCommunicator final : public Communicator {
   int rank_;
 };
 
-/// Runs a function once for each rank, each on a thread that computes alone, and returns when all have ended.
-/// The exception of the rank that failed first ends all of them, and is rethrown here.
+/// Runs a function once per rank, each on its own thread, whose kernels use no further threads, and returns
+/// when all have ended. When a rank throws, the collective calls of the others throw too; the exception of
+/// the rank that failed first is rethrown here. Throws ValueError when size is below 1.
 inline void run_ranks(int size, const std::function<void(const std::shared_ptr<Communicator>&)>& rank) {
   const auto communicators = ThreadCommunicator::make(size);
   std::vector<std::exception_ptr> errors(communicators.size());

@@ -11,8 +11,9 @@
 
 namespace eigenformer::detail {
 
-// Computes the batches of an update on several threads of this process, which share the weights and have a
-// tape and gradients each. Gradients are added up in the order of batches: the bits of one thread.
+// Computes the micro-batches of an update on several threads of this process, which share the weights and
+// have a tape and gradients each. Gradients are summed in the order of batches: the same bits as with one
+// thread.
 template <class T>
 class WorkerAccumulator final : public Accumulator<T> {
  public:

@@ -6,17 +6,20 @@
 
 namespace eigenformer {
 
-/// Which of two measurements is the better one: lower for a loss, higher for BLEU.
-enum class Better { lower, higher };
+/// Which of two measurements is better.
+enum class Better {
+  lower,  ///< as for a loss
+  higher  ///< as for BLEU
+};
 
-/// Remembers the best validation and says when there has been none better for `patience` validations.
+/// Tracks the best validation, and stops after `patience` validations without improvement.
 class EarlyStopping {
  public:
-  /// patience 0: never stops.
+  /// patience: validations without improvement after which stop() is true; 0: never.
   explicit EarlyStopping(index_t patience = 0, Better better = Better::lower)
       : patience_(patience), better_(better), best_(worst(better)) {}
 
-  /// Takes a validation's value; true when it is the best so far. NaN never is.
+  /// Records a validation's value; returns true when it is the best so far, which NaN never is.
   bool update(double value) {
     if (improves(value)) {
       best_ = value;
@@ -27,21 +30,23 @@ class EarlyStopping {
     return false;
   }
 
-  /// Whether a value is better than the best so far.
+  /// Whether a value is better than best(); false for NaN. Records nothing.
   bool improves(double value) const noexcept {
     return better_ == Better::lower ? value < best_ : value > best_;
   }
+  /// Whether `patience` validations in a row brought no improvement.
   bool stop() const noexcept { return patience_ > 0 && without_improvement_ >= patience_; }
-  /// The best value so far; before the first infinity, or -infinity where higher is better.
+  /// The best value so far; before the first it is worst().
   double best() const noexcept { return best_; }
+  /// The number of validations since the best one.
   index_t without_improvement() const noexcept { return without_improvement_; }
-  /// Goes on from a saved best() and without_improvement().
+  /// Restores a saved best() and without_improvement().
   void restore(double best, index_t without_improvement) noexcept {
     best_ = best;
     without_improvement_ = without_improvement;
   }
 
-  /// What is worse than every number.
+  /// A value worse than every number: infinity, or -infinity when higher is better.
   static double worst(Better better) noexcept {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     return better == Better::lower ? infinity : -infinity;

@@ -32,31 +32,32 @@
 
 namespace eigenformer {
 
-/// What steps parameters: Adam, AdamW, Sgd, or a type of the caller's own.
+/// An optimizer that the loop can step, save and load: Adam, AdamW, Sgd, Adafactor, or a type of the caller's
+/// own.
 template <class O>
 concept Optimizer = requires(O& o, const O& c, const Gradients<typename O::value_type>& gradients,
                              const std::vector<StateEntry<typename O::value_type>>& entries) {
-  o.step(gradients, 1e-3, 1.0);  // learning rate, and what the gradients are multiplied by first
+  o.step(gradients, 1e-3, 1.0);  // learning rate, and a factor for the gradients
   { c.state() } -> std::convertible_to<std::vector<StateEntry<typename O::value_type>>>;
   o.load(entries);
 };
 
-/// How many updates a training is expected to have in all. A schedule that takes it as a second argument can
-/// end where the training does.
+/// The expected total number of updates of a training. A schedule that takes it as a second argument can
+/// decay until the training ends.
 ///
-/// What epochs and max_steps allow is known from the start: an epoch counts as many batches as the first one.
-/// What max_minutes allows is judged once, by the speed of the first updates of a run (a 50th of the time and
-/// 20 of them, or a tenth of the time). It is then saved with the state and stays what it is, so that rates
-/// do not follow the clock; and a training whose schedule uses it ends there, on a limit of time, if that
-/// comes first, unless it has a member `bool ends_with_total() const` that returns false. Before it is judged
-/// the time counts as without limit. A schedule with a member `bool uses_total() const` that returns false is
-/// spared all this.
+/// The limits epochs and max_steps give the number from the start; every epoch counts as many batches as the
+/// first. For max_minutes it is estimated once, from the speed of a run's first updates (after 20 updates and
+/// a 50th of the time, or after a tenth of the time). Until then the time limit is ignored. The estimate is
+/// saved with the state and does not change afterwards, so that learning rates do not depend on the clock. A
+/// training whose schedule uses the estimate ends when it is reached (TrainingEnd::max_minutes), even if time
+/// is left, unless the schedule has a member `bool ends_with_total() const` that returns false. For a
+/// schedule with a member `bool uses_total() const` that returns false nothing is estimated.
 struct ExpectedSteps {
-  index_t count = 0;
-  bool settled = true;  ///< whether it stays: false before what a time limit allows is judged
+  index_t count = 0;    ///< updates in all, those already made included
+  bool settled = true;  ///< whether `count` is final: false until a time limit has been estimated
 };
 
-/// A function of the update, from 1, that returns its learning rate.
+/// A function that returns the learning rate of an update: (step, from 1) or (step, ExpectedSteps).
 template <class S>
 concept Schedule = requires(S& s, index_t step) {
   { s(step) } -> std::convertible_to<double>;
@@ -65,14 +66,16 @@ concept Schedule = requires(S& s, index_t step) {
   { s(step, total) } -> std::convertible_to<double>;
 };
 
-/// As long as it lives, a model has the weights that count for validations and use; see
+/// A guard that keeps the weights for evaluation in a model for its lifetime; see
 /// TrainingLoop::evaluation_weights().
 class EvaluationWeights {
  public:
+  /// restore: called by the destructor, and must not throw; empty: nothing to restore.
   explicit EvaluationWeights(std::function<void()> restore = {}) : restore_(std::move(restore)) {}
   ~EvaluationWeights() {
     if (restore_) restore_();
   }
+  /// Takes over the duty to restore.
   EvaluationWeights(EvaluationWeights&& other) noexcept : restore_(std::exchange(other.restore_, {})) {}
   EvaluationWeights(const EvaluationWeights&) = delete;
   EvaluationWeights& operator=(const EvaluationWeights&) = delete;
@@ -81,90 +84,92 @@ class EvaluationWeights {
   std::function<void()> restore_;
 };
 
-/// Trains parameters by any loss: batches, dropout, accumulation, clipping, a schedule, an optimizer,
-/// validation, averaging, early stopping. What it did so far can be saved and loaded between any two updates;
-/// an interrupted and resumed training ends with the same bits as one that was not interrupted.
+/// Trains parameters with any loss: batches, dropout, gradient accumulation, clipping, a schedule, an
+/// optimizer, validation, weight averaging, early stopping. Its state can be saved and loaded between any two
+/// updates; a resumed training ends with the same bits as one that was not interrupted.
 ///
-/// The optimizer, the sink and batches that are an lvalue must outlive it. It prints nothing and handles no
-/// signals.
+/// The optimizer, the sink, and batches passed as an lvalue must outlive it; a loss and a schedule are copied
+/// or moved. It prints nothing and handles no signals. Not thread-safe: only a stop token may be used from
+/// another thread.
 ///
 ///     ef::AdamW<float> optimizer(ef::parameters(model), {.weight_decay = 0.01});
-///     ef::TrainingLoop loop(
-///         ef::parameters(model),
-///         [&](const ef::Context<float>& ctx, const MyBatch& batch) { return model.loss(ctx, batch.x,
-///         batch.y); }, batches, optimizer, [](ef::index_t step) { return ef::schedule::cosine(step, 1e-3,
-///         100, 1000); },
-///         {.max_steps = 1000}, sink);
+///     const auto loss = [&](const ef::Context<float>& ctx, const MyBatch& batch) {
+///       return model.loss(ctx, batch.x, batch.y);
+///     };
+///     const auto rate = [](ef::index_t step) { return ef::schedule::cosine(step, 1e-3, 100, 1000); };
+///     ef::TrainingLoop loop(ef::parameters(model), loss, batches, optimizer, rate, {.max_steps = 1000});
 ///     loop.run();
 template <class T = float>
 class TrainingLoop {
  public:
-  /// parameters: those that get gradients; the optimizer's.
-  /// loss: (ctx, batch) -> the batch's mean loss, a scalar; see LossFunction, WeightedLoss.
-  /// batches: a range of batches, gone through in its order in each epoch; or EpochBatches such as Batcher;
-  /// or a function of the update, from 1, that returns its batch or a range of its batches, and then has no
-  /// epochs. What a function returns must follow from the step alone if the training is to be resumed.
-  /// schedule: update, from 1 -> learning rate; see Schedule.
-  /// Throws ValueError for impossible options.
+  /// Stores the arguments; run() trains. Throws ValueError for invalid options.
+  ///
+  /// - parameters: the parameters that get gradients; the optimizer must hold the same ones.
+  /// - loss: (ctx, batch) -> the batch's mean loss, a scalar; see LossFunction and WeightedLoss.
+  /// - batches: a random-access range of batches, in its order in each epoch; or EpochBatches such as
+  /// Batcher; or a function (step, from 1) that returns the batch or the batches of an update, without
+  /// epochs. To resume a training exactly, what the function returns must depend on the step alone.
+  /// - schedule: the learning rate of an update; see Schedule.
   template <class Loss, class Batches, Optimizer Steps, class Rates>
   TrainingLoop(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
                Steps& optimizer, Rates&& schedule, const LoopOptions& options,
                TrainingSink& sink = TrainingSink::silent());
 
-  /// Trains until a limit of the options, early stopping or the stop token ends it. Updates are never cut in
-  /// two. Throws ValueError when loss or gradients stay infinite or NaN for 20 updates; single ones are
-  /// skipped.
+  /// Trains until a limit of the options, early stopping or the stop token ends the run. The stop token is
+  /// checked between updates. An update whose loss or gradients are infinite or NaN is skipped; 20 of them in
+  /// a row throw ValueError. Also throws what the loss, the batches, the schedule and the sink throw.
   ///
-  /// With a communicator all ranks call it, after they have loaded the same state; they begin with the
-  /// weights of rank 0, and end together: by any rank's stop token, and by the time of rank 0, which alone
-  /// measures validations. Where a rank throws, the others throw IoError with its message.
+  /// With a communicator all ranks call it, after loading the same state. They start with the weights of rank
+  /// 0 and end together: when any rank's stop token is set, or by the clock of rank 0, which alone measures
+  /// validations. When a rank throws, the others throw IoError with its message.
   ///
-  /// At a limit the weights are validated once more if they were not just now, and averaged if so asked. That
-  /// is for the model to use, and leaves no trace in state(): with another limit, training goes on from there
-  /// as if it had not ended.
+  /// At a limit the weights are validated once more if they have changed since the last validation, and
+  /// averaged if the options ask for it. This affects the model for use and not state(): with a higher limit,
+  /// training goes on as if it had not ended.
   TrainingEnd run(std::stop_token stop = {});
 
   /// Updates so far.
   index_t step() const noexcept { return progress_.step; }
   /// Updates of this run() that were skipped because loss or gradients were infinite or NaN.
   index_t skipped() const noexcept { return skipped_; }
-  /// How many of them were the last ones without a good update since, those before a resume included.
+  /// The number of updates skipped in a row up to now, those before a resume included.
   index_t skipped_in_a_row() const noexcept { return progress_.bad_updates; }
-  /// Passes over the batches that are complete.
+  /// Complete passes over the batches.
   index_t epoch() const noexcept { return progress_.epoch; }
-  /// The best validation so far, those at the end of run() included; infinity before the first, -infinity
-  /// where higher is better.
+  /// The best validation so far, including those at the end of run(); before the first infinity, or -infinity
+  /// when higher is better.
   double best() const noexcept { return best_at_end_.value_or(early_stopping_.best()); }
 
-  /// About how many bytes state() will have when the optimizer has stepped and all snapshots are there.
+  /// The approximate size of state() in bytes once the optimizer has stepped and all snapshots exist.
   std::uint64_t expected_state_bytes() const;
 
-  /// Puts the weights that count for validations and use, those of the options' moving average, into the
-  /// parameters, and takes them out when the result is destroyed; where there is no average, or they are
-  /// there already, nothing happens. Validations and the sink's on_best() find them in place. While they are,
-  /// state() gives the weights of training all the same, and run() and load() must not be called.
+  /// Swaps the moving average of the weights (LoopOptions::ema_decay) into the parameters until the returned
+  /// guard is destroyed. Without an average, or when it is already in place, the guard does nothing. During
+  /// validations and the sink's on_best() the average is in place. While it is, state() still returns the
+  /// weights of training, and run() and load() must not be called.
   ///
   ///     trainer.run();
   ///     const auto average = trainer.evaluation_weights();
   ///     ef::save_model_folder("en-de", model, ...);
   [[nodiscard]] EvaluationWeights evaluation_weights();
 
-  /// All that training needs to go on besides options and batches: weights, the optimizer's state, snapshots,
-  /// counters. Throws ValueError when two parameters have one name. Where ranks keep parts of the optimizer's
-  /// state, rank 0 has all of it in its sink's calls; at other times all ranks must call it together.
+  /// All that training needs to resume besides options and batches: weights, the optimizer's state,
+  /// snapshots, counters. The tensors share memory with the loop: save or clone them before the next update.
+  /// Throws ValueError when two parameters have one name. With DistributedOptions::shard_optimizer, rank 0
+  /// has the whole state during its sink's calls; at other times the call is collective.
   TrainingState<T> state() const;
-  /// Goes back to a saved state. Throws ValueError when it belongs to other parameters, to another optimizer
-  /// or to options that would make other updates (seed, accumulate, what validations measure), and then
-  /// changes nothing.
+  /// Restores a saved state by copying it. Throws ValueError, and changes nothing, when the state belongs to
+  /// other parameters, another optimizer, or options that lead to other updates (seed, accumulate, what
+  /// validations measure).
   void load(const TrainingState<T>& state);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // What has happened since the last report.
+  // Sums since the last report.
   struct Window {
     Clock::time_point start{};
-    double loss = 0;  // what is shown; of it and of the next two the sums
+    double loss = 0;  // what reports show; like objective and weight a sum over batches
     double objective = 0;
     double weight = 0;
     LossParts parts{};
@@ -205,7 +210,7 @@ class TrainingLoop {
   std::vector<ParameterHandle<T>> parameters_;
   std::unique_ptr<detail::Updates<T>> updates_;
   std::unique_ptr<detail::Accumulator<T>> accumulator_;
-  std::unique_ptr<detail::ShardedState<T>> sharded_;  // where ranks keep parts of the optimizer's state
+  std::unique_ptr<detail::ShardedState<T>> sharded_;  // with DistributedOptions::shard_optimizer
   OptimizerCalls optimizer_;
   std::function<double(index_t, ExpectedSteps)> schedule_;
   bool uses_total_ = false;
@@ -217,7 +222,7 @@ class TrainingLoop {
   StateAverage<T> snapshots_;
   std::optional<double> best_at_end_;
   std::unique_ptr<ExponentialAverage<T>> average_;  // with ema_decay
-  std::vector<Tensor<T>> displaced_;  // the weights of training, while a mean of snapshots is in their place
+  std::vector<Tensor<T>> displaced_;  // the weights of training, while a mean of snapshots replaces them
   detail::TrainingProgress progress_;
   index_t first_epoch_steps_ = 0;  // 0: not counted yet
   double learning_rate_ = 0;
@@ -225,26 +230,27 @@ class TrainingLoop {
   index_t first_step_ = 0;
   index_t skipped_ = 0;
   Clock::time_point start_{};
-  Clock::time_point judged_from_{};  // the end of this run's first update, later by what validations took
+  Clock::time_point judged_from_{};  // the end of this run's first update, plus the time of validations
   Window window_;
 };
 
-/// What a training came to.
+/// The result of train().
 struct TrainingResult {
-  TrainingEnd end{};
-  index_t steps = 0;    ///< updates
-  index_t skipped = 0;  ///< of these, the ones left out because loss or gradients were infinite or NaN
-  double best = 0;      ///< the best validation; infinity without one (-infinity where higher is better)
+  TrainingEnd end{};    ///< why it ended
+  index_t steps = 0;    ///< updates, the skipped ones included
+  index_t skipped = 0;  ///< updates skipped because loss or gradients were infinite or NaN
+  double best = 0;      ///< the best validation; infinity without one (-infinity when higher is better)
 };
 
-/// Trains parameters by any loss, from the start to a limit of the options or to early stopping. The
-/// arguments are those of TrainingLoop, which can also be stopped, saved and resumed. Throws as it does.
+/// Trains parameters with any loss, from the start to a limit of the options or to early stopping. Takes the
+/// arguments of TrainingLoop, which can also be stopped, saved and resumed, and throws as its constructor and
+/// run() do.
 ///
-///     ef::train(ef::parameters(model),
-///               [&](const ef::Context<float>& ctx, const MyBatch& batch) { return model.loss(ctx, batch.x,
-///               batch.y); }, batches, optimizer, [](ef::index_t step) { return ef::schedule::cosine(step,
-///               1e-3, 100, 1000); },
-///               {.max_steps = 1000}, sink);
+///     const auto loss = [&](const ef::Context<float>& ctx, const MyBatch& batch) {
+///       return model.loss(ctx, batch.x, batch.y);
+///     };
+///     const auto rate = [](ef::index_t step) { return ef::schedule::cosine(step, 1e-3, 100, 1000); };
+///     ef::train(ef::parameters(model), loss, batches, optimizer, rate, {.max_steps = 1000}, sink);
 template <class T, class Loss, class Batches, Optimizer Steps, class Rates>
 TrainingResult train(const std::vector<ParameterHandle<T>>& parameters, Loss&& loss, Batches&& batches,
                      Steps& optimizer, Rates&& schedule, const LoopOptions& options,

@@ -6,7 +6,7 @@ namespace eigenformer {
 
 namespace detail {
 
-// Whether a loss function takes what the batches are made of.
+// Whether a loss function accepts the type of the batches.
 template <class Loss, class T, class Batches>
 consteval bool loss_takes_batches() {
   using Source = std::remove_reference_t<Batches>;
@@ -110,7 +110,7 @@ std::string TrainingLoop<T>::counted_ranks(int ranks) {
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
 }
 
-// How the gradients of an update's batches are computed: here, by workers, or by ranks.
+// Chooses who computes the gradients of an update's batches: this thread, workers, or ranks.
 template <class T>
 void TrainingLoop<T>::make_accumulator() {
   const auto& communicator = options_.communicator;
@@ -146,7 +146,7 @@ void TrainingLoop<T>::make_accumulator() {
   if (communicator->rank() != 0) options_.validation.details = nullptr;
 }
 
-// All ranks must be at one update of one training; their weights become those of rank 0.
+// Checks that all ranks are at the same update of the same training, and broadcasts the weights of rank 0.
 template <class T>
 void TrainingLoop<T>::begin_together() {
   Communicator& communicator = *options_.communicator;
@@ -181,7 +181,7 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
   skipped_ = 0;
   window_ = Window{.start = start_};
   best_at_end_.reset();
-  // A time limit that is over, of a run that ended there: this run has one of its own.
+  // The estimate of a run that ended at its time limit does not hold for this run, which estimates anew.
   if (progress_.expected_steps <= progress_.step) progress_.expected_steps = 0;
   for (;;) {
     if (options_.max_steps > 0 && progress_.step >= options_.max_steps) return finish(TrainingEnd::max_steps);
@@ -252,7 +252,7 @@ TrainingState<T> TrainingLoop<T>::state() const {
   if (validates()) state.values["validation"] = options_.validation.name;
   if (validates() && !options_.validation.data.empty())
     state.values["validation_data"] = options_.validation.data;
-  // JSON has no infinity. The name is that of the first version, which knew no other validation.
+  // JSON has no infinity. The key is from the first version, which validated by the loss only.
   if (std::isfinite(early_stopping_.best())) state.values["best_loss"] = early_stopping_.best();
   state.values["seed"] = options_.seed;
   state.values["accumulate"] = options_.accumulate;
@@ -276,7 +276,7 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
                           ? reader.template value<double>("best_loss")
                           : EarlyStopping::worst(options_.validation.better);
   StateAverage<T> snapshots = load_snapshots(reader);
-  // The costs of ranked ones are of the former data.
+  // Snapshots ranked on other validation data cannot be compared.
   if (other_data && options_.average_best > 1)
     snapshots = StateAverage<T>(std::max<index_t>({options_.average_last, options_.average_best, 1}));
   std::unique_ptr<ExponentialAverage<T>> average;
@@ -300,8 +300,7 @@ void TrainingLoop<T>::load(const TrainingState<T>& state) {
   }
 }
 
-// Of a training that kept the last snapshots only these can be taken over, of one that kept the best ones
-// only these.
+// Snapshots are only taken over from a training of the same kind: last ones or best ones.
 template <class T>
 StateAverage<T> TrainingLoop<T>::load_snapshots(const detail::StateReader<T>& reader) const {
   StateAverage<T> snapshots(std::max<index_t>({options_.average_last, options_.average_best, 1}));
@@ -347,7 +346,7 @@ std::uint64_t TrainingLoop<T>::expected_state_bytes() const {
   const index_t kept = std::max(options_.average_last, options_.average_best);
   const auto snapshots = static_cast<std::uint64_t>(kept > 1 ? kept : 0);
   if (average_ != nullptr) now += std::max(average, trained);
-  // Adam's, which has the largest state of all.
+  // 2: Adam's, the largest state of all optimizers.
   return now + std::max(optimizer, 2 * trained) + snapshots * all;
 }
 
@@ -367,14 +366,14 @@ index_t TrainingLoop<T>::steps_of_limits() {
   return total;
 }
 
-// What schedules go by.
+// The total that schedules use.
 template <class T>
 ExpectedSteps TrainingLoop<T>::expected_steps() {
   const index_t total = steps_of_limits(), judged = progress_.expected_steps;
   return {judged > 0 ? std::min(total, judged) : total, judged > 0 || !(options_.max_minutes > 0)};
 }
 
-// What reports tell: where no schedule ends with it, what time allows is judged anew by the speed so far.
+// The total in reports: unless a schedule ends with the estimate, it follows the speed so far.
 template <class T>
 index_t TrainingLoop<T>::reported_steps() {
   const index_t done = progress_.step - first_step_;
@@ -386,7 +385,7 @@ index_t TrainingLoop<T>::reported_steps() {
                                            : total;
 }
 
-// Judges how many updates the time limit allows, once.
+// Estimates once how many updates the time limit allows; see ExpectedSteps.
 template <class T>
 void TrainingLoop<T>::judge_time() {
   if (!uses_total_ || !(options_.max_minutes > 0) || progress_.expected_steps > 0) return;
@@ -401,7 +400,7 @@ void TrainingLoop<T>::judge_time() {
   const double left = std::max(0.0, options_.max_minutes * 60 - seconds()) / std::max(each, 1e-9);
   progress_.expected_steps = detail::of_rank_0(
       options_.communicator, progress_.step + 1 + static_cast<index_t>(std::min(left, 1e15)));
-  // What is resumed from here on has the same rates.
+  // Saves the estimate: a training resumed from here has the same rates.
   checkpoint();
 }
 
@@ -429,7 +428,7 @@ void TrainingLoop<T>::update() {
     optimizer_.step(gradients_, learning_rate_, clipped.factor);
     accumulator_->stepped();
     if (sharded_) sharded_->forget();
-    weights_->clear();  // whether or not the optimizer counts its changes
+    weights_->clear();  // the optimizer may not have marked its changes
     if (average_ != nullptr) average_->update();
     progress_.bad_updates = 0;
     window_.loss += mean.parts.shown(mean.loss * mean.weight);
@@ -511,7 +510,7 @@ void TrainingLoop<T>::validate_into(EarlyStopping& early_stopping, StateAverage<
     }
   }
   checkpoint();
-  // The speed reported and judged is that of training.
+  // Validations do not count for the speed.
   const auto taken = Clock::now() - begin;
   window_.start += taken;
   judged_from_ += taken;
@@ -531,7 +530,7 @@ void TrainingLoop<T>::tell(double value, bool best, index_t averaged) {
   sink_.on_validation(r);
 }
 
-// On copies of what training goes on from: see run().
+// Works on copies: state() must not change; see run().
 template <class T>
 TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
   EarlyStopping early_stopping = early_stopping_;
@@ -542,8 +541,8 @@ TrainingEnd TrainingLoop<T>::finish(TrainingEnd end) {
   return end;
 }
 
-// The mean of the snapshots becomes the best model when it validates better, or when nothing validates. The
-// weights to go on from stay what they were.
+// The mean of the snapshots becomes the best model when it validates better, or without a validation. The
+// weights of training are restored afterwards.
 template <class T>
 void TrainingLoop<T>::try_average(EarlyStopping& early_stopping, const StateAverage<T>& snapshots) {
   struct Restore {

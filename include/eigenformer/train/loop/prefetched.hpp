@@ -18,19 +18,20 @@
 
 namespace eigenformer {
 
-/// Batches that a thread of its own makes while the training works on those before: EpochBatches over others,
-/// with the same batches. What making a batch throws, batch() throws when that batch is asked for. Holds the
-/// batches by reference; nobody else may use them meanwhile. One thread at a time may ask.
+/// Makes batches ahead on its own thread while the training works on earlier ones: an EpochBatches adaptor
+/// that returns the same batches. An exception from making a batch is rethrown when that batch is requested.
+/// Holds the batches by reference; nobody else may use them meanwhile. One thread at a time may call it.
 ///
 ///     ef::Batcher batcher(corpus);
 ///     ef::PrefetchedBatches batches(batcher);
 template <EpochBatches Batches>
 class PrefetchedBatches {
  public:
+  /// The type of the adapted batches.
   using Batch = std::remove_cvref_t<decltype(std::declval<Batches&>().batch(index_t{}, index_t{}))>;
 
-  /// depth: batches that are made ahead. next: the batch that is asked for after batch k of an epoch; by
-  /// default k + 1. Where another is asked for, what was made ahead is lost. Throws ValueError for a depth
+  /// Starts the thread. depth: batches made ahead. next: the batch requested after batch k of an epoch, by
+  /// default k + 1; requesting another one discards what was made ahead. Throws ValueError when depth is
   /// below 1.
   explicit PrefetchedBatches(
       Batches& batches, index_t depth = 4,
@@ -50,10 +51,10 @@ class PrefetchedBatches {
   PrefetchedBatches(const PrefetchedBatches&) = delete;
   PrefetchedBatches& operator=(const PrefetchedBatches&) = delete;
 
-  /// Number of batches of an epoch. Throws what the batches throw.
+  /// The number of batches of an epoch. Throws what the batches throw.
   index_t num_batches(index_t epoch) {
     std::unique_lock<std::mutex> lock(mutex_);
-    // Batches are counted one epoch at a time, so that counting another would undo the work on this one.
+    // Counting another epoch makes the batches lose their work on this one, so counts are kept.
     if (const auto known = counts_.find(epoch); known != counts_.end()) return known->second;
     wait_until_idle(lock);
     const index_t count = batches_.num_batches(epoch);
@@ -61,7 +62,7 @@ class PrefetchedBatches {
     return count;
   }
 
-  /// Batch k of an epoch. Throws what the batches throw.
+  /// Returns batch k of an epoch, waiting until it is made. Throws what the batches throw.
   Batch batch(index_t epoch, index_t k) {
     std::unique_lock<std::mutex> lock(mutex_);
     const bool ended = made_.empty() && !upcoming_;
@@ -70,7 +71,7 @@ class PrefetchedBatches {
     changed_.wait(lock, [&] { return !made_.empty(); });
     Made made = std::move(made_.front());
     made_.pop_front();
-    if (made.error) expected_.reset();  // asked again, it is made again
+    if (made.error) expected_.reset();  // a repeated request makes it again
     changed_.notify_all();
     lock.unlock();
     if (made.error) std::rethrow_exception(made.error);
@@ -97,7 +98,7 @@ class PrefetchedBatches {
   }
 
   void work() {
-    const ThreadScope alone(1);  // the training has the other threads
+    const ThreadScope alone(1);  // the other threads are the training's
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       changed_.wait(lock,
@@ -131,8 +132,8 @@ class PrefetchedBatches {
   std::condition_variable changed_;
   std::deque<Made> made_;
   index_t epoch_ = -1;
-  std::optional<index_t> expected_;  // what is asked for next
-  std::optional<index_t> upcoming_;  // what is made next
+  std::optional<index_t> expected_;  // the expected next request
+  std::optional<index_t> upcoming_;  // the batch made next
   std::map<index_t, index_t> counts_;
   bool busy_ = false, stop_ = false;
   std::thread thread_;

@@ -10,81 +10,95 @@
 namespace eigenformer {
 
 /// Why a training ended.
-enum class TrainingEnd { epochs, max_steps, max_minutes, early_stopping, interrupted };
+enum class TrainingEnd {
+  epochs,          ///< LoopOptions::epochs is reached
+  max_steps,       ///< LoopOptions::max_steps is reached
+  max_minutes,     ///< LoopOptions::max_minutes are over, or the updates estimated for them are made
+  early_stopping,  ///< LoopOptions::patience validations brought no improvement
+  interrupted      ///< the stop token was set
+};
+/// The names of TrainingEnd in logs.
 template <>
 struct EnumNames<TrainingEnd> {
+  /// In the order of the enumerators.
   static constexpr std::array names = {"epochs", "max_steps", "max_minutes", "early_stopping", "interrupted"};
 };
 
-/// A part of a training's objective: its mean, without the weight that it has in the objective.
+/// A named term of a training's objective, without its weight in the objective.
 struct LossPart {
-  std::string name;
-  double value = 0;
+  std::string name;  ///< of the term, such as "alignment"
+  double value = 0;  ///< a sum in LossParts, a mean in StepReport
 
+  /// Compares names and values.
   friend bool operator==(const LossPart&, const LossPart&) = default;
 };
 
-/// Where training stands, every few updates.
+/// The progress of a training, reported every LoopOptions::report_every updates.
 struct StepReport {
   index_t epoch = 0;        ///< from 1
   index_t step = 0;         ///< updates so far
-  index_t total_steps = 0;  ///< expected in all, as far as the limits tell
-  index_t step_limit = 0;   ///< updates that epochs and max_steps allow, whatever the speed; 0: no such limit
+  index_t total_steps = 0;  ///< expected in all, by the limits and the speed so far
+  index_t step_limit = 0;   ///< updates that epochs and max_steps allow; 0: no such limit
   double time_limit = 0;    ///< seconds that this run may take; 0: no such limit
-  double loss = 0;  ///< mean training loss since the last report, each batch by its weight; NaN when all
-                    ///< updates were skipped. Trainer: the cross entropy of the words in nats a target token,
-                    ///< without smoothing and other parts, as a validation has it, but with dropout
-  double objective = 0;  ///< the mean of what updates minimise: for Trainer with smoothing and all parts
-  /// Trainer: what the objective has beside the words, in nats a target token: "alignment", "r-drop",
-  /// "distillation".
+  /// Weighted mean training loss since the last report; NaN when all updates were skipped. Trainer: the cross
+  /// entropy in nats per target token, without label smoothing and other terms, as in a validation but with
+  /// dropout.
+  double loss = 0;
+  double objective = 0;  ///< mean of what updates minimise; Trainer: with label smoothing and all terms
+  /// Means of the other terms of the objective. Trainer: "alignment", "r-drop" and "distillation", in nats
+  /// per target token.
   std::vector<LossPart> parts{};
-  double weight = 0;  ///< of the batches since the last report, those of skipped updates aside
-  double weight_per_second =
-      0;  ///< of the batches since the last report. Trainer: target tokens; without weights: batches
-  double learning_rate = 0;
+  double weight = 0;             ///< of the batches since the last report, without skipped updates
+  double weight_per_second = 0;  ///< since the last report. Trainer: target tokens; without weights: batches
+  double learning_rate = 0;      ///< of the last update
   double gradient_norm = 0;      ///< of the last update, before clipping
-  double seconds = 0;            ///< of this run so far
-  double remaining_seconds = 0;  ///< expected
+  double seconds = 0;            ///< since the start of this run
+  double remaining_seconds = 0;  ///< expected until total_steps
 };
 
-/// A number that a validation measured.
+/// A named number that a validation measured.
 struct Measured {
-  std::string name;
-  double value = 0;
+  std::string name;  ///< such as "bleu"
+  double value = 0;  ///< in the measure's own unit
 };
 
-/// A sentence, its reference, and what the model makes of it.
+/// A sentence, its reference and the model's translation.
 struct SampleTranslation {
-  std::string source, reference, output;
+  std::string source,  ///< the sentence
+      reference,       ///< its reference translation
+      output;          ///< what the model translates it to
 };
 
-/// A validation.
+/// The result of a validation.
 struct ValidationReport {
-  index_t epoch = 0;
-  index_t step = 0;
-  std::string name;   ///< what was measured: Validation::name. Trainer: "loss", unless a metric was given
-  double value = 0;   ///< Trainer's loss: nats a target token, without dropout and smoothing
-  bool best = false;  ///< the best so far
-  std::vector<Measured> others{};            ///< what was measured besides, and decides nothing
+  index_t epoch = 0;  ///< from 1
+  index_t step = 0;   ///< updates so far
+  std::string name;   ///< Validation::name. Trainer: "loss", unless the options have a metric
+  double value = 0;   ///< Trainer's loss: nats per target token, without dropout and label smoothing
+  bool best = false;  ///< whether it is the best so far
+  std::vector<Measured> others{};            ///< further measures, which decide nothing
   std::vector<SampleTranslation> samples{};  ///< of the same sentences at each validation
-  index_t averaged = 0;  ///< of the mean of so many validations' weights; 0: of the weights as they are
-  double seconds = 0;    ///< of this run so far
+  index_t averaged = 0;  ///< number of snapshots in the mean that was validated; 0: no mean
+  double seconds = 0;    ///< since the start of this run
 };
 
-/// Receives what training has to say; the library itself prints nothing. The default ignores it all.
+/// Receives the events of a training, on the thread that runs it; the library itself prints nothing. The
+/// defaults ignore them. An exception from a sink ends run().
 class TrainingSink {
  public:
   virtual ~TrainingSink() = default;
+  /// Progress, every LoopOptions::report_every updates.
   virtual void on_step(const StepReport&) {}
+  /// A validation was measured; on_best() follows if it is the best so far.
   virtual void on_validation(const ValidationReport&) {}
-  /// Anything else that a person should know: a skipped update, averaged weights.
+  /// A message for people, such as a skipped update or averaged weights.
   virtual void on_notice(const std::string&) {}
-  /// The model holds the best weights so far (without validation: the latest): the moment to save it for use.
+  /// The model holds the best weights so far (without validation: the latest): save it for use now.
   virtual void on_best() {}
-  /// The state to go on from has advanced: the moment to save TrainingLoop::state() or Trainer::state().
+  /// The state to resume from has advanced: save TrainingLoop::state() or Trainer::state() now.
   virtual void on_checkpoint() {}
 
-  /// A sink that ignores it all.
+  /// A sink that ignores all events; shared by all threads.
   static TrainingSink& silent() {
     static TrainingSink sink;
     return sink;

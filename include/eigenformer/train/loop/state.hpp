@@ -10,14 +10,14 @@
 
 namespace eigenformer::detail {
 
-// How far a training has come.
+// The counters of a training.
 struct TrainingProgress {
   index_t step = 0;             // updates
   index_t epoch = 0;            // complete passes over the corpus
   index_t batch = 0;            // of the epoch under way
   index_t validated_step = -1;  // after which the last validation was
   index_t bad_updates = 0;      // skipped in a row
-  index_t expected_steps = 0;   // that a time limit allows; 0: not judged yet
+  index_t expected_steps = 0;   // estimated for a time limit; 0: not yet
 };
 
 inline nlohmann::json to_json(const TrainingProgress& p) {
@@ -30,7 +30,7 @@ inline nlohmann::json to_json(const TrainingProgress& p) {
   return json;
 }
 
-// Finds a training state's parts and says what is missing. All throw ValueError.
+// Looks up the parts of a training state. All functions throw ValueError for a part that is missing or wrong.
 template <class T>
 class StateReader {
  public:

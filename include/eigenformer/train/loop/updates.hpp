@@ -21,10 +21,10 @@
 
 namespace eigenformer {
 
-/// Sums of what a loss is made of, by name, for reports.
+/// Sums of the terms of a loss by name, for reports.
 class LossParts {
  public:
-  /// sum: of a batch, not its mean.
+  /// Adds a batch's sum (not its mean) to the term of that name.
   void add(const std::string& name, double sum) {
     for (LossPart& part : parts_) {
       if (part.name != name) continue;
@@ -33,12 +33,13 @@ class LossParts {
     }
     parts_.push_back({name, sum});
   }
+  /// Adds all terms of `other`.
   void add(const LossParts& other) {
     for (const LossPart& part : other.parts_) add(part.name, part.value);
   }
-  /// In the order in which they were added first.
+  /// The terms in the order in which they were first added.
   const std::vector<LossPart>& sums() const noexcept { return parts_; }
-  /// Sums divided by a weight. The loss of that name, if there, is left out.
+  /// The sums divided by a weight, without the term shown_loss.
   std::vector<LossPart> means(double weight) const {
     std::vector<LossPart> result;
     for (const LossPart& part : parts_) {
@@ -46,7 +47,7 @@ class LossParts {
     }
     return result;
   }
-  /// The sum that StepReport::loss shows, or `otherwise`.
+  /// The sum of the term shown_loss, or `otherwise` without one.
   double shown(double otherwise) const {
     for (const LossPart& part : parts_) {
       if (part.name == shown_loss) return part.value;
@@ -54,43 +55,45 @@ class LossParts {
     return otherwise;
   }
 
-  /// The name of the sum that StepReport::loss shows in place of the objective.
+  /// The name of the term that StepReport::loss shows in place of the objective.
   static constexpr const char* shown_loss = "loss";
 
  private:
   std::vector<LossPart> parts_;
 };
 
-/// The weight of all batches of an update. A loss function that takes it as a third argument returns not its
-/// batch's mean but the sum of its losses divided by `total`, which spares the loop a product and a rounding.
-/// To `parts`, if there, it may add sums that are to be reported.
+/// The third argument of a loss function that divides by itself: it returns the sum of its batch's losses
+/// divided by `total`, instead of the batch's mean, which saves a product and a rounding.
 struct UpdateWeight {
-  double total = 1;
-  LossParts* parts = nullptr;
+  double total = 1;            ///< the summed weight of all batches of the update
+  LossParts* parts = nullptr;  ///< receives sums to report; may be null
 };
 
-/// A loss function, and how much each batch counts in an update of several: for example its target tokens.
-/// Without weights all batches count 1.
+/// A loss function with a weight for each batch of an update, for example its target tokens. Without weights
+/// all batches count 1.
 ///
 ///     ef::WeightedLoss{loss, [](const MyBatch& batch) { return batch.tokens(); }}
 template <class Loss, class Weight>
 struct WeightedLoss {
-  Loss loss;
-  Weight weight_of;
+  Loss loss;         ///< (ctx, batch) -> the batch's mean loss
+  Weight weight_of;  ///< (batch) -> its weight, finite and not negative
 
+  /// Calls the loss function.
   template <class... Arguments>
   requires std::invocable<const Loss&, const Arguments&...>
   auto operator()(const Arguments&... arguments) const { return loss(arguments...); }
+  /// The weight of a batch.
   template <class Batch>
   double weight(const Batch& batch) const {
     return static_cast<double>(weight_of(batch));
   }
 };
+/// Deduces the types of both functions.
 template <class Loss, class Weight>
 WeightedLoss(Loss, Weight) -> WeightedLoss<Loss, Weight>;
 
-/// A function (ctx, batch) that returns the batch's mean loss, a recorded scalar, or (ctx, batch,
-/// UpdateWeight); with a member weight(batch) its batches count accordingly.
+/// A function (ctx, batch) that returns the batch's mean loss, a recorded scalar, or a function (ctx, batch,
+/// UpdateWeight). A member weight(batch) gives the weight of a batch; without it all batches count 1.
 template <class Loss, class T, class Batch>
 concept LossFunction = requires(Loss& loss, const Context<T>& ctx, const Batch& batch) {
   { loss(ctx, batch) } -> std::convertible_to<Var<T>>;
@@ -99,19 +102,19 @@ concept LossFunction = requires(Loss& loss, const Context<T>& ctx, const Batch& 
   { loss(ctx, batch, weight) } -> std::convertible_to<Var<T>>;
 };
 
-/// Batches of numbered epochs, such as Batcher makes: num_batches(epoch), and batch(epoch, k) for each k
-/// below it. To be resumed in the middle of an epoch, a batch must follow from the two numbers alone.
+/// Batches of numbered epochs, such as Batcher: num_batches(epoch), and batch(epoch, k) for each k below it.
+/// To resume a training exactly, a batch must depend on the two numbers alone.
 template <class Batches>
 concept EpochBatches = requires(Batches& batches, index_t epoch, index_t k) {
   { batches.num_batches(epoch) } -> std::convertible_to<index_t>;
   batches.batch(epoch, k);
 };
 
-/// The mean loss of an update, the weight of its batches, and what the loss function said of its parts.
+/// The loss of an update.
 struct UpdateLoss {
-  double loss = 0;
-  double weight = 0;
-  LossParts parts{};
+  double loss = 0;    ///< weighted mean over its batches
+  double weight = 0;  ///< of all its batches
+  LossParts parts{};  ///< sums that the loss function reported
 
   /// Adds a batch's share of the loss, and its parts.
   void add(const UpdateLoss& of_batch) {
@@ -149,7 +152,7 @@ Var<T> share_of_loss(Loss& loss, const Context<T>& ctx, const Batch& batch, Upda
 
 namespace detail {
 
-// What the forward passes of an update have in common.
+// Settings shared by the forward passes of an update.
 struct PassOptions {
   DropoutKey key;
   kernels::GemmPrecision precision{};
@@ -157,19 +160,19 @@ struct PassOptions {
   bool checkpoint_activations = false;
 };
 
-// The batches of an update, by their numbers in it. Nothing about a batch depends on who computes the others.
+// The batches of an update, by number. No batch depends on who computes the others.
 template <class T>
 class MicroBatches {
  public:
   virtual ~MicroBatches() = default;
   virtual index_t size() const = 0;
-  // How much batch k counts; called before loss(k), by one thread.
+  // The weight of batch k; called before loss(k), by one thread.
   virtual double weight(index_t k) = 0;
-  // Its share of the mean loss of the update's batches; several threads may ask at once.
+  // Batch k's share of the update's mean loss; thread-safe.
   virtual Var<T> loss(index_t k, UpdateWeight update, const Context<T>& ctx) = 0;
 };
 
-// Those that are there already.
+// Batches of a range.
 template <class T, class Loss, class Range>
 class RangeMicroBatches final : public MicroBatches<T> {
  public:
@@ -192,7 +195,7 @@ class RangeMicroBatches final : public MicroBatches<T> {
   std::vector<std::ranges::iterator_t<std::remove_reference_t<Range>>> places_;
 };
 
-// Batches [first, first + count) of an epoch: each is made where it is computed.
+// Batches [first, first + count) of an epoch, each made only where it is computed.
 template <class T, class Loss, class Source>
 class EpochMicroBatches final : public MicroBatches<T> {
  public:
@@ -216,7 +219,7 @@ class EpochMicroBatches final : public MicroBatches<T> {
   std::vector<std::optional<Batch>> made_;
 };
 
-// Runs a batch forward on a tape; its loss and their parts go to `of_batch`.
+// Runs a batch forward on a tape; stores its loss and parts in `of_batch`.
 template <class T>
 Var<T> micro_batch_loss(MicroBatches<T>& batches, index_t k, double total, const PassOptions& pass,
                         Tape<T>& tape, UpdateLoss& of_batch) {
@@ -248,7 +251,7 @@ Gradients<T> zeros_like(const Gradients<T>& gradients) {
   return zeros;
 }
 
-// Adds the gradients of a batch to a sum, each when it is complete, and leaves `part` zero.
+// Runs backward for a batch and adds each gradient to a sum when it is complete; leaves `part` zero.
 template <class T>
 void add_backward(const Var<T>& loss, Tape<T>& tape, Gradients<T>& part, Gradients<T>& sum,
                   const typename Tape<T>::OnComplete& added = {}) {
@@ -260,21 +263,21 @@ void add_backward(const Var<T>& loss, Tape<T>& tape, Gradients<T>& part, Gradien
   });
 }
 
-// How the gradient of an update is made of those of its batches.
+// Computes the gradient of an update from its batches.
 template <class T>
 class Accumulator {
  public:
   virtual ~Accumulator() = default;
   // Adds the gradients of the update's mean loss to `gradients`, which are zero.
   virtual UpdateLoss add(MicroBatches<T>& batches, const PassOptions& pass, Gradients<T>& gradients) = 0;
-  // Of what add() made.
+  // The global norm of what add() computed.
   virtual double norm(const Gradients<T>& gradients) { return global_norm(gradients); }
-  // The optimizer has stepped.
+  // Called after the optimizer has stepped.
   virtual void stepped() {}
 };
 
-// One batch after the other. The gradients of each are added up apart and then to those of the batches
-// before, so that the sum has the same bits whoever computes a batch.
+// Computes one batch after the other. Each batch's gradient is computed separately and then added, so that
+// the sum has the same bits whoever computes a batch.
 template <class T>
 class SequentialAccumulator final : public Accumulator<T> {
  public:
@@ -306,13 +309,14 @@ class SequentialAccumulator final : public Accumulator<T> {
 
 }  // namespace detail
 
-/// Adds the gradients of an update's mean loss to `gradients`, and returns the loss.
+/// Adds the gradients of an update's mean loss to `gradients`, which must be zero, and returns the loss.
 ///
-/// The loss is the mean of the batches' losses, each by its weight; all batches draw their dropout masks from
-/// `key`. So cutting one large batch into small ones changes nothing but the order of sums, where the loss
-/// function's masks follow the rows (Context::for_rows). The gradients of whole batches are added up in the
-/// order of batches. Throws ValueError for weights that are negative or all 0. `weights`, if there, keeps
-/// what products in bf16 pack (Context::with_weight_cache).
+/// The loss is the weighted mean of the batches' losses. All batches draw their dropout masks from `key`, so
+/// splitting a large batch into smaller ones only changes the order of sums, provided that the loss
+/// function's masks follow the rows (Context::for_rows). The batches' gradients are added in the order of
+/// batches. `weights` caches the weights packed for bf16 products (Context::with_weight_cache); may be null.
+/// Throws ValueError for weights that are negative, not finite or all 0, ShapeError for a loss that is not a
+/// scalar, and what the loss function throws.
 template <class T, class Loss, std::ranges::forward_range Batches>
 requires LossFunction<Loss, T, std::ranges::range_value_t<Batches>> UpdateLoss
 accumulate_gradients(Loss& loss, const Batches& batches, Tape<T>& tape, const DropoutKey& key,
@@ -326,14 +330,14 @@ namespace detail {
 
 inline constexpr index_t endless = std::numeric_limits<index_t>::max();
 
-// What of a training depends on the types of its batches and its loss.
+// Erases the types of a training's batches and loss.
 template <class T>
 class Updates {
  public:
   virtual ~Updates() = default;
-  // Batches of an epoch; `endless` where a function makes them.
+  // The number of batches of an epoch; `endless` when a function makes them.
   virtual index_t num_batches(index_t epoch) = 0;
-  // Batches [first, first + count) of an epoch, one update's.
+  // Batches [first, first + count) of an epoch: those of one update.
   virtual std::unique_ptr<MicroBatches<T>> batches(index_t epoch, index_t first, index_t count) = 0;
 };
 

@@ -10,22 +10,22 @@
 
 namespace eigenformer {
 
-/// Updates of linear warm-up of a training of `total` updates, where nobody said how many: 400, or a quarter
-/// of all if that is less. A training that ends within its warm-up has never had its learning rate.
+/// The default length of the linear warm-up, in updates, for a training of `total` updates: 400, or a quarter
+/// of the total if that is less, and at least 1.
 inline index_t fitted_warmup(index_t total) noexcept { return std::clamp<index_t>(total / 4, 1, 400); }
 
 namespace detail {
 
-// The warm-up of one training: as given, or fitted to the updates that are expected, once. What people should
-// know of it is said then.
+// The warm-up of one training: as given, or fitted once to the expected number of updates. Reports a fitted
+// or an overlong warm-up when it is decided.
 class Warmup {
  public:
-  // given: updates, or nothing. say: takes notices.
+  // given: updates, or empty. say: receives notices.
   Warmup(std::optional<index_t> given, std::function<void(const std::string&)> say)
       : given_(given), say_(std::move(say)) {}
 
-  // Updates of warm-up as the next update sees it. total: of updates that are expected in all. settled:
-  // whether that stays so; until then the warm-up may still get shorter.
+  // Updates of warm-up for the next update. total: expected updates in all. settled: whether that is final;
+  // until then the warm-up may still get shorter.
   index_t at(index_t total, bool settled) {
     if (decided_) return *decided_;
     const index_t updates = given_.value_or(fitted_warmup(total));
@@ -41,9 +41,9 @@ class Warmup {
     return updates;
   }
 
-  // What a training state keeps: nothing before it is decided.
+  // For the training state: empty before it is decided.
   std::optional<index_t> decided() const noexcept { return decided_; }
-  // Goes on from it. What was given now counts all the same.
+  // Restores decided(). A warm-up given now takes precedence.
   void restore(std::optional<index_t> decided) noexcept { decided_ = given_ ? given_ : decided; }
 
  private:

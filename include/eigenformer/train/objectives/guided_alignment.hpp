@@ -15,7 +15,7 @@
 
 namespace eigenformer {
 
-/// A model whose attention to the source can be taught: Seq2SeqTransformer and types derived from it.
+/// A model whose cross-attention can be trained on alignments: Seq2SeqTransformer and types derived from it.
 template <class M>
 concept GuidedModel = requires(const M& model, const Context<typename M::value_type>& ctx,
                                const Tensor<std::int32_t>& ids, const SequenceLayout& layout,
@@ -30,16 +30,16 @@ concept GuidedModel = requires(const M& model, const Context<typename M::value_t
   model.transformer.decoder.layers.size();
 };
 
-/// The loss of a batch and, for itself, the part of it that its alignment makes.
+/// The loss of a batch with guided alignment, and the alignment's term alone.
 template <class T>
 struct GuidedLoss {
-  Var<T> loss;           ///< of the words, and the weight times that of the alignment
-  double alignment = 0;  ///< the alignment loss without its weight, in nats, divided as the loss is
+  Var<T> loss;           ///< the words' loss plus weight times the alignment loss; a recorded scalar
+  double alignment = 0;  ///< the alignment loss in nats without its weight, with the divisor of the loss
 };
 
 namespace detail {
 
-// What rows of attention should be: a target token looks at all source tokens that it is linked with alike.
+// The expected rows of attention: uniform over the source tokens that a target token is linked with.
 inline std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
   std::vector<ExpectedAttention> expected;
   std::vector<index_t> links_of_row;
@@ -65,7 +65,7 @@ inline std::vector<ExpectedAttention> expected_attention(const Batch& batch) {
   return expected;
 }
 
-/// Throws ValueError unless a model has the layer and the head that are to be taught.
+/// Throws ValueError unless the model has the layer and head to train, with softmax attention.
 template <GuidedModel M>
 void require_guided(const M& model, const GuidedAlignmentOptions& guided) {
   const auto& layers = model.transformer.decoder.layers;
@@ -81,18 +81,18 @@ void require_guided(const M& model, const GuidedAlignmentOptions& guided) {
   }
 }
 
-/// The decoder's output (rows, D) for a packed batch, and the weights of a layer's attention to the source.
+/// The decoder's output (rows, D) for a packed batch, and the weights of one layer's cross-attention.
 template <class T>
 struct DecodedBatch {
   Var<T> rows;
-  Var<T> attention;  // undefined unless it was asked for
+  Var<T> attention;  // undefined unless requested
 };
 
 inline Tensor<std::int32_t> token_tensor(const std::vector<std::int32_t>& ids) {
   return Tensor<std::int32_t>::from(Shape{static_cast<index_t>(ids.size())}, ids);
 }
 
-// guided: the layer whose attention is kept, or nullptr.
+// guided: names the layer whose attention is returned; nullptr: none.
 template <GuidedModel M>
 DecodedBatch<typename M::value_type> decode_batch(const M& model, const Context<typename M::value_type>& ctx,
                                                   const Batch& batch, const GuidedAlignmentOptions* guided) {
@@ -110,9 +110,10 @@ DecodedBatch<typename M::value_type> decode_batch(const M& model, const Context<
 
 }  // namespace detail
 
-/// The loss of a packed batch with its alignment: the cross entropy of the target tokens, as `options` reduce
-/// it with a divisor, and guided.weight times alignment_loss(), divided alike. Throws ValueError for a layer
-/// or head that there is not, IndexError for a link outside its pair.
+/// The loss of a packed batch with guided alignment (Chen et al. 2016; Garg et al. 2019): the cross entropy
+/// of the target tokens plus guided.weight times alignment_loss(). Both are divided by options.divisor, or by
+/// the batch's target tokens when it is 0. Throws ValueError when the model lacks the layer or head, and
+/// IndexError for a link outside its sentence pair.
 template <GuidedModel M>
 [[nodiscard]] GuidedLoss<typename M::value_type> guided_alignment_loss(
     const M& model, const Context<typename M::value_type>& ctx, const Batch& batch,

@@ -15,8 +15,8 @@
 
 namespace eigenformer {
 
-/// A model with a loss of a source and a target: Seq2SeqTransformer, a type derived from it, or one of the
-/// caller's own.
+/// A model with loss(ctx, source, source_layout, target_input, target_layout, target_output, options):
+/// Seq2SeqTransformer, a type derived from it, or a type of the caller's own.
 template <class M>
 concept SourceTargetModel = requires(const M& model, const Context<typename M::value_type>& ctx,
                                      const Tensor<std::int32_t>& ids, const SequenceLayout& layout,
@@ -26,7 +26,8 @@ concept SourceTargetModel = requires(const M& model, const Context<typename M::v
     } -> std::convertible_to<Var<typename M::value_type>>;
 };
 
-/// The loss of a packed batch, as `options` reduce it.
+/// The loss of a packed batch, a recorded scalar in nats, reduced as `options` say. Throws what the model
+/// throws.
 template <SourceTargetModel M>
 [[nodiscard]] Var<typename M::value_type> batch_loss(const M& model,
                                                      const Context<typename M::value_type>& ctx,
@@ -39,16 +40,18 @@ template <SourceTargetModel M>
                     batch.target_layout, tokens(batch.target_output), options);
 }
 
-/// The loss function of a training on sentence pairs: each batch counts its target tokens. The model must
-/// outlive it.
+/// The loss function of a training on sentence pairs; the weight of a batch is its number of target tokens.
+/// Thread-safe if the model is. The model must outlive it.
 template <SourceTargetModel M>
 struct SourceTargetLoss {
-  using T = typename M::value_type;
+  using T = typename M::value_type;  ///< the model's scalar type
 
-  const M& model;
-  ObjectiveOptions options{};
-  std::shared_ptr<const Teacher<T>> teacher = nullptr;
+  const M& model;                                       ///< the model to train
+  ObjectiveOptions options{};                           ///< the terms of the objective
+  std::shared_ptr<const Teacher<T>> teacher = nullptr;  ///< of a distillation; null: none
 
+  /// The batch's share of the update's objective (divided by update.total), a recorded scalar. Adds the
+  /// unsmoothed cross entropy and the other terms to update.parts.
   Var<T> operator()(const Context<T>& ctx, const Batch& batch, UpdateWeight update) const {
     if constexpr (TokenObjectiveModel<M>) {
       if (options.r_drop.weight > 0 || teacher != nullptr)
@@ -67,16 +70,18 @@ struct SourceTargetLoss {
       }
       return batch_loss(model, ctx, batch, words);
     }();
-    // A model of the caller's own may leave it as it was.
+    // A model of the caller's own may not set it.
     if (update.parts != nullptr && !std::isnan(unsmoothed))
       update.parts->add(LossParts::shown_loss, unsmoothed);
     return loss;
   }
+  /// The number of target tokens.
   double weight(const Batch& batch) const { return static_cast<double>(batch.target_tokens()); }
 };
 
-/// Mean loss of a corpus, without dropout and smoothing, in nats a target token; in an inference context,
-/// such as one with packed weights. Throws ValueError for no pair.
+/// The mean loss of a corpus in nats per target token, without dropout and label smoothing. batch_tokens:
+/// target tokens per batch, which affects speed, memory and rounding. ctx: an inference context, for example
+/// with packed weights. Throws ValueError when the corpus is empty.
 template <SourceTargetModel M>
 double corpus_loss(const M& model, const PairSource& corpus, index_t batch_tokens = 2048,
                    const Context<typename M::value_type>& ctx = Context<typename M::value_type>::inference(),

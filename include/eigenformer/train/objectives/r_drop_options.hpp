@@ -9,12 +9,13 @@
 
 namespace eigenformer {
 
-/// R-Drop (Liang et al. 2021): each batch goes through the model twice, with different dropout, and beside
-/// the loss of the words the two passes' probabilities are to be alike. An update takes twice the time and
-/// memory of activations.
+/// Options of R-Drop (Liang et al. 2021): each batch passes through the model twice with different dropout,
+/// and a KL divergence between the two predictions is added to the loss. An update takes twice the time and
+/// twice the memory for activations.
 struct RDropOptions {
-  double weight = 0;  ///< alpha of the paper, which has 5 for translation; 0: off
+  double weight = 0;  ///< alpha of the paper, which uses 5 for translation; 0: off
 
+  /// Visits the fields with their names and descriptions, for files and command lines.
   static void fields(auto& self, auto&& visit) {
     visit(
         OptionField{
@@ -24,7 +25,7 @@ struct RDropOptions {
         self.weight);
   }
 
-  /// Throws ValueError when R-Drop is on and the model has no dropout, so that two passes would never differ.
+  /// Throws ValueError when weight is not 0 and the model has no dropout: two passes would not differ.
   void require_dropout(const Seq2SeqOptions& model) const {
     const auto drops = [](const LayerOptions& layer) {
       return layer.attention_dropout() > 0 || layer.feed_forward_dropout() > 0 ||

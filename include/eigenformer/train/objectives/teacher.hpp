@@ -16,7 +16,7 @@
 
 namespace eigenformer {
 
-/// What can teach: Seq2SeqTransformer, types derived from it, and what has its functions.
+/// A model that can be a teacher: Seq2SeqTransformer, types derived from it, and types with these functions.
 template <class M>
 concept TeacherModel = requires(const M& model, const Context<typename M::value_type>& ctx,
                                 const Tensor<std::int32_t>& ids, const SequenceLayout& layout,
@@ -28,8 +28,9 @@ concept TeacherModel = requires(const M& model, const Context<typename M::value_
   { model.vocabulary_size() } -> std::convertible_to<index_t>;
 };
 
-/// Models that a student learns from: the mean of their probabilities of each target token. They read the
-/// student's batches as they are, so their vocabularies and text conventions must be the student's.
+/// One or more models that a student is distilled from: the mean of their probabilities of each target token.
+/// They read the student's batches, so their vocabularies and text conventions must be the student's.
+/// Concurrent calls of read() are safe.
 ///
 ///     auto teacher = std::make_shared<ef::Teacher<float>>();
 ///     teacher->add(large_model);  // or with a context that holds packed weights
@@ -37,8 +38,9 @@ concept TeacherModel = requires(const M& model, const Context<typename M::value_
 template <class T = float>
 class Teacher {
  public:
-  /// The model must outlive it. ctx: of inference, such as one with packed weights. Throws ValueError for
-  /// another number of target ids than the first model's and for a context that records.
+  /// Adds a model by reference; it must outlive the teacher. ctx: an inference context, for example with
+  /// packed weights. Throws ValueError for a context that records, and when the model's target vocabulary
+  /// differs in size from the first model's.
   template <TeacherModel M>
   void add(const M& model, const Context<T>& ctx = Context<T>::inference()) {
     if (ctx.records()) throw ValueError("teacher", "the context records, must be an inference context");
@@ -62,12 +64,14 @@ class Teacher {
     });
   }
 
+  /// The number of models.
   index_t size() const noexcept { return static_cast<index_t>(members_.size()); }
-  /// Ids of the target vocabulary.
+  /// The size of the target vocabulary in ids; 0 without a model.
   index_t vocabulary_size() const noexcept { return vocabulary_size_; }
 
-  /// What the models say of a batch's target tokens, softmax(logits / temperature). Throws ValueError where
-  /// there is no model.
+  /// Runs the models on a batch and returns a function that computes rows of their mean probabilities,
+  /// softmax(logits / temperature): (first row, count, output (count, vocabulary_size())). Throws ValueError
+  /// without a model.
   TeacherRows<T> read(const Batch& batch, double temperature) const {
     if (members_.empty()) throw ValueError("teacher", "there is no model, expected at least one");
     std::vector<Logits> all;

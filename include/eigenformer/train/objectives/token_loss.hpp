@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "eigenformer/autograd/ops/normalization/token_objective.hpp"
+#include "eigenformer/nn/models/seq2seq.hpp"
 #include "eigenformer/train/loop/updates.hpp"
 #include "eigenformer/train/objectives/distillation_options.hpp"
 #include "eigenformer/train/objectives/guided_alignment.hpp"
@@ -16,8 +17,8 @@
 
 namespace eigenformer {
 
-/// A model whose probabilities of each token an objective can read: Seq2SeqTransformer and types derived from
-/// it. Such an objective goes by encode(), run_decoder() and readout(), and not by token_loss() or loss().
+/// A model whose token probabilities an objective can read: Seq2SeqTransformer and types derived from it.
+/// Such an objective calls encode(), run_decoder() and readout(); it calls neither token_loss() nor loss().
 template <class M>
 concept TokenObjectiveModel = GuidedModel<M> &&
     requires(const M& model, const Context<typename M::value_type>& ctx,
@@ -27,17 +28,17 @@ concept TokenObjectiveModel = GuidedModel<M> &&
   model.projection_bias;
 };
 
-/// What a training on sentence pairs minimises.
+/// The objective of a training on sentence pairs.
 struct ObjectiveOptions {
-  double label_smoothing = 0;
-  GuidedAlignmentOptions guided{};  ///< of batches with alignments
-  RDropOptions r_drop{};
-  DistillationOptions distillation{};  ///< where there is a teacher
+  double label_smoothing = 0;          ///< in [0, 1)
+  GuidedAlignmentOptions guided{};     ///< for batches with alignments
+  RDropOptions r_drop{};               ///< off by default
+  DistillationOptions distillation{};  ///< used with a teacher only
 };
 
 namespace detail {
 
-// A batch of all its pairs, and then of all once more, under numbers that give them dropout of their own.
+// A batch with all pairs repeated; the repeated ones have sequence numbers of their own, hence other dropout.
 inline Batch twice(const Batch& batch) {
   Batch both = batch;
   const auto repeat = [](auto& items) {
@@ -65,12 +66,54 @@ inline Batch twice(const Batch& batch) {
   return both;
 }
 
-// Throws ValueError for an objective that the model cannot have.
+template <class T, class E, class D>
+std::true_type derives_from_seq2seq(const Seq2SeqTransformer<T, E, D>*);
+std::false_type derives_from_seq2seq(const void*);
+
+template <class C>
+inline constexpr bool is_seq2seq = false;
+template <class T, class E, class D>
+inline constexpr bool is_seq2seq<Seq2SeqTransformer<T, E, D>> = true;
+
+// The class whose loss a pointer to a member function points to.
+template <class T, class C>
+C* class_of_token_loss(Var<T> (C::*)(const Context<T>&, const Var<T>&, const Tensor<std::int32_t>&,
+                                     const CrossEntropyOptions&) const);
+template <class T, class C>
+C* class_of_loss(Var<T> (C::*)(const Context<T>&, const Tensor<std::int32_t>&, const SequenceLayout&,
+                               const Tensor<std::int32_t>&, const SequenceLayout&,
+                               const Tensor<std::int32_t>&, const CrossEntropyOptions&,
+                               const std::vector<index_t>&) const);
+
+// Whether a type derived from Seq2SeqTransformer has losses of its own, which token_objective_loss() would
+// bypass.
+template <class M>
+consteval bool overrides_losses() {
+  if constexpr (!decltype(derives_from_seq2seq(std::declval<const M*>()))::value) {
+    return false;
+  } else if constexpr (requires {
+                         class_of_token_loss<typename M::value_type>(&M::token_loss);
+                         class_of_loss<typename M::value_type>(&M::loss);
+                       }) {
+    using TokenLoss =
+        std::remove_pointer_t<decltype(class_of_token_loss<typename M::value_type>(&M::token_loss))>;
+    using Loss = std::remove_pointer_t<decltype(class_of_loss<typename M::value_type>(&M::loss))>;
+    return !is_seq2seq<TokenLoss> || !is_seq2seq<Loss>;
+  }
+  return true;
+}
+
+// Throws ValueError for an objective that the model does not support.
 template <class M>
 void require_objective(const M& model, const RDropOptions& r_drop,
                        const Teacher<typename M::value_type>* teacher) {
   const bool wanted = r_drop.weight > 0 || teacher != nullptr;
   if constexpr (TokenObjectiveModel<M>) {
+    if (wanted && overrides_losses<M>()) {
+      throw ValueError(r_drop.weight > 0 ? "r_drop" : "teacher",
+                       "the model overrides token_loss() or loss(), which this objective does not call; "
+                       "expected a model with the losses of Seq2SeqTransformer");
+    }
     if constexpr (requires { r_drop.require_dropout(model.options); }) r_drop.require_dropout(model.options);
     if (teacher == nullptr) return;
     if (teacher->size() == 0) throw ValueError("teacher", "there is no model, expected at least one");
@@ -86,15 +129,17 @@ void require_objective(const M& model, const RDropOptions& r_drop,
 
 }  // namespace detail
 
-/// The loss of a packed batch with R-Drop, a teacher, or both, and with guided alignment where the batch has
-/// alignments, divided by `divisor`:
+/// The loss of a packed batch with R-Drop, a teacher, or both, and with guided alignment when the batch has
+/// alignments; a recorded scalar:
 ///
 ///     (1 - w) CE + w T^2 KL(teacher || model) + alpha / 2 D + guided.weight alignment_loss()
 ///
-/// With R-Drop all but D, which is half of KL(p1 || p2) + KL(p2 || p1), are means over the two passes: so the
-/// loss is that of Liang et al. (2021), eq. 4, divided by 2. Both passes are one packed batch of twice the
-/// size. The teacher reads the batch once. `parts`, if there, receives the sums "r-drop" (D), "distillation"
-/// (KL) and "alignment", without weights. Throws as guided_alignment_loss.
+/// divided by `divisor`. D = (KL(p1 || p2) + KL(p2 || p1)) / 2 compares the two passes of R-Drop; the other
+/// terms are means over both passes, so the loss is that of Liang et al. (2021), eq. 4, divided by 2. Both
+/// passes are one packed batch of twice the size. The teacher reads the batch once.
+///
+/// `parts` receives the sums "r-drop" (D), "distillation" (KL) and "alignment" without their weights, and the
+/// unsmoothed cross entropy; may be null. Throws as guided_alignment_loss().
 template <TokenObjectiveModel M>
 [[nodiscard]] Var<typename M::value_type> token_objective_loss(const M& model,
                                                                const Context<typename M::value_type>& ctx,

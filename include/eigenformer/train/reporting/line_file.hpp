@@ -17,12 +17,12 @@
 
 namespace eigenformer {
 
-/// A text file to which whole lines are appended: each with one call of the system, so that a killed process
-/// leaves no half of a line, and what a full disk has cut is taken back.
+/// A text file to which whole lines are appended, each with one system call: a killed process leaves no
+/// partial line, and a line that a full disk cut short is removed. Not thread-safe.
 class LineFile {
  public:
-  /// Opens the file for appending; makes it, and its folder, where there is none. keep: bytes of it that
-  /// stay; what comes after them is cut off. Throws IoError.
+  /// Opens the file for appending; creates it and its folder if they are missing. keep: bytes of an existing
+  /// file to keep; the rest is cut off. Throws IoError.
   LineFile(const std::filesystem::path& path, std::uint64_t keep) : path_(path) {
     std::error_code error;
     if (!path_.parent_path().empty()) std::filesystem::create_directories(path_.parent_path(), error);
@@ -37,6 +37,7 @@ class LineFile {
     }
     bytes_ = std::min(keep, static_cast<std::uint64_t>(state.st_size));
   }
+  /// Takes over the file; `other` must not be used afterwards.
   LineFile(LineFile&& other) noexcept
       : path_(std::move(other.path_)),
         bytes_(other.bytes_),
@@ -46,8 +47,8 @@ class LineFile {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
 
-  /// Appends a line, which has no line end of its own. Returns 0, or the errno of the failure; the file then
-  /// has the lines before, and the next one may succeed.
+  /// Appends a line, given without its line end. Returns 0, or the errno of the failure; the file then keeps
+  /// the earlier lines, and a later call may succeed.
   int append(std::string_view line) {
     const std::string text = std::string(line) + '\n';
     const int error =
@@ -60,6 +61,7 @@ class LineFile {
     return error;
   }
 
+  /// The path given to the constructor.
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

@@ -19,11 +19,11 @@
 
 namespace eigenformer {
 
-/// Writes what a training tells to a file, one JSON object a line, and passes it on to another sink: the
-/// schema is in docs/training/log.md.
+/// Writes the events of a training to a file, one JSON object per line, and passes them on to another sink.
+/// The schema is in docs/training/log.md.
 ///
-/// Until start() nothing is written. A line that cannot be written, on a full disk, is left out, the other
-/// sink gets a notice, and training goes on.
+/// Nothing is written before start(). A line that cannot be written (full disk) is left out, the other sink
+/// gets a notice, and training goes on.
 ///
 ///     ef::TrainingLog log(ef::training_log_file("model"), sink);
 ///     ef::Trainer trainer(model, corpus, nullptr, options, log);
@@ -32,13 +32,13 @@ namespace eigenformer {
 ///     log.end(end);
 class TrainingLog final : public TrainingSink {
  public:
-  /// sink: gets everything as well; it must outlive this.
+  /// sink: receives all events as well; must outlive the log. Opens nothing yet.
   TrainingLog(std::filesystem::path path, TrainingSink& sink) : path_(std::move(path)), sink_(sink) {}
 
-  /// Begins a log, or goes on with the one that is there. about: an object, becomes part of the first line:
-  /// settings, sizes. resumed: the update after which a training goes on; lines of later ones are cut off, as
-  /// those updates are made again, and so is what is damaged. Throws IoError for a file that cannot be
-  /// written.
+  /// Begins a log, or continues an existing one. about: an object whose members become part of the first
+  /// line: settings, sizes. resumed: the update after which a training is resumed; lines of later updates,
+  /// which will be made again, and damaged lines are cut off. Without it the file is overwritten. Throws
+  /// IoError when the file cannot be read or written.
   void start(const nlohmann::json& about = nlohmann::json::object(), std::optional<index_t> resumed = {}) {
     std::uint64_t keep = 0;
     seconds_before_ = weight_ = 0;
@@ -47,8 +47,8 @@ class TrainingLog final : public TrainingSink {
     file_.emplace(path_, keep);
     begin(about, resumed.has_value());
   }
-  /// Begins a log where another training's may be, which stays until this training has saved a model: lines
-  /// are kept until the on_checkpoint() that follows an on_best().
+  /// Begins a log that replaces another training's log only when this training saves its first model: until
+  /// the on_checkpoint() after an on_best(), lines are kept in memory.
   void start_when_saved(const nlohmann::json& about = nlohmann::json::object()) {
     seconds_before_ = weight_ = 0;
     step_ = 0;
@@ -56,9 +56,9 @@ class TrainingLog final : public TrainingSink {
     begin(about, false);
   }
 
-  /// Writes why a training ended.
+  /// Writes the last line: why the training ended.
   void end(TrainingEnd end) { this->end(EnumNames<TrainingEnd>::names[static_cast<std::size_t>(end)]); }
-  /// The same for an end of another kind, such as an error's message.
+  /// The same with a reason as text, such as an error's message.
   void end(const std::string& reason) {
     Line line = begun("end");
     line["reason"] = reason;
@@ -137,7 +137,7 @@ class TrainingLog final : public TrainingSink {
     write(line);
   }
 
-  // JSON has no infinity and no NaN.
+  // JSON has no infinity and no NaN: null.
   static Line number(double value) { return std::isfinite(value) ? Line(value) : Line(); }
 
   // "2026-01-31T12:34:56.789Z".
@@ -155,7 +155,7 @@ class TrainingLog final : public TrainingSink {
     return text;
   }
 
-  // What every line has. seconds: of this run.
+  // The fields of every line. seconds: since the start of this run; by default measured here.
   Line begun(const char* event, std::optional<double> seconds = {}) const {
     const double own = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     return {{"event", event},
@@ -164,7 +164,7 @@ class TrainingLog final : public TrainingSink {
             {"seconds", std::round(1000 * (seconds_before_ + seconds.value_or(own))) / 1000}};
   }
 
-  // Goes on with the counts of the lines that stay; returns their bytes.
+  // Restores the counters from the lines that are kept; returns their size in bytes.
   std::uint64_t take_up(index_t resumed) {
     const TrainingLogLines log = parse_training_log(read_text_file(path_), resumed);
     for (const nlohmann::json& line : log.lines) {
@@ -176,7 +176,7 @@ class TrainingLog final : public TrainingSink {
   }
 
   void write(const Line& line) {
-    // What a model writes need not be UTF-8.
+    // A model's output need not be valid UTF-8.
     std::string text = line.dump(-1, ' ', false, Line::error_handler_t::replace);
     if (waiting_) {
       kept_.push_back(std::move(text));
@@ -197,13 +197,13 @@ class TrainingLog final : public TrainingSink {
   TrainingSink& sink_;
   std::optional<LineFile> file_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  double seconds_before_ = 0;  // of the runs before
+  double seconds_before_ = 0;  // of earlier runs
   double weight_ = 0;
   index_t step_ = 0;
   bool failing_ = false;
-  bool waiting_ = false;  // until the first save
+  bool waiting_ = false;  // for the first save
   bool best_ = false;
-  std::vector<std::string> kept_;  // lines, meanwhile
+  std::vector<std::string> kept_;  // lines until the first save
 };
 
 }  // namespace eigenformer

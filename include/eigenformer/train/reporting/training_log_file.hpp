@@ -16,20 +16,20 @@
 
 namespace eigenformer {
 
-/// Where the folder of a model keeps the log of its training.
+/// The path of the training log in a model's folder. The file need not exist.
 inline std::filesystem::path training_log_file(const std::filesystem::path& folder) {
   return folder / "training" / "training.jsonl";
 }
 
-/// The lines of a training's log, as docs/training/log.md tells them, up to some update.
+/// The lines of a training log; the schema is in docs/training/log.md.
 struct TrainingLogLines {
-  std::vector<nlohmann::json> lines{};
-  std::uint64_t bytes = 0;  ///< of these lines
-  bool damaged = false;     ///< whether what follows them is not of a log
+  std::vector<nlohmann::json> lines{};  ///< one object per line
+  std::uint64_t bytes = 0;              ///< size of these lines in the file, line ends included
+  bool damaged = false;                 ///< whether the line after them is not a line of a training log
 };
 
-/// Reads the lines of a log's text, up to the first that is damaged or of a later update than last_step. So a
-/// last line without an end, of a process that was killed, is left out.
+/// Parses a log's text up to the first line that is damaged or belongs to an update after last_step. A last
+/// line without a line end, as a killed process may leave, is ignored. Throws nothing for damaged text.
 inline TrainingLogLines parse_training_log(std::string_view text,
                                            index_t last_step = std::numeric_limits<index_t>::max()) {
   TrainingLogLines log;
@@ -49,8 +49,8 @@ inline TrainingLogLines parse_training_log(std::string_view text,
   return log;
 }
 
-/// Reads the log of a training. Throws IoError for a file that cannot be read, and that names the line for
-/// one that is no log.
+/// Reads a training log. Throws IoError for a file that cannot be read, and for a damaged line, which the
+/// message names.
 inline TrainingLogLines read_training_log(const std::filesystem::path& path) {
   TrainingLogLines log = parse_training_log(read_text_file(path));
   if (log.damaged) {

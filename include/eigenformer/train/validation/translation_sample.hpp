@@ -16,7 +16,7 @@
 
 namespace eigenformer {
 
-/// Every so manieth pair of a corpus: `most` of them, or all; 0: all.
+/// Copies at most `most` pairs of a corpus, evenly spaced; 0: all pairs.
 inline ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) {
   const index_t n = corpus.size();
   const index_t count = most > 0 ? std::min(n, most) : n;
@@ -29,13 +29,13 @@ inline ParallelCorpus spread_sample(const ParallelCorpus& corpus, index_t most) 
   return sample;
 }
 
-/// Text to validate on, and what stands around its sentences, such as a target language's tag.
+/// Text to validate on, with its conventions, such as a target language's tag.
 struct ValidationText {
-  ParallelCorpus pairs;
-  TextConventions text{};
+  ParallelCorpus pairs;    ///< sources and references
+  TextConventions text{};  ///< special tokens around the sentences
 };
 
-/// The same of several texts as if they were one.
+/// The same for several texts, sampled as if they were one; texts without a sampled pair are left out.
 inline std::vector<ValidationText> spread_sample(const std::vector<ValidationText>& texts, index_t most) {
   index_t n = 0;
   for (const ValidationText& text : texts) n += text.pairs.size();
@@ -56,16 +56,16 @@ inline std::vector<ValidationText> spread_sample(const std::vector<ValidationTex
   return sample;
 }
 
-/// Sentence pairs that a model translates while it is being trained, to be compared with their references.
+/// Held-out sentence pairs that a model translates during its training, for comparison with the references.
 ///
-/// Translating packs a copy of the weights as they are and gives it back; the training that goes on
-/// afterwards has the bits that it would have had without.
+/// Translating packs a temporary copy of the current weights and has no effect on the training.
 template <class M>
 class TranslationSample {
  public:
-  /// texts: at least one pair, with words on both sides. beam: of the search; 1: greedy. Translations end at
-  /// twice the tokens of the longest reference and ten more, so that a model which knows nothing yet does not
-  /// take its time. The model must outlive this. Throws ValueError for no pair, and as TextTranslator does.
+  /// texts: at least one pair, not empty on either side. beam: beam size; 1: greedy. Translations have at
+  /// most twice the tokens of the longest reference plus 10, so that an untrained model does not run up to
+  /// the limit. Copies the texts; the model must outlive the sample. Throws ValueError without a pair, and as
+  /// TextTranslator does.
   TranslationSample(const M& model, const std::vector<ValidationText>& texts, TokenizerPair tokenizers,
                     index_t beam)
       : model_(model), tokenizers_(std::move(tokenizers)) {
@@ -88,28 +88,29 @@ class TranslationSample {
       part.options.search.beam_size = beam;
       part.options.search.max_length =
           std::min<index_t>(part.options.search.max_length, 2 * static_cast<index_t>(longest) + 10);
-      (void)translator(part, Context<float>::inference());  // refuses now what it would refuse later
+      (void)translator(part, Context<float>::inference());  // throws now rather than at the first validation
     }
   }
 
+  /// The pairs of all texts.
   const ParallelCorpus& pairs() const noexcept { return pairs_; }
 
-  /// What the model makes of the sources now.
+  /// Translates all sources with the current weights.
   std::vector<std::string> translate() const { return translate(0, pairs_.source.size()); }
 
-  /// The pair whose source has the median length, with its translation by the model now.
+  /// Translates one pair with the current weights: the one whose source has the median length in bytes.
   SampleTranslation one() const {
     const std::size_t i = median();
     return {pairs_.source[i], pairs_.target[i], translate(i, i + 1).front()};
   }
-  /// The same with a translation that translate() has made.
+  /// The same pair with its translation from the result of translate().
   SampleTranslation one(const std::vector<std::string>& translations) const {
     const std::size_t i = median();
     return {pairs_.source[i], pairs_.target[i], translations[i]};
   }
 
  private:
-  // Pairs with the same conventions, up to the number `end`.
+  // Pairs with the same conventions; they end before pair `end`.
   struct Part {
     FolderDescription<std::remove_cvref_t<decltype(M::options)>> description;
     TextTranslatorOptions options;

@@ -14,8 +14,8 @@ namespace eigenformer {
 
 namespace detail {
 
-// One validation after the other of a model and held-out pairs: the loss of all of them, translations of a
-// sample. The measure that decides comes first; what it translated serves the others, too.
+// Validates a model on held-out pairs: the loss of all of them, and translations of a sample. The deciding
+// measure comes first; the others reuse its translations.
 template <class M>
 class TranslationValidation {
  public:
@@ -67,17 +67,18 @@ class TranslationValidation {
 
 }  // namespace detail
 
-/// Validation as options.validation asks for it: by the loss of held-out pairs (nats a target token, without
-/// dropout and smoothing), by BLEU or chrF of what the model translates of them, or by several of these, one
-/// of which decides. Reports have one translation, of the same sentence each time.
+/// Creates the validation that options.validation describes: the loss of held-out pairs (nats per target
+/// token, without dropout and label smoothing), BLEU or chrF (0 to 100) of the model's translations of a
+/// sample, or several of these, one of which decides. Reports contain one translation, of the same sentence
+/// each time.
 ///
 ///     options.loop.validation = ef::validation_of(model, pairs, text, tokenizers, options);
 ///     ef::Trainer trainer(model, corpus, nullptr, options, sink);
 ///
-/// pairs: `text` as ids, by encode_corpus; of several texts, with conventions of their own, a Mixture. A
-/// training that goes on from a saved state must be decided by the same measure; its sample should be the
-/// same, since the best so far is a number of the former one. The model and the pairs must outlive it. Throws
-/// ValueError for no pair and impossible options.
+/// pairs: `texts` as ids, from encode_corpus(); a Mixture for several texts with their own conventions. A
+/// resumed training must have the same deciding measure, and should have the same sample: the best value so
+/// far was measured on it. The model and the pairs must outlive the result; texts and tokenizers are copied.
+/// Throws ValueError without a pair and for invalid options.
 template <class M>
 Validation validation_of(const M& model, const PairSource& pairs, const std::vector<ValidationText>& texts,
                          const TokenizerPair& tokenizers, const TrainingOptions& options) {
@@ -91,6 +92,7 @@ Validation validation_of(const M& model, const PairSource& pairs, const std::vec
           .data = pairs.fingerprint(),
           .details = [validation](ValidationReport& report) { validation->details(report); }};
 }
+/// The same for one text, with options.text as its conventions.
 template <class M>
 Validation validation_of(const M& model, const PairSource& pairs, const ParallelCorpus& text,
                          const TokenizerPair& tokenizers, const TrainingOptions& options) {

@@ -16,20 +16,21 @@
 
 namespace eigenformer {
 
-/// A sentence and its translation as the attention explorer shows them.
+/// A sentence, its translation and their attention, as the attention explorer shows them.
 struct ExploredSentence {
-  std::size_t line = 1;  ///< its number in the input
-  std::string source{}, target{};
-  std::vector<std::string> source_tokens{};  ///< as the encoder reads them, the end symbol included
-  /// The tokens that the decoder chose, forced ones and the end symbol included: a row of attention each.
+  std::size_t line = 1;                      ///< its line number in the input, from 1
+  std::string source{},                      ///< the sentence
+      target{};                              ///< its translation
+  std::vector<std::string> source_tokens{};  ///< as the encoder reads them, with the end symbol
+  /// The tokens that the decoder chose, with forced ones and the end symbol; one row of attention each.
   std::vector<std::string> target_tokens{};
-  std::string begin_token = "<s>";  ///< what the decoder reads first
-  AttentionMaps maps{};
+  std::string begin_token = "<s>";  ///< the first token that the decoder reads
+  AttentionMaps maps{};             ///< shapes match the tokens above
 };
 
 namespace detail {
 
-// A layer's weights, (H, rows, columns), in thousandths: a list for each head, row by row.
+// A layer's weights (H, rows, columns) in thousandths: a list for each head, row by row.
 inline nlohmann::json explorer_layer(const Tensor<float>& weights, std::size_t rows, std::size_t columns,
                                      const char* what) {
   if (weights.rank() != 3 || weights.dim(1) != static_cast<index_t>(rows) ||
@@ -53,10 +54,10 @@ inline nlohmann::json explorer_layer(const Tensor<float>& weights, std::size_t r
 
 }  // namespace detail
 
-/// The attention explorer: a page of HTML with every layer and head of encoder self-, decoder self- and
-/// cross-attention, as heat maps and as lines between tokens. It needs no other file and no other host;
-/// weights are rounded to thousandths, and bytes that are not UTF-8 become U+FFFD. Throws ShapeError for maps
-/// that do not fit the tokens.
+/// Returns the attention explorer, an HTML page with every layer and head of encoder self-attention, decoder
+/// self-attention and cross-attention, as heat maps and as lines between tokens. The page loads nothing else.
+/// Weights are rounded to thousandths; bytes that are not UTF-8 become U+FFFD. Throws ShapeError for maps
+/// that do not match the tokens.
 inline std::string explorer_page(std::span<const ExploredSentence> sentences,
                                  const std::string& title = "Attention") {
   nlohmann::json list = nlohmann::json::array();

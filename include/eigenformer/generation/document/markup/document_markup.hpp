@@ -10,9 +10,9 @@
 
 namespace eigenformer {
 
-/// The texts translated by a DocumentTranslator: all sentences together, none across two texts. Alignments
-/// are those of its translations; where these have none, words count as aligned in proportion. documents must
-/// outlive the result.
+/// An AlignedTranslator that uses a DocumentTranslator: it translates the sentences of all texts together; no
+/// sentence spans two texts. Without alignments in the translations, words are aligned in proportion to their
+/// positions. `documents` must outlive the result.
 inline AlignedTranslator aligned_translator(const DocumentTranslator& documents) {
   return [&documents](const std::vector<std::string>& texts) {
     std::string all;
@@ -39,8 +39,9 @@ inline AlignedTranslator aligned_translator(const DocumentTranslator& documents)
   };
 }
 
-/// The same by a DocumentTranslator, best with DocumentLayout::flow for HTML and XML, in which line breaks
-/// are white space, and with a TextTranslator whose options have an alignment.
+/// Translates a document with markup by a DocumentTranslator. For HTML and XML, where line breaks are white
+/// space, use DocumentLayout::flow, and a TextTranslator whose options have an alignment. Throws as the
+/// overload with an AlignedTranslator.
 inline std::string translate_markup(std::string_view document, const MarkupOptions& options,
                                     const DocumentTranslator& documents) {
   return translate_markup(document, options, aligned_translator(documents));

@@ -10,49 +10,49 @@
 
 namespace eigenformer {
 
-/// An element within a segment, or something without text that has a place there.
+/// An inline element of a segment, or markup without text, such as a comment.
 struct InlineElement {
+  /// The value of `parent` for an element outside all others.
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  ByteSpan text{};  ///< of the segment's text; empty for what has no text
-  std::string_view
-      open{};  ///< its tags as the document has them; empty for one that stands in another segment
-  std::string_view close{};     ///< empty, too, for a comment, a void element or a tag without a partner
-  std::size_t parent = none;    ///< the number of the element that it is in
-  std::size_t subtree_end = 0;  ///< elements from its own number up to this one are in it
-  bool begins_before = false;   ///< its opening tag stands in an earlier segment
-  bool ends_after = false;      ///< its closing tag stands in a later segment
-  bool cdata = false;           ///< a CDATA section of XML: text without entities
+  ByteSpan text{};          ///< its bytes in the segment's text; empty for markup without text
+  std::string_view open{};  ///< its opening tag as written; empty if it is in another segment
+  /// Its closing tag; empty also for a comment, a void element or an unmatched tag.
+  std::string_view close{};
+  std::size_t parent = none;    ///< index of the enclosing element
+  std::size_t subtree_end = 0;  ///< elements with indices from its own up to this one are inside it
+  bool begins_before = false;   ///< whether its opening tag is in an earlier segment
+  bool ends_after = false;      ///< whether its closing tag is in a later segment
+  bool cdata = false;           ///< whether it is a CDATA section of XML, whose text has no entities
 };
 
-/// A piece of a segment's text that is not to be translated.
+/// A piece of a segment's text that is copied rather than translated.
 struct ProtectedPiece {
-  ByteSpan text{};         ///< of the segment's text
-  std::string_view raw{};  ///< how the document writes it, with its tags if it is an element
-  bool placeholder =
-      false;  ///< find_placeholders() finds it, so that a translation can be searched for copies
+  ByteSpan text{};           ///< its bytes in the segment's text
+  std::string_view raw{};    ///< as written in the document, with the tags of an element
+  bool placeholder = false;  ///< whether find_placeholders() finds it, also in a translation
 };
 
-/// A character of a segment's text, and how the document writes it.
+/// A character of a segment's text that the document writes as a reference.
 struct SpelledCharacter {
-  ByteSpan text{};
-  std::string_view raw{};
+  ByteSpan text{};         ///< its bytes in the segment's text
+  std::string_view raw{};  ///< as written in the document, such as `&amp;`
 };
 
-/// Text without a hard boundary inside, such as a paragraph.
+/// A stretch of text without a block boundary inside, such as a paragraph.
 struct MarkupSegment {
-  std::string_view before{};              ///< the document's bytes between the segment before it and this one
+  std::string_view before{};              ///< the document's bytes between the previous segment and this one
   std::string text{};                     ///< decoded, without tags
-  std::vector<InlineElement> elements{};  ///< by their opening tags
+  std::vector<InlineElement> elements{};  ///< in the order of their opening tags
   std::vector<ProtectedPiece> pieces{};   ///< in order; they do not overlap
   std::vector<SpelledCharacter> spellings{};  ///< the characters written as references, in order
 };
 
-/// A document, cut at what ends a sentence.
+/// A document split into segments. Its views point into the document's text, which must outlive it.
 struct MarkupDocument {
-  MarkupFormat format = MarkupFormat::text;
-  std::vector<MarkupSegment> segments{};
-  std::string_view after{};  ///< what stands behind the last segment
+  MarkupFormat format = MarkupFormat::text;  ///< the format it was read as
+  std::vector<MarkupSegment> segments{};     ///< in order
+  std::string_view after{};                  ///< the document's bytes after the last segment
 };
 
 }  // namespace eigenformer

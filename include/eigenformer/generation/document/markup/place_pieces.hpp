@@ -15,27 +15,27 @@
 
 namespace eigenformer::detail {
 
-/// A unit of a translation.
+/// A unit of a translation after protected pieces were placed.
 struct TargetPart {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   std::string text{};
   UnitKind kind = UnitKind::word;
-  std::size_t source = no_unit;  ///< the unit of the source that it stands for
-  std::size_t piece = none;      ///< the number of the protected piece that it is
+  std::size_t source = no_unit;  ///< the source unit that it translates
+  std::size_t piece = none;      ///< the index of the protected piece that it is
 };
 
-/// Sees to it that each protected piece of a segment stands in its translation once. Models copy some pieces,
-/// change some and forget some, so in this order a piece is
-/// 1. where it stands verbatim (the occurrence that the alignment prefers, if there are several),
-/// 2. where it stands with other case or white space,
-/// 3. in place of the words that are aligned to it alone, if they are not more than it has,
-/// 4. behind the word that is aligned to the word before it, or else before the one aligned to the next.
-/// Copies of a placeholder that the source does not have are removed, and what is left of one that came out
-/// in pieces.
+/// Makes sure that each protected piece of a segment occurs in the translation once. Models copy some pieces,
+/// change some and drop some, so the first of these places is used for a piece:
+/// 1. a verbatim occurrence (of several the one that the alignment prefers),
+/// 2. an occurrence with other case or white space,
+/// 3. the words that are aligned to it alone, if they are not more than its own,
+/// 4. after the word aligned to the word before it, or else before the word aligned to the next word.
+///
+/// Surplus copies of placeholders, and fragments of pieces that the model broke up, are removed.
 class PiecePlacer {
  public:
-  /// source_units: of the segment's text, with its pieces.
+  /// source_units: the units of the segment's text, with its pieces. All arguments must outlive it.
   PiecePlacer(const MarkupSegment& segment, const std::vector<MarkupUnit>& source_units,
               const std::string& target, const TextAlignment& alignment)
       : segment_(segment), source_units_(source_units), target_(target), alignment_(alignment) {}
@@ -45,7 +45,7 @@ class PiecePlacer {
     claim_verbatim();
     claim_similar();
     make_parts();
-    std::size_t last = no_unit;  // the unit of the last piece that was inserted
+    std::size_t last = no_unit;  // the source unit of the last inserted piece
     for (std::size_t k = 0; k < spans_.size(); ++k) {
       if (spans_[k]) continue;
       const bool replaced = replace(k);
@@ -86,7 +86,7 @@ class PiecePlacer {
     return after == taken_.begin() || std::prev(after)->second <= span.begin;
   }
 
-  // Whether the target's text from begin to end is not cut out of a longer word.
+  // Whether a span of the target is not part of a longer word.
   bool is_whole(ByteSpan span) const {
     const auto letter = [&](std::size_t i) {
       return is_ascii_alphanumeric(target_[i]) || static_cast<unsigned char>(target_[i]) >= 0x80;
@@ -126,15 +126,15 @@ class PiecePlacer {
     return places;
   }
 
-  // Where a piece may be; those before first are taken.
+  // Candidate places of a piece; those before `first` are taken.
   struct Places {
     std::vector<ByteSpan> all{};
     std::size_t first = 0;
   };
 
-  // Takes the place with the most links, the first of equals.
+  // Claims the place with the most links, the first of equal ones.
   void claim_best(std::size_t k, Places& places) {
-    constexpr std::size_t most = 64;  // that are compared
+    constexpr std::size_t most = 64;  // places to compare
     while (places.first < places.all.size() && !is_free(places.all[places.first])) ++places.first;
     std::size_t best = places.all.size(), best_links = 0, seen = 0;
     for (std::size_t i = places.first; i < places.all.size() && seen < most; ++i) {
@@ -174,7 +174,7 @@ class PiecePlacer {
       folded += ascii_lower(target_[i]);
       place.push_back(i);
     }
-    constexpr std::size_t most = 1000;  // different ones that are looked for
+    constexpr std::size_t most = 1000;  // distinct pieces to search for
     std::map<std::string, Places> places;
     for (std::size_t k = 0; k < spans_.size(); ++k) {
       if (spans_[k]) continue;
@@ -214,7 +214,7 @@ class PiecePlacer {
     }
     removed_.assign(parts_.size(), false);
     before_.resize(parts_.size() + 1);
-    // For each unit the last one up to it that something stands for, and the next one from it on.
+    // For each source unit the last translated unit up to it, and the first from it on.
     earlier_.assign(source_units_.size(), no_unit);
     later_.assign(source_units_.size(), no_unit);
     for (std::size_t i = 0; i < source_units_.size(); ++i)
@@ -223,7 +223,7 @@ class PiecePlacer {
       later_[i] = !targets_[i].empty() ? i : i + 1 < source_units_.size() ? later_[i + 1] : no_unit;
   }
 
-  // Puts a piece in place of the words that are aligned to it.
+  // Replaces the words that are aligned to a piece by the piece.
   bool replace(std::size_t k) {
     const std::vector<MarkupUnit> own = text_units(text_of(k), {});
     const auto most = static_cast<std::size_t>(
@@ -247,7 +247,7 @@ class PiecePlacer {
     return true;
   }
 
-  // What else is aligned to a piece that was not found and is part of it, such as a brace.
+  // Removes fragments of a piece that was not found, such as a brace aligned to it.
   void drop_remains(std::size_t k) {
     for (const std::size_t j : targets_[unit_[k]]) {
       const bool other = !removed_[j] && parts_[j].piece == TargetPart::none;
@@ -259,7 +259,7 @@ class PiecePlacer {
     return a + 1 == b || (a + 2 == b && parts_[a + 1].kind == UnitKind::space);
   }
 
-  // Inserts a piece that nothing stands for. last: the unit of the piece that was inserted before it.
+  // Inserts a piece without any aligned word. last: the source unit of the piece inserted before it.
   void insert(std::size_t k, std::size_t last) {
     const std::size_t unit = unit_[k];
     const std::size_t left = unit > 0 ? earlier_[unit - 1] : no_unit;
@@ -279,7 +279,7 @@ class PiecePlacer {
 
   std::vector<TargetPart> edited() {
     std::vector<TargetPart> out;
-    bool separate = false;  // whether the last part is a piece that must not touch what follows
+    bool separate = false;  // whether a space must follow the last part
     const auto add = [&](TargetPart part, bool exact) {
       const bool spaced = part.kind == UnitKind::space || out.empty() || out.back().kind == UnitKind::space;
       if (!spaced && ((!exact && !opens(out.back().text)) || separate)) out.push_back({" ", UnitKind::space});
@@ -316,7 +316,7 @@ class PiecePlacer {
     return text.size() == 1 && std::string_view("([\"'").find(text[0]) != std::string_view::npos;
   }
 
-  // Whether a part is punctuation that may touch the piece before it, because nothing else follows.
+  // Whether a part is punctuation that may directly follow a piece.
   bool closes(std::size_t j) const {
     if (j >= parts_.size()) return true;
     if (parts_[j].text.size() != 1 ||
@@ -326,7 +326,7 @@ class PiecePlacer {
     return next == parts_.size() || parts_[next].kind == UnitKind::space;
   }
 
-  static constexpr std::size_t surplus = TargetPart::none - 1;  // in place of a piece's number
+  static constexpr std::size_t surplus = TargetPart::none - 1;  // instead of a piece's index
 
   const MarkupSegment& segment_;
   const std::vector<MarkupUnit>& source_units_;
@@ -335,14 +335,14 @@ class PiecePlacer {
   std::vector<std::size_t> unit_;                      // the source unit of each piece
   std::vector<std::vector<ByteSpan>> linked_;          // the target's tokens linked to each piece
   std::vector<std::optional<ByteSpan>> spans_;         // where each piece was found
-  std::map<std::string_view, std::size_t> in_source_;  // how often the source has each placeholder
-  std::map<std::size_t, std::size_t> taken_;           // begin and end of what was found
-  std::map<std::size_t, std::size_t> piece_at_;        // which piece that is
+  std::map<std::string_view, std::size_t> in_source_;  // occurrences of each placeholder in the source
+  std::map<std::size_t, std::size_t> taken_;           // begin and end of claimed spans
+  std::map<std::size_t, std::size_t> piece_at_;        // the piece at each claimed span
   std::vector<TargetPart> parts_;
   std::vector<bool> exact_, removed_;
-  std::vector<std::vector<std::size_t>> targets_;  // the parts that stand for each source unit
+  std::vector<std::vector<std::size_t>> targets_;  // the parts that translate each source unit
   std::vector<std::size_t> earlier_, later_;
-  std::vector<std::vector<std::size_t>> before_;  // the pieces that are inserted before each part
+  std::vector<std::vector<std::size_t>> before_;  // the pieces to insert before each part
   std::size_t inserted_at_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Finds pieces of a text that stand for something else.
+/// Finds the placeholders of a text.
 class PlaceholderScanner {
  public:
   explicit PlaceholderScanner(std::string_view text) : all_(text) {}
@@ -26,7 +26,7 @@ class PlaceholderScanner {
         ++at;
         continue;
       }
-      // Pieces without anything between them, as in "%d%s", must stay together.
+      // Adjacent pieces, as in "%d%s", stay together.
       if (!found.empty() && found.back().end == at) {
         found.back().end = end;
       } else {
@@ -40,7 +40,7 @@ class PlaceholderScanner {
  private:
   char byte(std::size_t i) const { return i < all_.size() ? all_[i] : '\0'; }
 
-  // Where the piece that begins at a byte ends, or the byte itself.
+  // The end of the piece that begins at a byte; the byte itself without a piece.
   std::size_t piece_end(std::size_t at) const {
     switch (byte(at)) {
       case '{':
@@ -62,7 +62,7 @@ class PlaceholderScanner {
     return at;
   }
 
-  // {name}, {0:>8}, {} without spaces, {{ name }}; none: where there is no piece.
+  // {name}, {0:>8}, {} without spaces, {{ name }}; returns `none` without a piece.
   std::size_t braces(std::size_t at, std::size_t none) const {
     constexpr std::size_t longest = 100;
     const bool twice = byte(at + 1) == '{';
@@ -87,7 +87,7 @@ class PlaceholderScanner {
       while (is_ascii_alphanumeric(byte(i)) || byte(i) == '_') ++i;
     };
     name();
-    // Two letters and a capital, because "%d%s" is no name.
+    // At least two characters and a capital, because "%d%s" is not a name.
     if (i > at + 2 && byte(i) == '%' && byte(at + 1) >= 'A' && byte(at + 1) <= 'Z') return i + 1;
     i = at + 1;
     if (byte(i) == '(') {
@@ -108,7 +108,7 @@ class PlaceholderScanner {
     while (one_of(byte(i), "hlLqjzt")) ++i;
     if (!one_of(byte(i), "diouxXeEfFgGaAcCsSpn@")) return at;
     ++i;
-    // "%dpx" is a piece; in "100%sicher" a space is missing.
+    // "%dpx" is a piece; "100%sicher" is a missing space.
     const std::size_t specifier = i;
     name();
     return i > specifier && at > 0 && is_ascii_digit(byte(at - 1)) ? at : i;
@@ -149,7 +149,7 @@ class PlaceholderScanner {
         break;
       i += c.length;
     }
-    // Punctuation at the end belongs to the sentence, a bracket only where the URL has not opened it.
+    // Final punctuation belongs to the sentence; a closing bracket only if the URL does not open it.
     while (i > first && ends_sentence(first, i)) --i;
     return i == first ? at : i;
   }
@@ -170,7 +170,7 @@ class PlaceholderScanner {
     std::size_t i = at;
     while (is_local(byte(i))) ++i;
     if (byte(i) != '@' || !is_ascii_alphanumeric(byte(at))) return at;
-    std::size_t end = at;  // behind the last label that may be a domain
+    std::size_t end = at;  // after the last label that may be a domain
     do {
       const std::size_t label = ++i;
       bool letters = true;
@@ -191,10 +191,9 @@ class PlaceholderScanner {
 
 }  // namespace detail
 
-/// The pieces of a text that stand for something else or name something, and are not to be translated:
-/// `{name}`, `{{ name }}`, `${name}`; `%s` and what else printf and Python format, `%NAME%`; `<0>`, `</0>`;
-/// URLs and e-mail addresses. They are in order and do not touch each other; pieces without anything between
-/// them are one.
+/// Finds the pieces of a text that must not be translated: `{name}`, `{{ name }}`, `${name}`; `%s` and other
+/// conversions of printf and Python, `%NAME%`; `<0>`, `</0>`; URLs and e-mail addresses. Spans are in order;
+/// adjacent pieces are one span.
 inline std::vector<ByteSpan> find_placeholders(std::string_view text) {
   return detail::PlaceholderScanner(text).run();
 }

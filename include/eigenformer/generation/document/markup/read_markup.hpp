@@ -19,7 +19,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Cuts a document into segments.
+/// Splits a document into segments.
 class MarkupReader {
  public:
   MarkupReader(std::string_view document, MarkupFormat format, bool protect)
@@ -53,7 +53,7 @@ class MarkupReader {
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  // The closing tag of each opening tag; of tags that overlap, those with one name belong together.
+  // Finds the closing tag of each opening tag by name, also for overlapping tags.
   void find_partners() {
     partner_.assign(tokens_.size(), none);
     std::unordered_map<std::string_view, std::vector<std::size_t>> open;
@@ -69,8 +69,8 @@ class MarkupReader {
 
   bool is_blank(ByteSpan span) const { return trim(span.of(all_)).empty(); }
 
-  // XML does not say which elements end a sentence. Those that stand beside text somewhere in the document
-  // are taken to be part of sentences; all others to be structure.
+  // XML does not define which elements end a sentence. Those with text beside them anywhere in the document
+  // count as inline, all others as structure.
   void find_inline_names() {
     struct Content {
       bool text = false;
@@ -103,9 +103,9 @@ class MarkupReader {
     return token.untranslated || (format_ == MarkupFormat::html && is_code_element(token.name));
   }
 
-  // An element that stays as it is: the tokens from first to last.
+  // Adds an element that is not translated: the tokens from first to last.
   void untranslated(std::size_t first, std::size_t last) {
-    constexpr std::size_t longest = 100;  // of what a model is to see of it, in bytes
+    constexpr std::size_t longest = 100;  // bytes that a model sees of it
     const ByteSpan span{tokens_[first].span.begin, tokens_[last].span.end};
     if (is_boundary(tokens_[first])) return boundary(span);
     std::string visible;
@@ -148,7 +148,7 @@ class MarkupReader {
     }
   }
 
-  // Ends the segment; the bytes of the boundary belong to none.
+  // Ends the segment; the bytes of the boundary belong to no segment.
   void boundary(ByteSpan span) {
     MarkupSegment segment = builder_.finish(protect_);
     builder_ = SegmentBuilder(all_);
@@ -168,16 +168,16 @@ class MarkupReader {
   std::unordered_set<std::string_view> inline_names_;
   SegmentBuilder builder_;
   MarkupDocument result_;
-  std::size_t begin_ = 0;   // of the segment that is being read
-  std::size_t copied_ = 0;  // the end of what segments and what stands before them have of the document
+  std::size_t begin_ = 0;   // of the current segment
+  std::size_t copied_ = 0;  // the document is covered by segments and their `before` up to here
 };
 
 }  // namespace detail
 
-/// Cuts a document at what ends a sentence: in HTML at block elements, in XML at elements that never stand
-/// beside text. Elements that hold code, and those with translate="no" or the class notranslate, stay as they
-/// are: a block is no part of a segment, within a sentence one is a protected piece. protect: placeholders,
-/// too, are protected. The document must outlive the result. Throws IoError for XML that is not well-formed.
+/// Splits a document into segments: in HTML at block elements, in XML at elements that never have text beside
+/// them. Code elements, and elements with translate="no" or the class notranslate, are not translated: a
+/// block is part of no segment, an inline element is a protected piece. protect: also protect placeholders.
+/// The document must outlive the result. Throws IoError for XML that is not well-formed.
 inline MarkupDocument read_markup(std::string_view document, MarkupFormat format, bool protect = true) {
   return detail::MarkupReader(document, format, protect).run();
 }

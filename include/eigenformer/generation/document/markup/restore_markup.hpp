@@ -17,12 +17,12 @@
 
 namespace eigenformer::detail {
 
-/// Puts the tags of a segment around its translation. Each word belongs to the elements of the word that it
-/// is aligned to (of the innermost ones, where tags cut that word), a word without a link to those of the
-/// word before it, and a punctuation mark to those of the same mark. Each element stays one: it spans the run
-/// of words, not interrupted by those of an element beside it, with the most of its own words less the
-/// foreign ones it takes in; of equals the longest, then the first. What has no words left stands empty where
-/// its source's neighbours are. Nesting stays as it is.
+/// Puts the tags of a segment into its translation. A word belongs to the elements of the source word that it
+/// is aligned to (the innermost ones, if tags cut that word), a word without a link to those of the word
+/// before it, and a punctuation mark to those of the same mark. An element is never split: it spans the run
+/// of words that maximises its own words minus the foreign words included, without words of a sibling
+/// element; of equal runs the longest, then the first. An element without words is placed, empty, next to the
+/// translations of its neighbours. Nesting does not change.
 class MarkupRestorer {
  public:
   MarkupRestorer(const MarkupSegment& segment, MarkupFormat format,
@@ -65,7 +65,7 @@ class MarkupRestorer {
     std::sort(by_end_.begin(), by_end_.end());
   }
 
-  // The child of an element that an atom belongs to, as its place among the children, or none.
+  // The child that an atom belongs to, as an index into `children`, or none.
   std::size_t owner(const std::vector<std::size_t>& children, const TargetAtom& atom) const {
     if (!atom.belongs || atom.leaf == none) return none;
     const auto after = std::upper_bound(children.begin(), children.end(), atom.leaf);
@@ -73,11 +73,11 @@ class MarkupRestorer {
     return static_cast<std::size_t>(after - children.begin()) - 1;
   }
 
-  // White space hardly counts.
+  // White space counts little.
   static std::int64_t own_weight(const TargetAtom& a) { return a.space ? 1 : 1000; }
   static std::int64_t foreign_weight(const TargetAtom& a) { return a.space || !a.belongs ? 0 : 1000; }
 
-  // The atoms at one end of a range for an element that goes on beyond the segment.
+  // The atoms at one end of a range for an element that extends beyond the segment.
   std::size_t end_of_pinned(const std::vector<std::size_t>& children, std::size_t child, Range range,
                             bool from_left) {
     std::int64_t sum = 0, best_sum = 0;
@@ -93,7 +93,7 @@ class MarkupRestorer {
     return best;
   }
 
-  // The best run of each child within a range; empty where there is none.
+  // The best run of each child within a range; empty without one.
   std::vector<Range> best_runs(const std::vector<std::size_t>& children, Range range) const {
     std::vector<Range> best(children.size());
     std::vector<std::int64_t> best_sum(children.size(), 0);
@@ -125,9 +125,9 @@ class MarkupRestorer {
     return best;
   }
 
-  // Where something without words stands among the atoms of a range.
+  // The place of an element without words among the atoms of a range.
   std::size_t place_of(std::size_t source, std::size_t parent, Range range) const {
-    constexpr int most = 32;  // candidates that are looked at
+    constexpr int most = 32;  // candidates to examine
     const auto in_range = [&](std::size_t k) { return range.begin <= k && k <= range.end; };
     const auto begins =
         std::lower_bound(by_begin_.begin(), by_begin_.end(), std::pair(source, std::size_t{0}));
@@ -154,7 +154,7 @@ class MarkupRestorer {
     return range.begin;
   }
 
-  // What stands before or behind all words of its parent stays there.
+  // An element before or after all words of its parent stays there.
   std::size_t at_edge(std::size_t source, std::size_t parent, Range range) const {
     ByteSpan whole = parent == none ? ByteSpan{0, segment_.text.size()} : elements_[parent].text;
     const auto word = [&](std::size_t i) { return !is_markup_space(segment_.text[i]); };

@@ -14,20 +14,20 @@
 
 namespace eigenformer::detail {
 
-/// Collects what belongs to one segment.
+/// Collects the text and markup of one segment.
 class SegmentBuilder {
  public:
-  /// Deeper elements end a segment, which bounds the work that a hostile document can ask for.
+  /// Deeper nesting ends a segment, which bounds the work that a hostile document can cause.
   static constexpr std::size_t max_depth = 100;
 
   explicit SegmentBuilder(std::string_view document) : all_(document) {}
 
   bool empty() const { return segment_.text.empty() && segment_.elements.empty(); }
-  /// Whether one more element would nest too deep.
+  /// Whether one more element would nest too deeply.
   bool full_for_opening() const { return open_.size() >= max_depth; }
   bool full_for_closing() const { return open_.empty() && begun_before_ >= max_depth; }
 
-  /// Text as the document writes it; decode: with character references.
+  /// Adds text of the document. decode: decode character references.
   void text(ByteSpan span, bool decode) {
     const std::string_view raw = span.of(all_);
     std::size_t literal = 0;
@@ -52,7 +52,7 @@ class SegmentBuilder {
     append(raw.substr(std::min(literal, raw.size())), span.begin + literal);
   }
 
-  /// Text that stays as it is; raw: how the document writes it.
+  /// Adds text that is not translated; raw: as written in the document.
   void piece(std::string_view text, std::string_view raw) {
     const std::size_t begin = segment_.text.size();
     append(text, position(raw));
@@ -68,13 +68,13 @@ class SegmentBuilder {
   void close(std::string_view tag, const std::string& name) {
     const auto found = std::find(names_.rbegin(), names_.rend(), name);
     if (found != names_.rend()) {
-      // Those that were opened in it and not closed overlap it; their tags stay where they are, on their own.
+      // Unclosed elements inside overlap it; their tags stay where they are, as markup without text.
       for (; names_.back() != name; pop()) end_here(open_.back(), false);
       end_here(open_.back(), true);
       segment_.elements[open_.back()].close = tag;
       pop();
     } else if (open_.empty()) {
-      // It closes what an earlier segment opened: all so far is in it.
+      // It closes an element of an earlier segment, which contains all of this segment so far.
       InlineElement whole;
       whole.close = tag;
       whole.begins_before = true;
@@ -88,10 +88,10 @@ class SegmentBuilder {
     }
   }
 
-  /// What has no text: a void element, a comment.
+  /// Adds markup without text: a void element, a comment.
   void alone(std::string_view markup) { add(markup); }
 
-  /// The segment; elements that are open end in a later one.
+  /// Returns the segment; open elements end in a later one.
   MarkupSegment finish(bool protect) {
     for (const std::size_t i : open_) {
       end_here(i, true);
@@ -123,7 +123,7 @@ class SegmentBuilder {
     return segment_.elements.size() - 1;
   }
 
-  // Ends an element; without its closing tag it is the tag alone, and what it had is its parent's.
+  // Ends an element. whole: false for one without a closing tag, whose children move to its parent.
   void end_here(std::size_t i, bool whole) {
     InlineElement& element = segment_.elements[i];
     if (whole) {
@@ -149,7 +149,7 @@ class SegmentBuilder {
     }
   }
 
-  // Where the document has a byte of the segment's text.
+  // The position in the document of a byte of the segment's text.
   std::size_t raw_position(std::size_t text) const {
     const auto run = std::upper_bound(runs_.begin(), runs_.end(), text,
                                       [](std::size_t at, const Run& r) { return at < r.text; }) -
@@ -157,7 +157,7 @@ class SegmentBuilder {
     return run->raw + (text - run->text);
   }
 
-  // Placeholders that no tag and no other piece cuts.
+  // Adds placeholders that no tag and no other piece cuts.
   void add_placeholders() {
     const std::vector<ProtectedPiece> given = segment_.pieces;
     std::vector<std::size_t> cuts;
@@ -199,7 +199,7 @@ class SegmentBuilder {
     return all_.substr(begin, end - begin);
   }
 
-  // A part of the text that the document has byte for byte, or a character written as a reference.
+  // A stretch of text that equals the document's bytes, or a character written as a reference.
   struct Run {
     std::size_t text, raw;
   };
@@ -207,7 +207,7 @@ class SegmentBuilder {
   std::string_view all_;
   MarkupSegment segment_;
   std::vector<Run> runs_;
-  std::vector<std::size_t> open_;   // the numbers of open elements
+  std::vector<std::size_t> open_;   // indices of open elements
   std::vector<std::string> names_;  // and their names
   std::size_t begun_before_ = 0;
 };

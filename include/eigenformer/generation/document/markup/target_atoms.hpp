@@ -16,13 +16,13 @@ namespace eigenformer::detail {
 /// The smallest part of a translation that no tag cuts.
 struct TargetAtom {
   ByteSpan target{};
-  ByteSpan source{};     // what it stands for; empty where that is not known
+  ByteSpan source{};     // what it translates; empty if unknown
   std::size_t leaf = 0;  // the innermost element that it belongs to
   std::size_t piece = TargetPart::none;
   bool space = false, belongs = false;  // to leaf; a space between words that moved belongs to nothing
 };
 
-/// Cuts a translation into atoms and says which element of the source each belongs to.
+/// Splits a translation into atoms and assigns each to an element of the source.
 class TargetAtoms {
  public:
   TargetAtoms(const MarkupSegment& segment, const std::vector<MarkupUnit>& source_units,
@@ -35,7 +35,7 @@ class TargetAtoms {
   /// The text of the translation.
   const std::string& text() const { return text_; }
   const std::vector<TargetAtom>& atoms() const { return atoms_; }
-  /// The innermost element that a byte of the source stands in, or InlineElement::none.
+  /// The innermost element around a byte of the source, or InlineElement::none.
   std::size_t leaf(std::size_t source) const { return leaf_[source]; }
 
  private:
@@ -68,8 +68,8 @@ class TargetAtoms {
                        [&](std::size_t l) { return l == leaf_[source.begin]; });
   }
 
-  // The white space of the source that a white space of the translation stands for: between the same words,
-  // or at the same end.
+  // The source's white space that corresponds to one of the translation: between the same words, or at the
+  // same end.
   std::size_t source_of_space(std::size_t j) const {
     const auto is_space = [&](std::size_t i) {
       return i < source_units_.size() && source_units_[i].kind == UnitKind::space;
@@ -108,7 +108,7 @@ class TargetAtoms {
     inherit();
   }
 
-  // A word that is its source's word: tags inside stay where they are.
+  // Adds a word that equals its source word: tags inside it keep their places.
   void add_exact(TargetAtom atom) {
     const ByteSpan source = atom.source, target = atom.target;
     std::size_t begin = source.begin;
@@ -124,7 +124,7 @@ class TargetAtoms {
     }
   }
 
-  // What is aligned to nothing belongs to what the word before it belongs to.
+  // Assigns unaligned atoms to the element of the word before.
   void inherit() {
     const auto first =
         std::find_if(atoms_.begin(), atoms_.end(), [](const TargetAtom& a) { return a.belongs && !a.space; });
@@ -143,7 +143,7 @@ class TargetAtoms {
   const std::vector<TargetPart>& parts_;
   std::vector<std::size_t> leaf_;   // the innermost element of each byte of the source
   std::vector<std::size_t> depth_;  // of each element
-  std::vector<std::size_t> cuts_;   // where elements begin and end in the source
+  std::vector<std::size_t> cuts_;   // begins and ends of elements in the source
   std::string text_;
   std::vector<TargetAtom> atoms_;
 };

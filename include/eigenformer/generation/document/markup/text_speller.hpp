@@ -14,9 +14,9 @@
 
 namespace eigenformer::detail {
 
-/// Writes a segment's translation as its document writes text. Where the source has a character as a
-/// reference somewhere, or one that markup needs (`&`, `<`, `>`), the k-th of them in the translation is
-/// written as the k-th in the source, further ones as the last, unless it would then mean something else.
+/// Writes a segment's translation with the document's spelling of characters. For a character that the source
+/// writes as a reference anywhere, and for `&`, `<` and `>`, the k-th occurrence in the translation is
+/// written like the k-th in the source, further ones like the last, unless that would change the meaning.
 class TextSpeller {
  public:
   TextSpeller(const MarkupSegment& segment, MarkupFormat format) : segment_(segment), format_(format) {
@@ -28,7 +28,7 @@ class TextSpeller {
     collect();
   }
 
-  /// Appends a piece of the translation; cdata: within a CDATA section, where nothing is a reference.
+  /// Appends a piece of the translation to `out`. cdata: within a CDATA section, which has no references.
   void write(std::string_view translation, ByteSpan span, bool cdata, std::string& out) {
     for (std::size_t at = span.begin; at < span.end;) {
       const std::size_t length = std::max<std::size_t>(1, decode_front(translation.substr(at)).length);
@@ -36,7 +36,7 @@ class TextSpeller {
       at += length;
       if (format_ == MarkupFormat::xml && character[0] >= 0 && character[0] < 0x20 &&
           !is_markup_space(character[0]))
-        continue;  // which no XML may hold
+        continue;  // not allowed in XML
       if (cdata) {
         if (character == ">" && ends_with(out, "]]")) out += "]]><![CDATA[";
         out += character;
@@ -50,7 +50,7 @@ class TextSpeller {
 
  private:
   struct Place {
-    std::string_view raw, after;  // how it is written, and the text behind it
+    std::string_view raw, after;  // how it is written, and the text after it
   };
   struct Places {
     std::vector<Place> all{};
@@ -103,7 +103,7 @@ class TextSpeller {
     out += character == "&" ? "&amp;" : character == "<" ? "&lt;" : character == ">" ? "&gt;" : character;
   }
 
-  // Whether a character may stand as it is.
+  // Whether a character may be written literally.
   bool is_safe(char character, std::string_view after_source, std::string_view after,
                std::string_view out) const {
     const bool html = format_ == MarkupFormat::html;
@@ -121,7 +121,7 @@ class TextSpeller {
     }
   }
 
-  // What could be the name of a reference.
+  // The longest beginning that could be the name of a reference.
   static std::string word(std::string_view text) {
     std::size_t end = 0;
     while (end < text.size() && end < 32 && (is_ascii_alphanumeric(text[end]) || text[end] == '#')) ++end;

@@ -21,14 +21,14 @@ namespace eigenformer::detail {
 
 enum class UnitKind : std::uint8_t { space, word, mark, piece };
 
-/// What tags are moved by: a word, a run of one punctuation mark, of white space, or a piece that is
-/// protected.
+/// The unit by which tags move: a word, a run of one punctuation mark, a run of white space, or a protected
+/// piece.
 struct MarkupUnit {
   ByteSpan span{};
   UnitKind kind = UnitKind::word;
 };
 
-/// A text cut into units; pieces: in order, without overlap, one unit each.
+/// Splits a text into units. pieces: in order, without overlap, one unit each.
 inline std::vector<MarkupUnit> text_units(std::string_view text, std::span<const ByteSpan> pieces) {
   std::vector<MarkupUnit> units;
   char32_t last = 0;
@@ -61,7 +61,7 @@ inline std::vector<MarkupUnit> text_units(std::string_view text, std::span<const
 
 constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 
-/// The units that a token has a byte of: from first up to last.
+/// The units that a token overlaps, as a range [first, last).
 struct UnitRange {
   std::size_t first = 0, last = 0;
 };
@@ -74,7 +74,7 @@ inline UnitRange units_of(const std::vector<MarkupUnit>& units, ByteSpan token) 
   return {static_cast<std::size_t>(first - units.begin()), static_cast<std::size_t>(last - units.begin())};
 }
 
-/// For each target unit the source unit at the same place, in proportion to their numbers.
+/// For each target unit the source unit at the same relative position.
 inline std::vector<std::size_t> proportional_units(const std::vector<MarkupUnit>& source_units,
                                                    const std::vector<MarkupUnit>& target_units) {
   std::vector<std::size_t> from, to, best(target_units.size(), no_unit);
@@ -87,8 +87,8 @@ inline std::vector<std::size_t> proportional_units(const std::vector<MarkupUnit>
   return best;
 }
 
-/// Pairs punctuation marks in order that are the same, and that no link pairs with the same mark, where
-/// either side has equally many of them: attention is rarely right about punctuation.
+/// Pairs equal punctuation marks in order, except those already linked to the same mark, if both sides have
+/// the same number of them: attention is unreliable for punctuation.
 inline void pair_marks(std::string_view source, const std::vector<MarkupUnit>& source_units,
                        std::string_view target, const std::vector<MarkupUnit>& target_units,
                        std::vector<std::size_t>& best) {
@@ -113,9 +113,9 @@ inline void pair_marks(std::string_view source, const std::vector<MarkupUnit>& s
   }
 }
 
-/// For each target unit the source unit that the alignment says, or no_unit. Of several, one with the same
-/// text is preferred, then one with more links, of the same kind, at the same place in its token, and the
-/// first. Without any link units are paired in proportion. Then pair_marks().
+/// For each target unit the source unit that it is aligned to, or no_unit. Of several the one with the same
+/// text is preferred, then the one with more links, of the same kind, at the same place in its token, and the
+/// first. Without any links, units are paired by relative position. Then calls pair_marks().
 inline std::vector<std::size_t> linked_units(std::string_view source,
                                              const std::vector<MarkupUnit>& source_units,
                                              std::string_view target,
@@ -123,7 +123,7 @@ inline std::vector<std::size_t> linked_units(std::string_view source,
                                              const TextAlignment& alignment) {
   struct Link {
     int count = 0;
-    std::size_t shift = 0;  // between the places in their tokens
+    std::size_t shift = 0;  // difference of the places in their tokens
   };
   std::vector<std::map<std::size_t, Link>> links(target_units.size());
   for (const auto& [s, t] : alignment.links) {
@@ -131,7 +131,7 @@ inline std::vector<std::size_t> linked_units(std::string_view source,
     const UnitRange from = units_of(source_units, alignment.source[s]),
                     to = units_of(target_units, alignment.target[t]);
     for (std::size_t j = to.first; j < to.last; ++j) {
-      // Of a token with many units those at about the same place, so that the time stays linear.
+      // In a token with many units only those at about the same place, to keep the time linear.
       constexpr std::size_t around = 8;
       const std::size_t middle =
           from.first + (j - to.first) * (from.last - from.first) / (to.last - to.first);

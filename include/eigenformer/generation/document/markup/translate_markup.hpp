@@ -17,20 +17,20 @@
 
 namespace eigenformer {
 
-/// A translation and what its words stand for.
+/// A translation with its alignment.
 struct AlignedText {
-  std::string text{};
-  TextAlignment alignment{};  ///< of the source that was given and text
+  std::string text{};         ///< the translation
+  TextAlignment alignment{};  ///< between the given source and `text`; may be empty
 };
 
-/// Translates texts, one result for each. A text is a paragraph, which may have several sentences and line
-/// breaks, and neither begins nor ends with white space.
+/// A function that translates texts and returns one result per text. A text is a paragraph: it may have
+/// several sentences and line breaks, and neither begins nor ends with white space.
 using AlignedTranslator = std::function<std::vector<AlignedText>(const std::vector<std::string>&)>;
 
-/// How a document is read.
+/// How a document with markup is read.
 struct MarkupOptions {
-  MarkupFormat format = MarkupFormat::html;
-  bool protect = true;  ///< placeholders come out as they went in: find_placeholders()
+  MarkupFormat format = MarkupFormat::html;  ///< the document's format
+  bool protect = true;                       ///< copy placeholders unchanged; see find_placeholders()
 };
 
 namespace detail {
@@ -41,8 +41,8 @@ inline void move_spans(std::vector<ByteSpan>& spans, std::size_t by) {
 
 }  // namespace detail
 
-/// The translation of a segment as its document writes it: with the segment's tags, its protected pieces,
-/// each once, and references as the source uses them.
+/// Writes the translation of a segment in the document's format: with the segment's tags, each protected
+/// piece once, and references as in the source.
 inline std::string restore_markup(const MarkupSegment& segment, MarkupFormat format,
                                   const AlignedText& translation) {
   std::vector<ByteSpan> pieces;
@@ -53,12 +53,13 @@ inline std::string restore_markup(const MarkupSegment& segment, MarkupFormat for
   return detail::MarkupRestorer(segment, format, units, parts).run();
 }
 
-/// Translates a document: its text is translated segment by segment, and tags come back where the
-/// alignment says (as in bergamot-translator). Of the markup nothing is lost, added or changed: comments,
-/// attributes and entities stay as they are, and XML that is well-formed stays so. A document without tags,
-/// references and placeholders gives what the translator gives. Throws IoError for XML that is not
-/// well-formed, ValueError where the translator gives another number of texts, and what the translator
-/// throws.
+/// Translates a document with markup: translates its text segment by segment and places tags by the alignment
+/// (as bergamot-translator does).
+///
+/// No markup is lost, added or changed: comments, attributes and entities stay as they are, and well-formed
+/// XML stays well-formed. A document without tags, references and placeholders gives exactly the translator's
+/// output. Throws IoError for XML that is not well-formed, ValueError when the translator returns another
+/// number of texts, and what the translator throws.
 inline std::string translate_markup(std::string_view document, const MarkupOptions& options,
                                     const AlignedTranslator& translate) {
   MarkupDocument read = read_markup(document, options.format, options.protect);

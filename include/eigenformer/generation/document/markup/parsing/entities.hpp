@@ -13,8 +13,8 @@ namespace eigenformer {
 
 /// A character reference at the front of a text, such as `&amp;` or `&#228;`.
 struct CharacterReference {
-  std::size_t length = 0;   ///< in bytes; 0 where there is none
-  std::string character{};  ///< what it stands for, as UTF-8; empty for a name or a number that is not known
+  std::size_t length = 0;   ///< in bytes; 0: there is no reference
+  std::string character{};  ///< the character as UTF-8; empty for an unknown name or number
 };
 
 namespace detail {
@@ -45,7 +45,7 @@ inline const std::unordered_map<std::string_view, char32_t>& named_characters() 
         {"part", 0x2202},   {"sum", 0x2211},    {"minus", 0x2212},  {"radic", 0x221A},  {"infin", 0x221E},
         {"asymp", 0x2248},  {"ne", 0x2260},     {"equiv", 0x2261},  {"le", 0x2264},     {"ge", 0x2265},
         {"check", 0x2713}};
-    // Those of Latin-1, U+00A0 to U+00FF, in order.
+    // Latin-1, U+00A0 to U+00FF, in order.
     static constexpr std::array<std::string_view, 96> latin = {
         "nbsp",   "iexcl",  "cent",   "pound",  "curren", "yen",    "brvbar", "sect",   "uml",    "copy",
         "ordf",   "laquo",  "not",    "shy",    "reg",    "macr",   "deg",    "plusmn", "sup2",   "sup3",
@@ -76,7 +76,7 @@ inline const std::unordered_map<std::string_view, char32_t>& named_characters() 
   return names;
 }
 
-// What `&#...;` stands for; nothing for a number that is no character of text.
+// The character of `&#...;` as UTF-8; empty for a number that is not a text character.
 inline std::string numbered_character(std::string_view digits) {
   const bool hex = !digits.empty() && (digits[0] == 'x' || digits[0] == 'X');
   if (hex) digits.remove_prefix(1);
@@ -95,9 +95,9 @@ inline std::string numbered_character(std::string_view digits) {
 
 }  // namespace detail
 
-/// Reads the character reference that begins with the `&` at the front of the text. It must end with `;`:
-/// `AT&T` has none. Known are the names of XML, of Latin-1, of Greek letters and of the usual punctuation,
-/// arrows and signs, and all numbers of characters that may stand in a text.
+/// Reads the character reference at the front of a text. It must begin with `&` and end with `;`, so `AT&T`
+/// has none. Knows the names of XML, of Latin-1, of Greek letters and of common punctuation, arrows and
+/// signs, and all numbers of text characters.
 inline CharacterReference character_reference(std::string_view text) {
   constexpr std::size_t longest = 32;
   if (text.size() < 3 || text[0] != '&') return {};

@@ -16,8 +16,8 @@ bool listed(const std::array<std::string_view, N>& sorted, std::string_view name
 
 }  // namespace detail
 
-/// Whether an HTML element has neither content nor a closing tag (HTML standard, 13.1.2); names are in lower
-/// case, here and below.
+/// Whether an HTML element has neither content nor a closing tag (HTML standard, 13.1.2). name: in lower
+/// case, also in the functions below.
 inline bool is_void_element(std::string_view name) {
   static constexpr auto names =
       std::to_array<std::string_view>({"area", "base", "br", "col", "embed", "hr", "img", "input", "link",
@@ -25,22 +25,22 @@ inline bool is_void_element(std::string_view name) {
   return detail::listed(names, name);
 }
 
-/// Whether all up to the closing tag is text without tags and entities, and nothing that is to be translated.
+/// Whether an element's content up to its closing tag has no tags and entities and is not translated.
 inline bool is_raw_text_element(std::string_view name) {
   static constexpr auto names = std::to_array<std::string_view>(
       {"iframe", "noembed", "noframes", "script", "style", "textarea", "xmp"});
   return detail::listed(names, name);
 }
 
-/// Whether an element's content is code or a formula, which stays as it is.
+/// Whether an element's content is code or a formula, which is not translated.
 inline bool is_code_element(std::string_view name) {
   static constexpr auto names =
       std::to_array<std::string_view>({"code", "kbd", "math", "pre", "samp", "svg", "tt", "var"});
   return detail::listed(names, name);
 }
 
-/// Whether the tags of an element end a sentence: those that browsers display as blocks, cells and items, the
-/// controls of forms, and a line break.
+/// Whether the tags of an element end a sentence: elements displayed as blocks, cells or items, form
+/// controls, and line breaks.
 inline bool is_block_element(std::string_view name) {
   static constexpr auto names = std::to_array<std::string_view>(
       {"address",  "article",  "aside",  "base",     "blockquote", "body",     "br",       "button",

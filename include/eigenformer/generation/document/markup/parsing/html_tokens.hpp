@@ -17,10 +17,10 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Cuts HTML into tokens. The parsers that are packaged (libxml2's, gumbo, lexbor) build a tree and write
-/// another document: they add html, head and body to a fragment, move what stands in the wrong place, quote
-/// attributes, and forget how a character was written. A translator must give back the markup that it got,
-/// so this one only finds where tags begin and end, and looks into them as far as it has to.
+/// Splits HTML into tokens. Common parsers (libxml2, gumbo, lexbor) build a tree and write a different
+/// document: they add html, head and body to a fragment, move misplaced elements, quote attributes, and lose
+/// how characters were written. A translator must keep the markup byte for byte, so this scanner only finds
+/// where tags begin and end.
 class HtmlScanner {
  public:
   explicit HtmlScanner(std::string_view document) : all_(document), last_close_(document.rfind('>')) {}
@@ -36,7 +36,7 @@ class HtmlScanner {
   }
 
  private:
-  // Text is collected, because a `<` that begins no tag does not end it.
+  // Text is collected because a `<` that begins no tag does not end it.
   void add_text(std::size_t end) { at_ = end; }
   void flush_text() {
     if (begin_ < at_) tokens_.push_back({MarkupKind::text, {begin_, at_}});
@@ -51,7 +51,7 @@ class HtmlScanner {
     begin_ = at_ = end;
   }
 
-  // The end of the first such text, or nothing; what was not found once is not looked for again.
+  // The end of the first occurrence of `what`, or empty; a failed search is not repeated.
   std::optional<std::size_t> end_of(std::string_view what, std::size_t from) {
     if (missing_.count(what) != 0) return std::nullopt;
     const std::size_t found = all_.find(what, from);
@@ -73,7 +73,7 @@ class HtmlScanner {
     if (next != '!' && next != '?' && next != '/') return false;
     std::optional<std::size_t> end;
     if (starts(less, "<!--")) {
-      // `<!-->` and `<!--->` are comments, too; one that nothing closes goes to the end.
+      // `<!-->` and `<!--->` are comments, too; an unclosed comment extends to the end.
       end = starts(less, "<!-->") ? less + 5 : starts(less, "<!--->") ? less + 6 : end_of("-->", less + 4);
       if (!end) end = all_.size();
     } else if (starts(less, "<![CDATA[")) {
@@ -100,13 +100,13 @@ class HtmlScanner {
   }
 
   struct Attributes {
-    std::size_t end = 0;  // behind the `>`
+    std::size_t end = 0;  // after the `>`
     bool closed = false;  // `/>`
     bool untranslated = false;
   };
 
-  // Reads attributes (HTML standard, 13.2.5.32 and what follows it); nothing where a quote or the tag is open
-  // at the end of the document.
+  // Reads attributes (HTML standard, 13.2.5.32 and following); empty when a quote or the tag is not closed
+  // before the end of the document.
   std::optional<Attributes> attributes(std::size_t at) const {
     Attributes result;
     const auto skip_spaces = [&] {
@@ -168,8 +168,8 @@ class HtmlScanner {
     std::optional<Attributes> tag;
     if (unclosed_ < max_unclosed) tag = attributes(end_of_name);
     if (!tag) {
-      // A quote that nothing closes would take the rest of the document into the tag. Looking for its end is
-      // given up after some, so that the time stays linear in the document's length.
+      // An unclosed quote would put the rest of the document into the tag. After max_unclosed of them
+      // attributes are no longer read, so that the time stays linear in the document's length.
       ++unclosed_;
       tag = Attributes{.end = all_.find('>', less) + 1};
     }
@@ -190,7 +190,7 @@ class HtmlScanner {
     return true;
   }
 
-  // Where the closing tag of an element without tags inside begins, or the end of the document.
+  // The begin of the closing tag of an element without inner tags, or the end of the document.
   std::size_t closing_tag_of(std::string_view name, std::size_t from) const {
     for (std::size_t at = all_.find("</", from); at != std::string_view::npos; at = all_.find("</", at + 2)) {
       const std::size_t end = at + 2 + name.size();
@@ -204,16 +204,16 @@ class HtmlScanner {
 
   std::string_view all_;
   std::size_t last_close_;
-  int unclosed_ = 0;                // tags with a quote that nothing closes
-  std::size_t begin_ = 0, at_ = 0;  // of the text that is being collected
+  int unclosed_ = 0;                // tags with an unclosed quote
+  std::size_t begin_ = 0, at_ = 0;  // of the text being collected
   std::map<std::string_view, bool> missing_;
   std::vector<MarkupToken> tokens_;
 };
 
 }  // namespace detail
 
-/// Cuts HTML, a document or a piece of one, into tokens. Never fails: what is no tag is text, and an element
-/// of raw text or a comment that nothing closes goes to the end. Names are in lower case.
+/// Splits an HTML document or fragment into tokens, with names in lower case. Accepts any input: what is not
+/// a tag is text, and an unclosed comment or raw text element extends to the end.
 inline std::vector<MarkupToken> html_tokens(std::string_view document) {
   return detail::HtmlScanner(document).run();
 }

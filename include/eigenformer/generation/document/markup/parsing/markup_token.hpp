@@ -7,29 +7,31 @@
 
 namespace eigenformer {
 
-/// What the text of a document is written in.
-enum class MarkupFormat : std::uint8_t { text, html, xml };
-
-/// What a piece of markup is. verbatim: a comment, a doctype, a processing instruction, an element of raw
-/// text with its tags; empty: a void element (`<br>`) or one that closes itself (`<x/>`); cdata_open and
-/// cdata_close: the two ends of a CDATA section of XML, whose text is without entities.
-enum class MarkupKind : std::uint8_t {
-  text,
-  cdata_text,
-  open,
-  close,
-  empty,
-  cdata_open,
-  cdata_close,
-  verbatim
+/// The markup format of a document.
+enum class MarkupFormat : std::uint8_t {
+  text,  ///< no markup
+  html,  ///< an HTML document or fragment
+  xml    ///< a well-formed XML document or fragment
 };
 
-/// A piece of a document; the pieces in order are the document, byte for byte.
+/// The kind of a markup token.
+enum class MarkupKind : std::uint8_t {
+  text,         ///< text, in which entities are decoded
+  cdata_text,   ///< the text of a CDATA section of XML, without entities
+  open,         ///< an opening tag
+  close,        ///< a closing tag
+  empty,        ///< a void element (`<br>`) or a self-closing one (`<x/>`)
+  cdata_open,   ///< the begin of a CDATA section
+  cdata_close,  ///< the end of a CDATA section
+  verbatim      ///< a comment, doctype, processing instruction, or raw text element with its tags
+};
+
+/// A piece of a document; the tokens in order are the document, byte for byte.
 struct MarkupToken {
-  MarkupKind kind = MarkupKind::text;
-  ByteSpan span{};            ///< in the document
-  std::string name{};         ///< of a tag or an element of raw text; lower case in HTML
-  bool untranslated = false;  ///< an opening tag that asks for its element to stay as it is
+  MarkupKind kind = MarkupKind::text;  ///< what the piece is
+  ByteSpan span{};                     ///< its bytes in the document
+  std::string name{};                  ///< of a tag or a raw text element; lower case in HTML
+  bool untranslated = false;           ///< whether an opening tag excludes its element from translation
 };
 
 }  // namespace eigenformer

@@ -17,7 +17,7 @@ namespace eigenformer {
 
 namespace detail {
 
-/// Cuts XML into tokens and checks that it is well-formed. Why not a library: HtmlScanner.
+/// Splits XML into tokens and checks that it is well-formed. HtmlScanner says why no library is used.
 class XmlScanner {
  public:
   explicit XmlScanner(std::string_view document) : all_(document) {}
@@ -62,7 +62,7 @@ class XmlScanner {
     throw IoError("xml", place(at) + ": " + message);
   }
 
-  // Texts are UTF-8, and so is what comes of them, whatever a declaration says.
+  // The text and the output are UTF-8, so a declaration of another encoding is an error.
   void require_utf8(std::size_t at, std::string_view declaration) const {
     const std::size_t name = declaration.find("encoding");
     if (name == std::string_view::npos) return;
@@ -102,7 +102,7 @@ class XmlScanner {
     add(MarkupKind::text, end);
   }
 
-  // Checks the reference at `&`; its length. Entities that a DTD defines are not known, but may be there.
+  // Checks the reference at `&` and returns its length. Unknown names are allowed: a DTD may define them.
   std::size_t reference(std::size_t at) const {
     const CharacterReference found = character_reference(all_.substr(at));
     if (found.length == 0)
@@ -163,7 +163,7 @@ class XmlScanner {
     fail(at_, "the doctype does not end, expected >");
   }
 
-  // Names are taken as XML 1.0, 2.3 has them, but for characters beyond ASCII, which may all be part of one.
+  // Names follow XML 1.0, 2.3, except that all characters beyond ASCII may be part of one.
   std::size_t name_end(std::size_t at) const {
     const auto first = [](char c) { return is_ascii_letter(c) || c == '_' || c == ':' || (c & 0x80) != 0; };
     const std::size_t begin = at;
@@ -235,7 +235,7 @@ class XmlScanner {
     add(MarkupKind::open, at + 1, std::move(name), untranslated);
   }
 
-  // Reads `="value"`; at: where the attribute ends.
+  // Reads `="value"`; sets `at` to its end.
   std::string_view attribute_value(std::string_view attribute, std::size_t from, std::size_t& at) const {
     const std::string of_attribute = " after the attribute '" + std::string(attribute) + "', expected ";
     at = skip_spaces(from);
@@ -264,9 +264,9 @@ class XmlScanner {
 
 }  // namespace detail
 
-/// Cuts XML, a document or a piece of one (text and any number of elements), into tokens. Throws IoError,
-/// naming line and column, where it is not well-formed: tags and quotes that do not match, an attribute given
-/// twice, a lone `&` or `<`. A doctype is not read, so entities that it defines are taken as they are.
+/// Splits an XML document or fragment (text and any number of elements) into tokens. Throws IoError that
+/// names line and column when it is not well-formed: unmatched tags or quotes, a repeated attribute, a lone
+/// `&` or `<`. Doctypes are not interpreted, so the entities they define are left as they are.
 inline std::vector<MarkupToken> xml_tokens(std::string_view document) {
   return detail::XmlScanner(document).run();
 }
