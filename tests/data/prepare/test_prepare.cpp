@@ -221,8 +221,9 @@ TEST_CASE("prepare: tags are tokens of the vocabulary, which no text is cut into
   options.vocab_size = 40;
   options.tags = "<2de>,<2fr>";
   const PrepareFiles files{folder.path() / "text", folder.path() / "text", {}};
-  (void)prepare_pairs(files, folder.path() / "out", options, TokenizerPair{});
-  const auto tokenizer = load_tokenizer("subword", folder.path() / "out", "tokenizer");
+  TokenizerPair tokenizers;
+  (void)prepare_pairs(files, folder.path() / "out", options, tokenizers);
+  const auto tokenizer = tokenizers.source;
   const auto de = find_token(*tokenizer, "<2de>"), fr = find_token(*tokenizer, "<2fr>");
   REQUIRE(de);
   REQUIRE(fr);
