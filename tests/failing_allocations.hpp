@@ -34,15 +34,19 @@ struct AllocationFailures {
   std::string places;  ///< where the requests failed that a run survived, or after which something is left
 };
 
+/// Which request fails after the one that came after `before` others: each of the first 16, then fewer and
+/// fewer.
+inline long next_failing(long before) { return before + std::max(1L, before / 16); }
+
 /// Runs `operation` until no request of it fails any more: first its first request fails, then its second,
-/// and so on; after the first 64 some are left out. Calls `check` after each run. An exception other than
+/// and so on; after the first 16 some are left out. Calls `check` after each run. An exception other than
 /// std::bad_alloc leaves this function.
 template <class Operation, class Check>
 AllocationFailures fail_each_allocation(Operation&& operation, Check&& check) {
   operation();  // what is kept for later, such as pools and buffers of threads, is made here
   check();
   AllocationFailures seen;
-  for (long before = 0;; before += std::max(1L, before / 64)) {
+  for (long before = 0;; before = next_failing(before)) {
     const long live = live_blocks();
     bool thrown = false, reached = false;
     {
