@@ -112,7 +112,7 @@ TEST_CASE("n best: as many lines for each line as text, ranks in tsv, lists in j
   const auto longer = corpus.folder.write("l", "x\ny\nz\n").string();
   const Ended uneven = run("translator", {"score", "--model", known, "--source", source, "--target", longer});
   CHECK(uneven.code == 1);
-  CHECK(contains(uneven.err, "ends after 2 lines and '" + longer + "' has more"));
+  CHECK(contains(uneven.err, "ends after 2 lines, but '" + longer + "' has more"));
 }
 
 TEST_CASE("prefixes, several samples, min-p, minimum Bayes risk, diverse beams, coverage") {
@@ -421,7 +421,7 @@ TEST_CASE("a run that is killed goes on where it was, and ends with the bytes of
       std::vector<std::string> other = arguments(out, {"--continue"});
       *std::find(other.begin(), other.end(), "3") = "4";
       refused(other, "--seed was '3' and is '4'");
-      refused(arguments(out, {"--continue", "--top-k", "5"}), "--top-k was not there and is '5'");
+      refused(arguments(out, {"--continue", "--top-k", "5"}), "--top-k was not given and is '5'");
       corpus.folder.write("in", "We" + text.substr(1));
       refused(arguments(out, {"--continue"}),
               "has changed in lines that the interrupted run has already translated");

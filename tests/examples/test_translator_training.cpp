@@ -165,7 +165,7 @@ TEST_CASE("what is shown of a training: limits that were set, the time, measures
         "far)");
   v = {.epoch = 1, .step = 20, .name = "loss", .value = 2, .averaged = 3};
   CHECK(translator::TerminalProgress::text(v) ==
-        "validation after step 20, epoch 1, mean of weights: loss 2.0000  perplexity 7.389");
+        "validation after step 20, epoch 1, averaged weights: loss 2.0000  perplexity 7.389");
 }
 
 TEST_CASE("curves: round ticks, few points, names as XML has them") {

@@ -177,7 +177,7 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   CHECK(contains(refusal(incomplete), "has no 'snapshots'"));
   incomplete = state;
   incomplete.tensors.erase(incomplete.tensors.begin());
-  CHECK(contains(refusal(incomplete), "lacks 'model."));
+  CHECK(contains(refusal(incomplete), "has no 'model."));
   incomplete = state;
   std::erase_if(incomplete.tensors, [](const auto& t) { return contains(t.first, "exp_avg_sq"); });
   CHECK(contains(refusal(incomplete), "missing"));

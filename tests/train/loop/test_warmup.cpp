@@ -44,7 +44,7 @@ TEST_CASE("Warmup: it is fitted once, when the updates that are expected are set
   CHECK(warmup.decided() == 50);
   CHECK(warmup.at(100, true) == 50);  // once
   REQUIRE(said.notices.size() == 1);
-  CHECK(contains(said.notices[0], "warm-up: 50 updates, a quarter of the 200 updates"));
+  CHECK(contains(said.notices[0], "warm-up: 50 updates, a quarter of the 200 expected updates"));
   auto longer = said.warmup({});
   CHECK(longer.at(5000, true) == 400);
   CHECK(said.notices.size() == 1);
@@ -60,7 +60,7 @@ TEST_CASE("Warmup: what was given stays, with a notice where it leaves little of
   CHECK(warmup.at(1'000'000, false) == 400);
   CHECK(warmup.at(500, true) == 400);
   REQUIRE(said.notices.size() == 1);
-  CHECK(contains(said.notices[0], "the warm-up of 400 updates takes most of the 500 updates"));
+  CHECK(contains(said.notices[0], "the warm-up of 400 updates takes most of the 500 expected updates"));
   auto shorter = said.warmup(100);
   CHECK(shorter.at(500, true) == 100);
   auto none = said.warmup(0);

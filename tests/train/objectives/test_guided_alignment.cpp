@@ -83,7 +83,7 @@ TEST_CASE(
   }
   EncodedCorpus short_one = corpus;
   short_one.alignment.pop_back();
-  CHECK_THROWS_WITH_AS(Batcher{short_one}, doctest::Contains("29 pairs and 30 pairs"), ValueError);
+  CHECK_THROWS_WITH_AS(Batcher{short_one}, doctest::Contains("29 alignments and 30 pairs"), ValueError);
 }
 
 TEST_CASE(
