@@ -80,6 +80,7 @@ TEST_CASE("models are loaded when they are first used and dropped when idle") {
           {"de", "en", [&, slowly] { return slowly.wait(), std::make_unique<FakeBackend>(shared); }},
           {"en", "fr",
            [&]() -> std::unique_ptr<ef::TranslationBackend> { throw std::runtime_error("broken"); }},
+          {"de", "it", [] { return std::unique_ptr<ef::TranslationBackend>(); }},
       },
       std::chrono::milliseconds(50), [&](const ef::ServedModel&, bool, double) { ++notices; },
       [&](const ef::ServedModel& model, const std::exception_ptr&) {
@@ -110,6 +111,7 @@ TEST_CASE("models are loaded when they are first used and dropped when idle") {
   CHECK_THROWS_WITH(use(2).get(), "broken");
   CHECK_THROWS_WITH(use(2).get(), "broken");
   CHECK(failures == 2);
+  CHECK_THROWS_WITH(use(3).get(), "[server] the load() of de-it returned null, expected a model");
   // What is in use stays, however long.
   second.reset();
   CHECK(alive(1));

@@ -277,6 +277,21 @@ TEST_CASE("what an encoder-decoder may have in CTranslate2 and not here is refus
   replaced(alibi, on, {"decoder/alibi", "not supported"});
 }
 
+TEST_CASE("numbers of heads and the like that are no counts are refused by name") {
+  DamagedCopy copy("ct2_post");
+  std::string bytes = copy.read("model.bin");
+  const std::string name = "encoder/num_heads";
+  const std::size_t at = bytes.find(name + '\0');
+  REQUIRE(at != std::string::npos);
+  // After the name: its end, the rank, the type, the number of bytes in four bytes, and the number.
+  const std::size_t header = at + name.size() + 1;
+  const auto size = static_cast<std::uint8_t>(bytes[header + 2]);
+  bytes[header + 6 + size - 1] = '\xff';  // the sign
+  copy.write("model.bin", bytes);
+  check_refused([&] { (void)import_ctranslate2<float>(copy.path()); },
+                {"model.bin", name, "expected a whole number from 0 to 1000000"});
+}
+
 TEST_CASE("vocabularies and config.json that do not fit are refused by name") {
   DamagedCopy copy("ct2_post");
   const auto refuse = [&](const std::vector<std::string>& words) {

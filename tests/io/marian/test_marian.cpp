@@ -161,6 +161,9 @@ TEST_CASE("settings beside a model of Marian are read") {
                 {"decoder.yml", "max-length-factor", "a number above 0"});
   copy.write("decoder.yml", "beam-size: many\n");
   check_refused([&] { (void)import_marian(copy.path()); }, {"decoder.yml", "beam-size", "many", "number"});
+  copy.write("decoder.yml", "beam-size: 1e300\n");
+  check_refused([&] { (void)import_marian(copy.path()); },
+                {"decoder.yml", "beam-size", "1e300", "1 to 1000"});
   copy.write("decoder.yml", "just words\n");
   check_refused([&] { (void)import_marian(copy.path()); }, {"decoder.yml", "line 1", "key: value"});
 }

@@ -116,6 +116,15 @@ TEST_CASE("the whole model's gradients are right, for each tying, kind of positi
   }
 }
 
+TEST_CASE("a decoder that is not causal cannot generate token by token") {
+  auto options = small_seq2seq();
+  options.causal = false;
+  const auto model = make_seq2seq<double>(options);
+  const std::vector<std::vector<std::int32_t>> sources = {{4, 5, 3}};
+  CHECK_THROWS_WITH_AS((void)model.begin(Context<double>::inference(), sources),
+                       doctest::Contains("options.causal is false"), ValueError);
+}
+
 TEST_CASE("the gradients are right for the numbers that dropout kept") {
   const TokenBatch batch;
   for (const auto activation : {Activation::relu, Activation::gelu}) {

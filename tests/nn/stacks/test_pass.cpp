@@ -149,6 +149,26 @@ TEST_CASE("a step that asks for something else than the first one is refused") {
                  "memory 0 does not exist: the pass has 0"));
 }
 
+TEST_CASE("attention to a memory with positions or a window is refused where a cache would ignore them") {
+  RandomGenerator rng(1);
+  const auto ctx = Context<double>::inference();
+  const Var<double> x = random_tensor<double>({2, 12}, 3);
+  const Memory<double> memory{random_tensor<double>({5, 12}, 4), SequenceLayout::packed({2, 3})};
+  for (const MultiHeadAttentionOptions& options :
+       {MultiHeadAttentionOptions{.d_model = 12, .num_heads = 3, .positions = RotaryPositions{}},
+        MultiHeadAttentionOptions{.d_model = 12, .num_heads = 3, .attention_window = 2}}) {
+    const MultiHeadAttention<double> attention(options, rng);
+    DecoderState<double> state(ctx, 2, {memory},
+                               [&](const Context<double>& c, const Tokens&, LayerPass<double>& pass) {
+                                 return pass.memory_attention(c, attention, x);
+                               });
+    CHECK(contains(message_of<ValueError>([&] {
+                     (void)state.step(Tokens::from({2}, {4, 5}));
+                   }),
+                   "positions or a window"));
+  }
+}
+
 TEST_CASE("either stack has layers of its own sizes, trains and decodes") {
   Seq2SeqOptions o = small_seq2seq();
   LayerOptions narrow = o.layer;

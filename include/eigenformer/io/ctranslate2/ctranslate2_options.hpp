@@ -70,11 +70,11 @@ class Ct2Transformer {
     LayerOptions o;
     const std::string first_layer = stack + "/layer_0/";
     o.d_model = d_model;
-    o.num_heads =
-        static_cast<index_t>(file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
+    o.num_heads = whole(stack + "/num_heads",
+                        file_.scalar(stack + "/num_heads", file_.spec() == "TransformerBig" ? 16 : 8));
     o.dim_feedforward = matrix(first_layer + "ffn/linear_0/weight")[0];
     o.dropout = {0};
-    o.activation = activation(file_.scalar(stack + "/activation", 0));
+    o.activation = activation(whole(stack + "/activation", file_.scalar(stack + "/activation", 0)));
     o.norm_first = file_.scalar(stack + "/pre_norm", 1) != 0;
     o.norm.kind = file_.contains(first_layer + "self_attention/layer_norm/beta") ? NormKind::layer_norm
                                                                                  : NormKind::rms_norm;
@@ -130,7 +130,7 @@ class Ct2Transformer {
     } else if (file_.contains(encoder + "rotary_dim")) {
       o.layer.positions = RotaryPositions{
           .base = rotary("rotary_base", 10000),
-          .dim = static_cast<index_t>(rotary("rotary_dim", 0)),
+          .dim = whole("rotary_dim", rotary("rotary_dim", 0)),
           .pairing = rotary("rotary_interleave", 1) != 0 ? RotaryPairing::adjacent : RotaryPairing::halves};
     } else if (file_.contains(encodings("encoder"))) {
       o.positions = LearnedPositions{};
@@ -166,8 +166,16 @@ class Ct2Transformer {
     return n;
   }
 
-  Activation activation(double number) const {
-    switch (static_cast<int>(number)) {
+  // A number of the file as an integer.
+  index_t whole(const std::string& name, double number) const {
+    if (!(number >= 0 && number <= 1e6) || number != std::floor(number))
+      throw file_.refuse("has '" + name + "' of " + std::to_string(number) +
+                         ", expected a whole number from 0 to 1000000");
+    return static_cast<index_t>(number);
+  }
+
+  Activation activation(index_t number) const {
+    switch (number) {
       case 0:
         return Activation::relu;
       case 1:
@@ -182,7 +190,7 @@ class Ct2Transformer {
         return Activation::sigmoid;
       default:
         throw file_.refuse(
-            "has the activation " + std::to_string(static_cast<int>(number)) +
+            "has the activation " + std::to_string(number) +
             ", which is not supported; there are 0 (ReLU), 1 (GELU, tanh), 2 (SiLU), 3 (GELU), 5 and 6");
     }
   }

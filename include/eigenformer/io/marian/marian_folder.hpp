@@ -151,10 +151,11 @@ inline TokenizerPair marian_tokenizers(const MarianFiles& files, const MarianTra
   text.forbidden_ids = {1, text.begin_id};
   text.search_rule = SearchRule::marian;
   text.length_penalty = files.decoder.number("normalize", 1);
-  text.beam_size = static_cast<index_t>(files.decoder.number("beam-size", 0));
-  if (text.beam_size < 0 || text.beam_size > 1000) {
+  const double beam_size = files.decoder.number("beam-size", 0);
+  if (!(beam_size >= 0 && beam_size <= 1000)) {
     throw files.decoder.refuse_value("beam-size", files.decoder.word("beam-size"), "1 to 1000");
   }
+  text.beam_size = static_cast<index_t>(beam_size);
   text.word_penalty = files.decoder.number("word-penalty", 0);
   text.max_length_factor = files.decoder.number("max-length-factor", 3);
   if (!(text.max_length_factor > 0)) {

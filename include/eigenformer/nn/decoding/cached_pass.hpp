@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "eigenformer/nn/decoding/key_value_cache.hpp"
@@ -142,6 +143,13 @@ class CachedPass final : public LayerPass<T> {
       throw ValueError("memory_attention", "memory " + std::to_string(memory) +
                                                " does not exist: the pass has " +
                                                std::to_string(memories_.size()));
+    }
+    const MultiHeadAttentionOptions& o = attention.options;
+    if (!std::holds_alternative<NoPositions>(o.positions) || o.attention_window != 0) {
+      throw ValueError(
+          "memory_attention",
+          "the attention has positions or a window, which decoding with a cache does not support; "
+          "expected one with neither");
     }
     const std::size_t slot = next({Call::of_memory, attention.in_proj.weight.id()});
     return memories_[memory].attend(ctx, slot, attention, x, layout_,

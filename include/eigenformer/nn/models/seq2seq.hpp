@@ -124,6 +124,12 @@ struct Seq2SeqTransformer {
   /// or for each entry of memory.key_sequence. The model must outlive it. Throws ValueError for a context
   /// that records.
   [[nodiscard]] DecoderState<T> begin(const Context<T>& ctx, const Memory<T>& memory) const& {
+    if (!options.causal) {
+      throw ValueError(
+          "decode",
+          "options.causal is false, so each target token depends on later ones; expected a model "
+          "with a causal decoder to generate token by token");
+    }
     const auto sequences = memory.key_sequence.empty() ? memory.layout.batch()
                                                        : static_cast<index_t>(memory.key_sequence.size());
     return {ctx, sequences, {memory}, [this](const Context<T>& c, const Tokens& ids, LayerPass<T>& pass) {

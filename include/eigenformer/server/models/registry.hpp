@@ -25,7 +25,7 @@ struct ServedModel {
   std::string source,  ///< code of the source language, such as "en"
       target;          ///< code of the target language
   /// Loads the model. Called by the registry's thread on first use, and again after the model was unloaded.
-  /// May take long and may throw; must not return null.
+  /// May take long and may throw. Null counts as a failure to load.
   std::function<std::unique_ptr<TranslationBackend>()> load;
 };
 
@@ -171,6 +171,9 @@ class ModelRegistry {
     std::exception_ptr error;
     try {
       backend = entry.model.load();
+      if (backend == nullptr)
+        throw ValueError("server", "the load() of " + entry.model.source + "-" + entry.model.target +
+                                       " returned null, expected a model");
       if (notice_) notice_(entry.model, true, seconds_since(began));
     } catch (...) {
       error = std::current_exception();
