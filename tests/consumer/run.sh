@@ -68,7 +68,7 @@ case $kind in
     # With nlohmann-json alone there is eigenformer::io.
     if [[ ";$components;" == *";io;"* ]]; then
       said=$(configure io-build "${without[@]}" -DREQUIRED_COMPONENT=io)
-      says "$said" "zlib not found" "Boost.Beast of Boost 1.74 or newer not found" "Generating done"
+      says "$said" "zlib not found" "Boost.Beast (Boost 1.74 or newer) not found" "Generating done"
     fi
     if said=$(configure refused-build "${without[@]}" $no_json -DREQUIRED_COMPONENT=io); then
       echo "a component whose library is absent was found: $said" >&2
