@@ -24,13 +24,15 @@ int frame_count = 0;
 int frames_of_call() { return frame_count = backtrace(frames.data(), static_cast<int>(frames.size())); }
 
 // The destructor and the comparisons of nlohmann-json, and the directory iterators of libstdc++, ask for
-// memory where nothing may be thrown, so the process ends where there is none. Nothing that uses them could
-// pass: their requests never fail. (Programs are linked with -rdynamic for dladdr.)
+// memory where nothing may be thrown, so the process ends where there is none; SentencePiece's library frees
+// what it has not made. Nothing that uses them could pass: their requests never fail. (Programs are linked
+// with -rdynamic for dladdr.)
 bool in_other_noexcept() {
   const int count = frames_of_call();
   for (int i = 0; i < count; ++i) {
     Dl_info found{};
-    if (dladdr(frames[static_cast<std::size_t>(i)], &found) == 0 || found.dli_sname == nullptr) continue;
+    if (dladdr(frames[static_cast<std::size_t>(i)], &found) == 0) continue;
+    if (found.dli_sname == nullptr) continue;
     const auto has = [&](const char* part) { return std::strstr(found.dli_sname, part) != nullptr; };
     if (has("json_value7destroy") || (has("nlohmann") && has("EEeqI")) || has("directory_iterator"))
       return true;
@@ -58,6 +60,14 @@ void* request(std::size_t bytes, std::size_t alignment) {
   return block;
 }
 
+void* request_or_null(std::size_t bytes) noexcept {
+  try {
+    return request(bytes, 1);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void release(void* block) noexcept {
   if (block == nullptr) return;
   --live;
@@ -74,7 +84,11 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return request(bytes, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return request_or_null(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return request_or_null(bytes); }
 void operator delete(void* block) noexcept { release(block); }
+void operator delete(void* block, const std::nothrow_t&) noexcept { release(block); }
+void operator delete[](void* block, const std::nothrow_t&) noexcept { release(block); }
 void operator delete[](void* block) noexcept { release(block); }
 void operator delete(void* block, std::size_t) noexcept { release(block); }
 void operator delete[](void* block, std::size_t) noexcept { release(block); }
