@@ -24,9 +24,8 @@ int frame_count = 0;
 int frames_of_call() { return frame_count = backtrace(frames.data(), static_cast<int>(frames.size())); }
 
 // The destructor and the comparisons of nlohmann-json, and the directory iterators of libstdc++, ask for
-// memory where nothing may be thrown, so the process ends where there is none; SentencePiece's library frees
-// what it has not made. Nothing that uses them could pass: their requests never fail. (Programs are linked
-// with -rdynamic for dladdr.)
+// memory where nothing may be thrown, so the process ends where there is none. Nothing that uses them could
+// pass: their requests never fail. (Programs are linked with -rdynamic for dladdr.)
 bool in_other_noexcept() {
   const int count = frames_of_call();
   for (int i = 0; i < count; ++i) {
