@@ -1,5 +1,5 @@
-// node translate.js ENGINE.js: translates the lines of standard input with a built engine, as the page does. With --time it prints how long
-// that took instead, the best of five passes after one that is not counted.
+// node translate.js ENGINE.js: translates the lines of standard input with a built engine, as the page does. With --time it prints the
+// time of the CPU that this took instead, the least of ten passes after one that is not counted.
 "use strict";
 const fs = require("fs");
 const path = require("path");
@@ -25,12 +25,12 @@ require(path.resolve(file))().then((engine) => {
     return;
   }
   let best = Infinity;
-  for (let pass = 0; pass < 5; ++pass) {
-    const start = performance.now();
+  for (let pass = 0; pass < 10; ++pass) {
+    const start = process.cpuUsage();
     lines.forEach(translate);
-    best = Math.min(best, performance.now() - start);
+    best = Math.min(best, process.cpuUsage(start).user / 1000);
   }
-  console.log(`${lines.length} lines in ${best.toFixed(1)} ms: ${((1000 * lines.length) / best).toFixed(1)} a second`);
+  console.log(`${lines.length} lines in ${best.toFixed(1)} ms: ${((1000 * lines.length) / best).toFixed(0)} a second`);
 }).catch((error) => {
   console.error(error.message);
   process.exit(1);

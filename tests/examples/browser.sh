@@ -2,7 +2,6 @@
 # browser.sh TRANSLATOR BUILD: builds examples/browser with emscripten and a small model of the demo, and compares what its engine
 # translates under node with what the translator does.
 set -euo pipefail
-export NODE_PATH=${NODE_PATH:-/usr/share/nodejs}  # of Debian's acorn, which emscripten needs; only Debian's own node looks there
 translator=$1 build=$2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 rm -rf "$build"

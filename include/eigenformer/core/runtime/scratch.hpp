@@ -52,6 +52,7 @@ class ThreadLease {
 class Scratch {
  public:
   /// Room for `count` elements, 64-byte aligned; when it grows, the contents are lost and all bytes are zero.
+  /// Throws std::bad_alloc when there is not that much memory.
   template <class P>
   P* reserve(index_t count) {
     if (count > std::numeric_limits<std::ptrdiff_t>::max() / static_cast<index_t>(sizeof(P)) - 4096)
