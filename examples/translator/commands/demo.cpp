@@ -198,7 +198,8 @@ void add_demo(CLI::App& app, Run& run) {
   auto command = std::make_shared<DemoCommand>();
   sub->add_option("--pairs", command->pairs, "sentence pairs to train on")->capture_default_str();
   sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();
-  sub->add_option("--epochs", command->epochs, "maximum passes over them")->capture_default_str();
+  sub->add_option("--epochs", command->epochs, "maximum passes over the training data")
+      ->capture_default_str();
   sub->add_option("--max-seconds", command->max_seconds, "time limit of the training in seconds")
       ->capture_default_str();
   sub->add_option("--show", command->shown, "number of translations to show")->capture_default_str();

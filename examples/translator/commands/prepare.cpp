@@ -137,8 +137,9 @@ void add_prepare(CLI::App& app, Run& run) {
   sub->add_option("--output", command->output, "folder to write the prepared corpus to")->required();
   sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd");
   sub->add_option("--target", command->target, "their translations, line by line");
-  sub->add_option("--tsv", command->tsv,
-                  "instead of both: one file of source, tab, target per line; further columns are ignored");
+  sub->add_option(
+      "--tsv", command->tsv,
+      "one file of source, tab, target per line, instead of source and target; further columns are ignored");
   sub->add_option(
       "--valid-source", command->valid_source,
       "source sentences of the validation data; not given: 1 % of the pairs, at most 1000, is held out");

@@ -115,7 +115,7 @@ void add_score(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "Text output has one number per pair: log p(target | source) in nats, including the end of the "
-      "sentence; \"nan\" if a side has no words.\ntsv and jsonl also have the number of tokens, exp(-log p / "
+      "sentence; \"nan\" if a side has no words. tsv and jsonl also have the number of tokens, exp(-log p / "
       "tokens) and a confidence, and with --scores each token.");
   sub->callback([&run, command] { run = [command] { return score(*command); }; });
 }

@@ -214,7 +214,7 @@ void add_serve(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "SIGTERM or Ctrl-C stops the server after all accepted requests are answered. Without --host only this "
-      "machine can reach it;\nany other address needs API keys. docs/translator/server.md describes the "
+      "machine can reach it; any other address needs API keys. docs/translator/server.md describes the "
       "API.");
   sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }
