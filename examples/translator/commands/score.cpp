@@ -25,7 +25,7 @@ struct ScoreCommand {
   std::optional<OptionFlags<ef::OutputOptions>> format;
 };
 
-/// Fills `lines` up to `count`, as far as there are more.
+/// Appends lines until `lines` has `count`, if there are so many.
 void fill(LineReader& reader, std::vector<std::string>& lines, std::size_t count) {
   while (lines.size() < count) {
     std::vector<std::string> more = reader.chunk(count - lines.size());

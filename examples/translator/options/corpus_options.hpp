@@ -11,9 +11,9 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// What `translator train` reads, and how it becomes tokens.
+/// The data of `translator train`, and how it is tokenized.
 struct CorpusOptions {
-  std::string source, target, tsv, data;  ///< several: line by line
+  std::string source, target, tsv, data;  ///< several corpora: separated by line ends
   std::string corpora, corpus_weights;
   double corpus_temperature = 1;
   std::string valid_source, valid_target;
