@@ -102,7 +102,7 @@ class DecodingCommand {
     options.confidence = models.confidence();
     options.search = search_->applied("generation", options.search);
     options.batching = batching_->applied("generation");
-    // A beam takes memory for each of its hypotheses, and at first there are at most as many as tokens.
+    // Each hypothesis takes memory, and the first step has at most one per vocabulary entry.
     const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
     if (search_->given().contains("beam_size") && beam > most) {
