@@ -95,6 +95,7 @@ TEST_CASE("weights are the shares of an epoch, and a corpus repeats nothing unti
   CHECK(thirds.pairs_of(0) == 14);
   CHECK(thirds.pairs_of(1) == 13);
   CHECK(thirds.pairs_of(2) == 13);
+  CHECK_THROWS_AS((void)thirds.pairs_of(3), IndexError);
   CHECK(thirds.fingerprint() != Mixture({{&c, 2}, {&d, 1}, {&e, 1}}).fingerprint());
 }
 

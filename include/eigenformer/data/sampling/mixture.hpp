@@ -71,8 +71,14 @@ class Mixture final : public PairSource {
 
   /// Number of corpora.
   std::size_t num_parts() const noexcept { return parts_.size(); }
-  /// Number of pairs of corpus k in every epoch. Throws std::out_of_range when there is no corpus k.
-  index_t pairs_of(std::size_t k) const { return k == 0 ? ends_.at(0) : ends_.at(k) - ends_.at(k - 1); }
+  /// Number of pairs of corpus k in every epoch. Throws IndexError when there is no corpus k.
+  index_t pairs_of(std::size_t k) const {
+    if (k >= ends_.size()) {
+      throw IndexError("mixture", "corpus " + std::to_string(k) + " does not exist, there are " +
+                                      std::to_string(ends_.size()));
+    }
+    return k == 0 ? ends_[0] : ends_[k] - ends_[k - 1];
+  }
 
   index_t size() const noexcept override { return ends_.back(); }
   index_t source_length(index_t i) const override { return lengths(0, i).source; }

@@ -284,16 +284,10 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                            : "it has no options.json"));
   }
   require_no_stream(path);
-  const std::string text = read_text_file(path);
   const auto refuse = [&](const std::string& what) {
     return IoError("load_model_folder", "'" + path.string() + "' " + what);
   };
-  nlohmann::json json;
-  try {
-    json = parse_unique_json(text);
-  } catch (const ValueError& error) {
-    throw refuse(message_of(error));
-  }
+  const nlohmann::json json = read_unique_json("load_model_folder", path);
   if (json.is_discarded()) throw refuse("is truncated or not JSON");
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||
