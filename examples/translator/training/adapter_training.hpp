@@ -109,6 +109,11 @@ class TrainedModel {
     }
   }
 
+  /// Writes what this training was told into the description of the model or adapter that is in the folder.
+  void stage_settings(const ef::FolderTransaction& save) const {
+    ef::stage_training_options(save, folder_, adapter_ ? adapter_->training : settings_);
+  }
+
   /// About how many bytes that takes: those of its parameters.
   std::uint64_t bytes() const {
     std::uint64_t numbers = 0;

@@ -49,6 +49,14 @@ inline FileChecksum checksum_of_file(const std::filesystem::path& path) {
   return sum;
 }
 
+// The text of an options.json whose checksums of other files are complete, with its own.
+inline std::string options_with_own_checksum(nlohmann::json options) {
+  nlohmann::json& own = options["checksums"]["options.json"];
+  own = {{"hash64", hash_text(0)}};
+  own["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
+  return options.dump(2) + "\n";
+}
+
 /// The text of an options.json that holds the checksums of other files, which lie in `folder`, and its own:
 /// that of the text in which its own consists of zeros.
 inline std::string options_with_checksums(nlohmann::json options, const std::filesystem::path& folder,
@@ -60,9 +68,7 @@ inline std::string options_with_checksums(nlohmann::json options, const std::fil
     const FileChecksum sum = checksum_of_file(folder / name);
     sums[name] = {{"bytes", sum.bytes}, {"hash64", sum.hash64}};
   }
-  sums["options.json"] = {{"hash64", hash_text(0)}};
-  sums["options.json"]["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
-  return options.dump(2) + "\n";
+  return options_with_own_checksum(std::move(options));
 }
 
 // verify_model_folder(), at a moment when nobody writes.

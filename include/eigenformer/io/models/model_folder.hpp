@@ -240,6 +240,24 @@ void stage_model(const FolderTransaction& save, const M& model, const TokenizerP
                        [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
+/// Writes the options.json of a model folder, or the base.json of an adapter folder, into a transaction with
+/// other options of the training, so that a resumed training can store its options before it saves a model.
+/// All else in the file stays as it is; nothing is written when it has these options already. Throws IoError
+/// for a file that is missing or damaged, and when writing fails.
+inline void stage_training_options(const FolderTransaction& save, const std::filesystem::path& folder,
+                                   const nlohmann::json& training) {
+  const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
+  const std::filesystem::path path = folder_file(folder, name);
+  nlohmann::json json = detail::read_unique_json("stage_training_options", path);
+  if (json.is_discarded() || !json.is_object())
+    throw IoError("stage_training_options", "'" + path.string() + "' is truncated or not a JSON object");
+  if (json.contains("training") && json.at("training") == training) return;
+  json["training"] = training;
+  write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
+                                  ? detail::options_with_own_checksum(std::move(json))
+                                  : json.dump(2) + "\n");
+}
+
 /// Writes a model folder. All files are replaced together: an error or an interruption leaves an old model
 /// unchanged. tokenizers: null ones are not saved. training: options of the training, stored for information.
 /// weights: the format in which matrices are written. text: the conventions of an imported model. Throws
