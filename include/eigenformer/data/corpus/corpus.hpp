@@ -173,9 +173,9 @@ struct EncodedCorpus : PairSource {
     out.text = nullptr;
   }
   /// The number of pairs and a hash of all ids and links (FNV-1a, 64 bits), as text.
-  std::string fingerprint() const override { return std::to_string(size()) + " pairs, " + hash(); }
+  std::string fingerprint() const override { return std::to_string(size()) + " pairs, " + content(); }
   SourceIdentity identity() const override {
-    return {.pairs = size(), .content = hash(), .tokenizers = {}, .options = {}};
+    return {.pairs = size(), .content = content(), .tokenizers = {}, .options = {}};
   }
   bool aligned() const override {
     if (alignment.empty() || static_cast<index_t>(alignment.size()) == size()) return !alignment.empty();
@@ -186,7 +186,7 @@ struct EncodedCorpus : PairSource {
   bool in_memory() const noexcept override { return true; }
 
  private:
-  std::string hash() const {
+  std::string content() const {
     std::uint64_t hash = 0xCBF29CE484222325u;
     const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
     for (const TokenSequences* side : {&source, &target}) {
