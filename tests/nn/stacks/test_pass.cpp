@@ -174,13 +174,11 @@ TEST_CASE("attention to a memory of another width decodes with a cache; self-att
   const auto ctx = Context<double>::inference();
   const Var<double> x = random_tensor<double>({2, 12}, 3);
   const Memory<double> memory{random_tensor<double>({5, 8}, 4), SequenceLayout::packed({2, 3})};
-  for (MultiHeadAttentionOptions options :
-       {MultiHeadAttentionOptions{.d_model = 12, .num_heads = 3, .kdim = 8, .vdim = 8},
-        MultiHeadAttentionOptions{
-            .d_model = 12, .num_heads = 3, .kdim = 8, .vdim = 8, .query_key_norm = NormKind::rms_norm},
-        MultiHeadAttentionOptions{
-            .d_model = 12, .num_heads = 3, .kdim = 8, .vdim = 8, .attention = AttentionKind::linear}}) {
-    options.cross = true;
+  const MultiHeadAttentionOptions plain{.d_model = 12, .num_heads = 3, .kdim = 8, .vdim = 8, .cross = true};
+  MultiHeadAttentionOptions normed = plain, linear = plain;
+  normed.query_key_norm = NormKind::rms_norm;
+  linear.attention = AttentionKind::linear;
+  for (const MultiHeadAttentionOptions& options : {plain, normed, linear}) {
     const MultiHeadAttention<double> attention(options, rng);
     DecoderState<double> state(ctx, 2, {memory},
                                [&](const Context<double>& c, const Tokens&, LayerPass<double>& pass) {
