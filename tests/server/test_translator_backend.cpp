@@ -29,12 +29,14 @@ std::string upper(std::string word) {
 /// more for every millisecond until it is stopped. The k-th alternative has k question marks.
 class Backwards final : public ef::LineTranslator {
  public:
-  explicit Backwards(ef::TextTranslatorOptions options = {}) : options_(std::move(options)) {}
+  explicit Backwards(ef::TextTranslatorOptions options = {}, std::string end = "")
+      : options_(std::move(options)), end_(std::move(end)) {}
   const ef::TextTranslatorOptions& options() const override { return options_; }
   std::shared_ptr<const ef::LineTranslator> with_options(ef::TextTranslatorOptions options) const override {
     options.search.validate();
-    return std::make_shared<Backwards>(std::move(options));
+    return std::make_shared<Backwards>(std::move(options), end_);
   }
+  const void* identity() const noexcept override { return end_.empty() ? nullptr : this; }
   ef::PreparedLine prepare(const std::string& line, std::uint64_t, const std::string&) const override {
     if (line == "fail") throw ef::ValueError("test", "cannot be read");
     ef::PreparedLine prepared;
@@ -82,15 +84,17 @@ class Backwards final : public ef::LineTranslator {
       alignment.target.push_back({result.text.size(), result.text.size() + word.size()});
       alignment.links.emplace_back(static_cast<std::uint32_t>(i), target);
       result.text += word;
-      if (options_.search.token_scores) result.words.push_back({word, 1.0 / static_cast<double>(1 + i)});
+      if (options_.search.token_scores)
+        result.words.push_back({word, options_.confidence.slope / static_cast<double>(1 + i)});
     }
-    result.text += std::string(rank, '?');
+    result.text += end_ + std::string(rank, '?');
     if (options_.alignment)
       result.alignment = std::make_shared<const ef::TextAlignment>(std::move(alignment));
     return result;
   }
 
   ef::TextTranslatorOptions options_;
+  std::string end_;  // of every translation
 };
 
 struct Answer {
@@ -168,6 +172,22 @@ TEST_CASE("progress of a text, the last of which is no more than the translation
   REQUIRE_FALSE(answer.partials.empty());
   CHECK(answer.partials.front() == "Z\n");
   for (const std::string& partial : answer.partials) CHECK(partial.size() <= answer.texts[0].text.size());
+}
+
+TEST_CASE("a task is translated with the adapter that it names, and by that one's options") {
+  ef::TextTranslatorOptions own;
+  own.confidence.slope = 0.5;
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(), true, [](const std::string&) { return true; },
+                                ef::DocumentOptions{}, ef::TranslatorOptions{},
+                                {{"legal", std::make_shared<Backwards>(own, "!")}});
+  CHECK(translate(backend, {.texts = {"a b\nc"}}).texts.at(0).text == "B A\nC");
+  CHECK(translate(backend, {.texts = {"a b\nc"}, .adapter = "legal"}).texts.at(0).text == "B A!\nC!");
+  CHECK(translate(backend, {.texts = {"a"}, .details = true}).texts.at(0).words.at(0).confidence == 1);
+  CHECK(translate(backend, {.texts = {"a"}, .details = true, .adapter = "legal"})
+            .texts.at(0)
+            .words.at(0)
+            .confidence == 0.5);
+  CHECK_THROWS_AS(translate(backend, {.texts = {"a"}, .adapter = "new"}), ef::ValueError);
 }
 
 TEST_CASE("tasks are cancelled, fail, and are refused where there is no room") {
