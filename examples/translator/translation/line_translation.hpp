@@ -48,6 +48,9 @@ class LineTranslation {
                              : static_cast<std::size_t>(used.search.num_hypotheses);
   }
 
+  /// The alignments, which begin and go on with the results.
+  AlignmentFiles& alignments() { return alignments_; }
+
   /// Asks for the number of tokens, which takes some time.
   void count_tokens() { counts_tokens_ = true; }
 
@@ -63,7 +66,8 @@ class LineTranslation {
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    auto [translations, num_split] = translate_whole(translator_, lines, document_, before, prefixes);
+    auto [translations, num_split] =
+        translate_whole(translator_, lines, document_, before, prefixes, alignments_.wants_weights());
     split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
