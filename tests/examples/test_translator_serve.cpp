@@ -100,8 +100,7 @@ TEST_CASE("serve translates with the adapter that a request names, as translate 
   if (!is_built_in()) return;
   const TemporaryFolder folder;
   const auto in_folder = [&](const std::string& name) { return (folder.path() / name).string(); };
-  const std::string base = in_folder("base"), source = folder.write("source", "the dog\na tree\n").string(),
-                    target = folder.write("target", "der Hund\nein Baum\n").string();
+  const std::string base = in_folder("base"), source = folder.write("source", "the dog\na tree\n").string();
   REQUIRE(run("translator", {"import", "--from", (fixtures_folder() / "checkpoints" / "hf_marian").string(),
                              "--model", base})
               .code == 0);
@@ -110,6 +109,9 @@ TEST_CASE("serve translates with the adapter that a request names, as translate 
     std::vector<std::string> translate = {"translate", "--model",   base, "--max-length",
                                           "12",        "--threads", "1"};
     if (!name.empty()) {
+      const std::string target =
+          folder.write(name + ".de", name == "legal" ? "Baum Baum\nVogel\n" : "der Hund\nein Baum\n")
+              .string();
       const Ended trained = run("translator", {"train",
                                                "--init-from",
                                                base,
@@ -127,8 +129,6 @@ TEST_CASE("serve translates with the adapter that a request names, as translate 
                                                "0",
                                                "--learning-rate",
                                                "0.05",
-                                               "--seed",
-                                               std::to_string(name.size()),
                                                "--max-steps",
                                                "3",
                                                "--threads",
