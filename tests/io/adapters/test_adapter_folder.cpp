@@ -185,9 +185,9 @@ TEST_CASE("a packed model is loaded with several adapters, one of which a contex
     return a.size() == b.size() && most < 1e-3;
   };
   CHECK(near(logits_of(model, adapted.packed.context()), without));
-  for (const auto& [name, place] : places) {
+  for (const std::string name : {"formal", "legal"}) {
     CAPTURE(name);
-    const auto expected = logits_of(load_merged_model<float>(base, place).model);
+    const auto expected = logits_of(load_merged_model<float>(base, places.at(name)).model);
     CHECK(near(logits_of(model, adapted.context(name)), expected));
     CHECK_FALSE(near(expected, without));
   }
