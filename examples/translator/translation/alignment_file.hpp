@@ -15,12 +15,12 @@
 
 namespace translator {
 
-/// Writes alignments, a line for each line of the input: links between words ("0-0 1-2"), and the weights of
-/// tokens as Marian writes them: for each target token its weights of all source tokens with commas between,
-/// spaces between target tokens. An interrupted run can go on with them, as with its results.
+/// Writes alignments, one line per input line: links between words ("0-0 1-2"), and the weights of tokens in
+/// Marian's format: for each target token its weights of all source tokens separated by commas, target tokens
+/// separated by spaces. Written to .part files that an interrupted run resumes with its results.
 class AlignmentFiles {
  public:
-  /// Throws IoError where a file cannot be written. Empty paths: no such file.
+  /// Throws IoError if a file cannot be written. Empty paths: no such file.
   AlignmentFiles(const std::string& words, const std::string& weights) {
     if (!words.empty()) words_.emplace(words);
     if (!weights.empty()) weights_.emplace(weights);
@@ -56,7 +56,7 @@ class AlignmentFiles {
     });
   }
 
-  /// The next line and its translation; without an alignment the line is empty.
+  /// Writes the next line's alignment; without one the line is empty.
   void add(std::string_view source, const eigenformer::Translation& best) {
     const eigenformer::TextAlignment* const alignment = best.alignment.get();
     if (words_) {
@@ -70,7 +70,7 @@ class AlignmentFiles {
     }
   }
 
-  /// The files appear.
+  /// Renames the files to their final names.
   void finish() {
     for_each_file([](const char*, eigenformer::ResumableFile& file) { file.commit(); });
   }
