@@ -242,7 +242,7 @@ TEST_CASE("an alignment without weights takes no memory or time that grows with 
   const auto begin = std::chrono::steady_clock::now();
   const auto links = word_links(*t.alignment, t.text, t.text);
   REQUIRE(links.size() == sentences * words);
-  CHECK(links.back().source == sentences * words - 1);
+  CHECK(links.back().source == static_cast<index_t>(sentences * words) - 1);
   // Comparing each token with each word takes minutes.
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
 }
