@@ -79,12 +79,12 @@ class Reference {
     double most = 0;
     for (const double x : exact) most = std::max(most, std::abs(x));
     // Products of two rounding errors are where the exact result is 0.
-    const double t = factor * (spread * unit / noise + unit * most) + 1e4 * unit * unit;
+    const double t = factor * (spread * unit / noise + unit * most) + 1e6 * unit * unit;
     return t > 0.05 * most && most > 0 ? -1 : t;
   }
 
  private:
-  static constexpr double factor = 40;
+  static constexpr double factor = 200;
 
   static Results run(const Program& program, double u, std::uint64_t seed, std::vector<double>& kinks) {
     Graph numbers(u, seed);

@@ -94,7 +94,9 @@ inline Numbers attention(Evaluation& e, const Node& node, const Columns& q, cons
           at.push_back(j);
           entry.push_back(clamped);
         }
-        const Scalars p = softmax(scores);
+        // The weights are divided by their sum last, as in the library: rounding errors of gradients that
+        // cancel each other out grow in the same way.
+        const Scalars p = weights ? softmax(scores) : exponentials(scores);
         if (weights) {
           const index_t lk = node.shape[3];
           const index_t to = ((b * a.heads + h) * node.shape[2] + queries.lead(b) + i) * lk + keys.lead(kb);
@@ -116,8 +118,10 @@ inline Numbers attention(Evaluation& e, const Node& node, const Columns& q, cons
             if (relative_values != nullptr) sum.add(p[j], (*relative_values)[entry[j] * dv + c], multiplier);
           }
         }
+        if (p.empty()) continue;
+        const Scalar divisor = total(p);
         for (index_t c = 0; c < dv; ++c)
-          y[(row * a.heads + h) * dv + c] = sums[static_cast<std::size_t>(c)].done();
+          y[(row * a.heads + h) * dv + c] = sums[static_cast<std::size_t>(c)].done() / divisor;
       }
     }
   }
@@ -137,12 +141,13 @@ inline Numbers plain_attention(const Node& node, const Numbers& q, const Numbers
           score.add(q[(m * lq + i) * d + c], k[(m * lk + j) * d + c], 1 / std::sqrt(static_cast<double>(d)));
         scores.push_back(score.done());
       }
-      const Scalars p = softmax(scores);
+      const Scalars p = exponentials(scores);
+      const Scalar divisor = p.empty() ? constant(1) : total(p);
       for (index_t c = 0; c < dv; ++c) {
         Sum sum;
         for (std::size_t j = 0; j < p.size(); ++j)
           sum.add(p[j], v[(m * lk + static_cast<index_t>(j)) * dv + c]);
-        y.at.push_back(sum.done());
+        y.at.push_back(sum.done() / divisor);
       }
     }
   }

@@ -51,7 +51,7 @@ class Graph {
   /// The derivatives by all numbers of the sum of numbers times their cotangents.
   std::vector<double> backward(const std::vector<std::pair<std::int32_t, double>>& cotangents) {
     std::vector<double> adjoints(values_.size(), 0.0);
-    for (const auto& [n, c] : cotangents) adjoints[static_cast<std::size_t>(n)] += c;
+    for (const auto& [n, c] : cotangents) adjoints[static_cast<std::size_t>(n)] += c * rounding();
     for (std::size_t n = values_.size(); n-- > 0;) {
       if (adjoints[n] == 0) continue;
       const double adjoint = adjoints[n] * rounding();
