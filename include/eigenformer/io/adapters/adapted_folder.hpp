@@ -15,10 +15,15 @@ struct AdaptedModel {
   PackedModel<Seq2SeqTransformer<float>> packed;                             ///< the model without an adapter
   std::map<std::string, std::shared_ptr<const AdapterSet<float>>> adapters;  ///< by name
 
-  /// A context for inference with the packed weights and one of the adapters. Throws std::out_of_range for an
-  /// unknown name.
+  /// A context for inference with the packed weights and one of the adapters. Throws ValueError that lists
+  /// the names for an unknown one.
   Context<float> context(const std::string& adapter) const {
-    return packed.context().with_adapters(adapters.at(adapter));
+    const auto found = adapters.find(adapter);
+    if (found != adapters.end()) return packed.context().with_adapters(found->second);
+    std::string names;
+    for (const auto& [name, set] : adapters) names += (names.empty() ? "" : ", ") + name;
+    throw ValueError("adapter", "the adapter is '" + adapter + "', " +
+                                    (names.empty() ? "but the model has none" : "expected one of " + names));
   }
 };
 
