@@ -35,7 +35,7 @@ inline bool is_nested_deeper(std::string_view text, std::size_t most) {
   return false;
 }
 
-/// The value of a text in JSON; is_discarded() where it is none, too long, or nested too deeply.
+/// The value of a text in JSON; is_discarded() if it is invalid, too long, or nested too deeply.
 inline nlohmann::json parse_json(std::string_view text) {
   if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
     return nlohmann::json(nlohmann::json::value_t::discarded);
