@@ -57,7 +57,8 @@ case $kind in
   no_libraries)
     cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
     without=(-DEIGENFORMER_SENTENCEPIECE_INCLUDE_DIR=OFF -DEIGENFORMER_ICU_INCLUDE_DIR=OFF -DEIGENFORMER_ZSTD_INCLUDE_DIR=OFF
-      -DEIGENFORMER_BOOST_INCLUDE_DIR=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
+      -DEIGENFORMER_BOOST_INCLUDE_DIR=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON
+      -DMPI_EXECUTABLE_SUFFIX=.none -DPKG_CONFIG_EXECUTABLE=/bin/false)  # FindMPI runs, which makes its target even if it finds nothing
     no_json=-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
     configure() {
       cmake -S "$here/no_libraries" -B "$1" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 "-DCMAKE_PREFIX_PATH=$scratch/prefix" \
