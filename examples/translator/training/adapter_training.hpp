@@ -108,6 +108,11 @@ class TrainedModel {
     }
   }
 
+  /// Writes the settings of this training into the description of the model or adapter in the folder.
+  void stage_settings(const ef::FolderTransaction& save) const {
+    ef::stage_training_options(save, folder_, adapter_ ? adapter_->training : settings_);
+  }
+
   /// The approximate size in bytes: that of its parameters.
   std::uint64_t bytes() const {
     std::uint64_t numbers = 0;

@@ -56,11 +56,16 @@ class FolderSink final : public ef::TrainingSink {
   void on_notice(const std::string& text) override { progress_.say(text); }
   void on_best() override {
     attempt([&] { folder_.stage([&](const ef::FolderTransaction& save) { trained_.stage(save); }); });
-    staged_ = true;
+    staged_ = has_settings_ = true;
   }
   void on_checkpoint() override {
     // A state without its model, beside the model of another training, would be useless.
     if (!saved_ && !staged_) return;
+    // A resumed training may have other settings than the one that saved the model.
+    if (!std::exchange(has_settings_, true)) {
+      attempt(
+          [&] { folder_.stage([&](const ef::FolderTransaction& save) { trained_.stage_settings(save); }); });
+    }
     attempt([&] { folder_.save(trainer_->state()); });
     if (staged_) remove_confidence(trained_.folder());
     staged_ = false;
@@ -89,6 +94,7 @@ class FolderSink final : public ef::TrainingSink {
   const Trainer* trainer_ = nullptr;
   bool staged_ = false;
   bool saved_ = false;
+  bool has_settings_ = false;  // the folder's or the staged model's description has those of this run
   ef::index_t saved_step_ = 0;
 };
 

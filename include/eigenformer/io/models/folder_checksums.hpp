@@ -49,6 +49,14 @@ inline FileChecksum checksum_of_file(const std::filesystem::path& path) {
   return sum;
 }
 
+// Returns the text of an options.json that has the checksums of other files, with its own checksum added.
+inline std::string options_with_own_checksum(nlohmann::json options) {
+  nlohmann::json& own = options["checksums"]["options.json"];
+  own = {{"hash64", hash_text(0)}};
+  own["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
+  return options.dump(2) + "\n";
+}
+
 /// Returns the text of an options.json with the checksums of the other files in `folder` and its own
 /// checksum, which is computed over the text with zeros in its place.
 inline std::string options_with_checksums(nlohmann::json options, const std::filesystem::path& folder,
@@ -60,9 +68,7 @@ inline std::string options_with_checksums(nlohmann::json options, const std::fil
     const FileChecksum sum = checksum_of_file(folder / name);
     sums[name] = {{"bytes", sum.bytes}, {"hash64", sum.hash64}};
   }
-  sums["options.json"] = {{"hash64", hash_text(0)}};
-  sums["options.json"]["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
-  return options.dump(2) + "\n";
+  return options_with_own_checksum(std::move(options));
 }
 
 // verify_model_folder() without protection from concurrent writers.
