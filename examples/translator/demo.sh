@@ -15,7 +15,7 @@ show_steps() {  # on a terminal Ninja's [step/steps] in one line; all output goe
   done
   if [[ -t 1 ]]; then echo; fi
 }
-# The files of the tool together, in two parts: a third of the work on machines with few cores.
+# The files of the tool are compiled together, in two parts: less than half the work.
 if ! { cmake --preset release -DEIGENFORMER_TEST_BATCHES=ON && cmake --build build/release --target translator --parallel "$(nproc)"; } \
   2>&1 </dev/null | show_steps; then
   cat "$log" >&2
