@@ -18,7 +18,7 @@ with -I and the folder that holds Eigen/Core, such as -I/usr/include/eigen3"
 #define EIGENFORMER_REFUSED
 #error \
     "eigenformer: exceptions are required, because errors are reported by them; compile without -fno-exceptions"
-#elif !defined(__SIZEOF_POINTER__) || __SIZEOF_POINTER__ < 8
+#elif !defined(__SIZEOF_POINTER__) || (__SIZEOF_POINTER__ < 8 && !defined(__EMSCRIPTEN__))
 #define EIGENFORMER_REFUSED
 #error \
     "eigenformer: a 64-bit target is required, because sizes and offsets of tensors and files have 64 bits; \
