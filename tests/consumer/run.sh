@@ -57,9 +57,9 @@ case $kind in
   shared_libraries)
     sentencepiece=0
     [[ " ${*:8} " == *" -DEIGENFORMER_WITH_SENTENCEPIECE=1 "* ]] && sentencepiece=1
-    "$compiler" "${flags[@]}" -fPIC -O3 -DEXPORTED=work_first "${@:8}" -c "$here/shared_libraries/library.cpp" -o first.o &
+    "$compiler" "${flags[@]}" -fPIC -O1 -DEXPORTED=work_first "${@:8}" -c "$here/shared_libraries/library.cpp" -o first.o &
     first=$!
-    "$compiler" "${flags[@]}" -fPIC -O1 -DNDEBUG -DEXPORTED=work_second -c "$here/shared_libraries/library.cpp" -o second.o
+    "$compiler" "${flags[@]}" -fPIC -O0 -DNDEBUG -DEXPORTED=work_second -c "$here/shared_libraries/library.cpp" -o second.o
     "$compiler" "${flags[@]}" "$here/shared_libraries/main.cpp" -ldl -o client
     wait "$first"
     # As they are, both libraries use one Runtime and its threads. If they export nothing but their function, each has its own.
