@@ -38,6 +38,21 @@ in memory"
 #define EIGENFORMER_INLINE inline
 #endif
 
+/// For large functions that are no templates: EIGENFORMER_FUNCTION stands before declaration and definition,
+/// and the definition is in a header that is included where EIGENFORMER_DEFINITIONS is 1. Files that link
+/// eigenformer::compiled then neither parse nor instantiate what is in them. That target's modules.cpp emits
+/// them all.
+#if defined(EIGENFORMER_COMPILED_MODULES)
+#define EIGENFORMER_DEFINITIONS 1
+#define EIGENFORMER_FUNCTION __attribute__((used)) inline
+#elif defined(EIGENFORMER_COMPILED) || defined(EIGENFORMER_COMPILED_BUILD)
+#define EIGENFORMER_DEFINITIONS 0
+#define EIGENFORMER_FUNCTION
+#else
+#define EIGENFORMER_DEFINITIONS 1
+#define EIGENFORMER_FUNCTION inline
+#endif
+
 /// One template instance that eigenformer::compiled holds, such as `struct Linear<float>`. It is declared
 /// where that target is linked, defined in its modules.cpp, and absent in the header-only build.
 #if defined(EIGENFORMER_COMPILED_MODULES)
