@@ -27,12 +27,12 @@ int fail(const char* why) {
   return 1;
 }
 
-/// The exit code, unless what was written to standard output got lost.
+/// Returns the exit code, or reports lost output of standard output.
 int finish(int code) {
   errno = 0;
   bool good = std::fflush(stdout) == 0;
   if (good && std::ferror(stdout) != 0) {
-    // An earlier write failed, and its reason is gone: ask again.
+    // An earlier write failed, and its errno is lost: write again.
     good = ::write(STDOUT_FILENO, "\n", 1) == 1;
     if (good) return fail("cannot write the whole output");
   }
@@ -44,7 +44,8 @@ int finish(int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A file that reaches the size limit is an error to report, like a full disk, and no reason to be killed.
+  // A file that reaches the size limit is an error to report, as on a full disk, and must not kill the
+  // process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     CLI::App app("Trains encoder-decoder Transformers on sentence pairs and translates with them.",

@@ -123,6 +123,7 @@ TEST_CASE(
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
   CHECK(weights_of(corpus.model) == expected);
+  CHECK(options_json(corpus.model).at("training").at("max_steps") == 40);
   CHECK(contains(run("translator", {"inspect", "--model", corpus.model}).out, "ssru"));
   const auto translate = [&](const std::string& model) {
     return run("translator", {"translate", "--model", model, "--max-length", "8"},

@@ -22,7 +22,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The words of translations: their probabilities and which of them the references have, sentence by
+/// The words of translations: their probabilities, and whether the references contain them, sentence by
 /// sentence.
 struct Outcomes {
   std::vector<std::vector<double>> probabilities, right;

@@ -30,7 +30,7 @@ struct DemoCommand {
   double max_seconds = 50;
   std::uint64_t seed = 1;
   ef::index_t threads = 0;
-  std::string folder;  // empty: the model is not kept
+  std::string folder;  // empty: the model is not saved
   bool overwrite = false;
 
   void validate() const {
@@ -62,8 +62,8 @@ class DemoSink final : public ef::TrainingSink {
   TerminalProgress& progress_;
 };
 
-/// The mean over the heads of how much each target word, as the model would write it, looks at each source
-/// word, in the decoder's last layer.
+/// The attention of each target word to each source word, in the decoder's last layer, averaged over the
+/// heads; target words as the model would write them.
 std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
                           const std::string& source, const std::string& target) {
   const auto ctx = ef::Context<float>::inference();
@@ -90,7 +90,7 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
   return draw_attention(mean, target_words, source_words);
 }
 
-/// Small enough to learn in half a minute, large enough to get the grammar right.
+/// Small enough to train in half a minute, large enough to learn the grammar.
 ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
   return {
       .source_vocab_size = tokenizers.source->vocabulary_size(),
@@ -111,8 +111,8 @@ void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::
   }
 }
 
-/// The number of a sentence of seven words that was translated well, for a picture that fits a terminal; else
-/// 0.
+/// The number of a correctly translated sentence of seven words, for a picture that fits a terminal; 0 if
+/// there is none.
 std::size_t good_example(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations) {
   for (std::size_t i = 0; i < translations.size(); ++i) {
     const std::string& source = corpus.source[i];
@@ -198,7 +198,8 @@ void add_demo(CLI::App& app, Run& run) {
   auto command = std::make_shared<DemoCommand>();
   sub->add_option("--pairs", command->pairs, "sentence pairs to train on")->capture_default_str();
   sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();
-  sub->add_option("--epochs", command->epochs, "maximum passes over them")->capture_default_str();
+  sub->add_option("--epochs", command->epochs, "maximum passes over the training data")
+      ->capture_default_str();
   sub->add_option("--max-seconds", command->max_seconds, "time limit of the training in seconds")
       ->capture_default_str();
   sub->add_option("--show", command->shown, "number of translations to show")->capture_default_str();

@@ -25,7 +25,7 @@ struct ScoreCommand {
   std::optional<OptionFlags<ef::OutputOptions>> format;
 };
 
-/// Fills `lines` up to `count`, as far as there are more.
+/// Appends lines until `lines` has `count`, if there are so many.
 void fill(LineReader& reader, std::vector<std::string>& lines, std::size_t count) {
   while (lines.size() < count) {
     std::vector<std::string> more = reader.chunk(count - lines.size());
@@ -115,7 +115,7 @@ void add_score(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "Text output has one number per pair: log p(target | source) in nats, including the end of the "
-      "sentence; \"nan\" if a side has no words.\ntsv and jsonl also have the number of tokens, exp(-log p / "
+      "sentence; \"nan\" if a side has no words. tsv and jsonl also have the number of tokens, exp(-log p / "
       "tokens) and a confidence, and with --scores each token.");
   sub->callback([&run, command] { run = [command] { return score(*command); }; });
 }

@@ -37,7 +37,7 @@ struct ServeCommand {
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
 };
 
-/// The keys of a file, one a line; lines that begin with # are comments.
+/// The keys of a file, one per line; lines that begin with # are comments.
 std::vector<std::string> read_keys(const std::string& path) {
   std::vector<std::string> keys;
   for (const std::string& line : ef::read_lines(path)) {
@@ -61,7 +61,7 @@ ef::ServerOptions server_options(const ServeCommand& command) {
   return options;
 }
 
-/// How a model translates unless a request says otherwise.
+/// The default options of a model's translations.
 ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::ModelDescription& description) {
   ef::TextTranslatorOptions options = ef::text_translator_options(description);
   options.search = command.search->applied("generation", options.search);
@@ -71,7 +71,7 @@ ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::Mo
   return options;
 }
 
-/// Splits paragraphs into sentences where this program has what that needs.
+/// Splits paragraphs into sentences if this program was built with ICU.
 ef::DocumentOptions document_options(const std::string& language) {
   ef::DocumentOptions options;
   if (ef::SentenceSplitter::available())
@@ -81,8 +81,8 @@ ef::DocumentOptions document_options(const std::string& language) {
 }
 
 ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
-  // What is wrong with it is said now, not to the first client.
-  // A model of several languages is served for one of them by each place.
+  // Checked here, so that errors are reported at the start and not to the first client.
+  // A multilingual model is listed once for each language pair that is served.
   std::string language;
   ef::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
     const ef::ModelDescription description = ef::read_model_description(place.folder);
@@ -105,7 +105,7 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
           }};
 }
 
-/// A line on standard error, with the time. No texts are in it, nor what else clients make up.
+/// A line on standard error, with the time. It contains no texts and nothing else that clients choose freely.
 void log_line(const std::string& text) {
   char time[32] = "";
   const std::time_t now = std::time(nullptr);
@@ -145,13 +145,13 @@ ef::ServerLog server_log(bool quiet) {
 }
 
 int serve(const ServeCommand& command) {
-  // Before any other thread, so that all have them blocked and this one takes them.
+  // Before any other thread is started, so that all threads block the signals and this one receives them.
   sigset_t signals{};
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // A reader of the log that goes away is no reason to end.
+  // The process continues if the reader of the log closes its end.
   std::signal(SIGPIPE, SIG_IGN);
   set_threads(command.threads);
   command.sharing->applied("translator").validate();
@@ -214,7 +214,7 @@ void add_serve(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "SIGTERM or Ctrl-C stops the server after all accepted requests are answered. Without --host only this "
-      "machine can reach it;\nany other address needs API keys. docs/translator/server.md describes the "
+      "machine can reach it; any other address needs API keys. docs/translator/server.md describes the "
       "API.");
   sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }

@@ -20,7 +20,7 @@ struct CurvesCommand {
   std::string x = "steps";
 };
 
-/// The validations by one measure in all runs; a curve of few points has dots.
+/// The validations of all runs by one measure; curves with few points have dots.
 void add_validations(Panel& panel, const std::vector<TrainingRun>& runs, const std::string& measure,
                      const std::string& style) {
   for (std::size_t k = 0; k < runs.size(); ++k) {

@@ -15,7 +15,7 @@ namespace translator {
 
 using Model = eigenformer::Seq2SeqTransformer<float>;
 
-/// Whether two models read and write the same ids: their vocabularies, and what stands around sentences.
+/// Whether two models use the same ids: equal vocabularies and equal conventions.
 inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::TextConventions& s,
                       const eigenformer::TokenizerPair& b, const eigenformer::TextConventions& t) {
   const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
@@ -31,14 +31,14 @@ inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::Te
          same(*a.target, *b.target);
 }
 
-/// A model as decoding wants it: its weights packed in the format of its folder, and nothing held twice.
+/// A model for decoding: weights packed in the format of its folder, without a second copy.
 struct DecodingModel {
   eigenformer::PackedModel<Model> packed;
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
 
-  /// adapter: the folder of an adapter that is merged into its weights; empty: none. target_language: of a
-  /// model with several. Throws as load_packed_folder and with_target_language do.
+  /// adapter: folder of an adapter to merge into the weights; empty: none. target_language: for a
+  /// multilingual model. Throws as load_packed_folder and with_target_language do.
   explicit DecodingModel(const std::string& folder, const std::string& adapter = {},
                          const std::string& target_language = {})
       : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
@@ -51,16 +51,15 @@ struct DecodingModel {
   DecodingModel& operator=(const DecodingModel&) = delete;
 };
 
-/// The models of one or more folders, which translate together.
+/// The models of one or more folders, which translate as an ensemble.
 class DecodingModels {
  public:
-  /// Throws as DecodingModel does, and ValueError where the models' vocabularies, or what stands around
-  /// their sentences, differ.
-  /// adapter: of a single model; empty: none.
+  /// Throws as DecodingModel does, and ValueError if the models' vocabularies or conventions differ. adapter:
+  /// for a single model; empty: none.
   explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {},
                           const std::string& target_language = {})
       : models_(load(folders, adapter, target_language)), ensemble_(members()) {
-    // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
+    // Fitted for a single model: the confidences of an ensemble, or of a model with an adapter, differ.
     if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
@@ -69,7 +68,7 @@ class DecodingModels {
                                                       "' have different vocabularies or text conventions, "
                                                       "expected the same");
       }
-      // Lines must fit all of them.
+      // Lines must fit all models.
       const auto& description = models_[i]->loaded.description;
       if (eigenformer::max_source_tokens(description) <
           eigenformer::max_source_tokens(models_[shortest_]->loaded.description))
@@ -80,7 +79,7 @@ class DecodingModels {
   const DecodingModel& first() const { return *models_.front(); }
   const std::vector<std::unique_ptr<DecodingModel>>& all() const { return models_; }
   const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
-  /// Of the model that has room for the fewest tokens.
+  /// The limit of the model with the fewest positions.
   const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
   const eigenformer::Ensemble<Model>& ensemble() const { return ensemble_; }
   const eigenformer::ConfidenceScale& confidence() const { return confidence_; }

@@ -12,18 +12,18 @@
 
 namespace translator {
 
-/// Writes alignments, a line for each line of the input: links between words ("0-0 1-2"), and the weights of
-/// tokens as Marian writes them: for each target token its weights of all source tokens with commas between,
-/// spaces between target tokens.
+/// Writes alignments, one line per input line: links between words ("0-0 1-2"), and the weights of tokens in
+/// Marian's format: for each target token its weights of all source tokens separated by commas, target tokens
+/// separated by spaces.
 class AlignmentFiles {
  public:
-  /// Throws IoError where a file cannot be written. Empty paths: no such file.
+  /// Throws IoError if a file cannot be written. Empty paths: no such file.
   AlignmentFiles(const std::string& words, const std::string& weights) {
     if (!words.empty()) words_.emplace(words);
     if (!weights.empty()) weights_.emplace(weights);
   }
 
-  /// The next line and its translation; without an alignment the line is empty.
+  /// Writes the next line's alignment; without one the line is empty.
   void add(std::string_view source, const eigenformer::Translation& best) {
     const eigenformer::TextAlignment* const alignment = best.alignment.get();
     if (words_) {
@@ -37,7 +37,7 @@ class AlignmentFiles {
     }
   }
 
-  /// The files appear.
+  /// Renames the files to their final names.
   void finish() {
     if (words_) words_->commit();
     if (weights_) weights_->commit();

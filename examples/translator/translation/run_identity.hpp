@@ -14,10 +14,10 @@
 
 namespace translator {
 
-/// What decides the results of a run besides its input: names and values.
+/// Names and values of everything besides the input that determines the results of a run.
 using RunIdentity = std::map<std::string, std::string>;
 
-/// A hash of a file's bytes, 64 bits, eight bytes at a time. Not for use against forgery.
+/// A 64-bit hash of a file's bytes; not cryptographic.
 inline std::string content_hash(const std::filesystem::path& path) {
   const auto file = eigenformer::MappedFile::open(path);
   const auto bytes = file->bytes();
@@ -31,7 +31,7 @@ inline std::string content_hash(const std::filesystem::path& path) {
   return std::to_string(hash);
 }
 
-/// Adds the files of a model's folder.
+/// Adds the files of a model folder.
 inline void add_model(RunIdentity& identity, const std::string& folder, std::size_t number) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
@@ -43,7 +43,7 @@ inline void add_model(RunIdentity& identity, const std::string& folder, std::siz
   }
 }
 
-/// The first difference between two runs, as messages say it; empty: none.
+/// The first difference between two runs, for messages; empty: none.
 inline std::string difference(const RunIdentity& before, const RunIdentity& now) {
   const auto value = [](const RunIdentity& of, const std::string& name) {
     const auto found = of.find(name);

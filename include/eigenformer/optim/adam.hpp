@@ -146,7 +146,7 @@ template <class T>
 void Adam<T>::step(const Gradients<T>& gradients, double learning_rate, double grad_scale) {
   detail::require_step(name_, learning_rate, grad_scale);
   for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
-  // All memory is taken first: where there is none, nothing has changed.
+  // Memory is allocated first, so that nothing has changed if it runs out.
   std::vector<Tensor<T>> new_steps(moments_.size());
   for (std::size_t i = 0; i < moments_.size(); ++i) {
     auto& m = moments_[i];

@@ -54,8 +54,7 @@ using Job = std::function<std::vector<float>()>;
 
 Job packed_product(kernels::PackedMatrix::Format format, index_t m, index_t n, index_t k) {
   const auto packed = kernels::PackedMatrix::pack(random({n, k}, 1).data(), n, k, false, format);
-  return [=] {
-    const Tensor<float> x = random({m, k}, 2);
+  return [=, x = random({m, k}, 2)] {
     Tensor<float> y(Shape{m, n});
     kernels::gemm_packed(m, x.data(), k, packed, 0.0F, y.data(), n);
     return values(y);
@@ -63,14 +62,14 @@ Job packed_product(kernels::PackedMatrix::Format format, index_t m, index_t n, i
 }
 
 Job attention_step(index_t batch, index_t length, index_t width) {
-  return [=] {
+  const Shape shape{batch, length, width};
+  return [queries = random(shape, 1), keys = random(shape, 2), values_of = random(shape, 3),
+          cotangent = random(shape, 4)] {
     Tape<float> tape;
-    const Shape shape{batch, length, width};
-    const Var<float> q = tape.variable(random(shape, 1)), k = tape.variable(random(shape, 2)),
-                     v = tape.variable(random(shape, 3));
+    const Var<float> q = tape.variable(queries), k = tape.variable(keys), v = tape.variable(values_of);
     const Var<float> y = attention(q, k, v, AttentionMask::causal());
     Gradients<float> none;
-    tape.backward(y, random(shape, 4), none);
+    tape.backward(y, cotangent, none);
     std::vector<float> all = values(y.value());
     for (const auto& leaf : {q, k, v}) {
       const std::vector<float> gradient = values(tape.gradient(leaf));

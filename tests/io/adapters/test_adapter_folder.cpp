@@ -213,6 +213,14 @@ TEST_CASE("an adapter that does not fit is refused with all that is wrong with i
   CHECK(contains(with("of_the_future", {{"a", 1}}), "of_the_future: {\"a\":1}"));
   CHECK(contains(with("peft_type", "IA3"), "an adapter of the type \"IA3\", expected \"LORA\""));
   CHECK(contains(with("lora_alpha", "much"), "is damaged"));
+  const std::string own = config.dump();
+  write_file(out.path() / "adapter_config.json", "{\"lora_alpha\": 3, " + own.substr(1));
+  CHECK(contains(read(), "'lora_alpha' twice"));
+  write_file(out.path() / "adapter_config.json", own);
+  const std::string base = read_file(out.path() / "base.json");
+  write_file(out.path() / "base.json", "{\"base\": \"x\", " + base.substr(1));
+  CHECK(contains(read(), "'base' twice"));
+  write_file(out.path() / "base.json", base);
   CHECK(contains(with("alpha_pattern", {{".*q", 3}}), "alpha_pattern '.*q', expected names of modules"));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the library cannot be compiled for is refused here, before any other header is read.
+// Refuses targets and flags that the library does not support, before any other header is read.
 #if defined(_WIN32)
 #error \
     "eigenformer: Windows, and with it MSVC, is not supported, because files and processes are handled by POSIX \

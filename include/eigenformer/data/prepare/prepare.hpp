@@ -24,7 +24,6 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/prepare/hash_set.hpp"
 #include "eigenformer/data/prepare/pair_filter.hpp"
 #include "eigenformer/data/prepare/pair_reader.hpp"
@@ -47,19 +46,6 @@ struct PreparedNames {
   static constexpr const char* validation_source = "validation.source";  ///< text, one sentence per line
   static constexpr const char* validation_target = "validation.target";  ///< text, one sentence per line
 };
-
-/// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
-/// be set. Stored by TokenFileWriter.
-inline std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
-  Hash64 hash;
-  for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
-    hash.add(tokenizer->kind() + '\n');
-    for (index_t id = 0; id < tokenizer->vocabulary_size(); ++id)
-      hash.add(tokenizer->token(static_cast<std::int32_t>(id)) + '\n');
-    if (tokenizers.joint()) break;
-  }
-  return hash.value();
-}
 
 namespace detail {
 
