@@ -38,19 +38,24 @@ in memory"
 #define EIGENFORMER_INLINE inline
 #endif
 
-/// For large functions that are no templates: EIGENFORMER_FUNCTION stands before declaration and definition,
-/// and the definition is in a header that is included where EIGENFORMER_DEFINITIONS is 1. Files that link
-/// eigenformer::compiled then neither parse nor instantiate what is in them. That target's modules.cpp emits
-/// them all.
-#if defined(EIGENFORMER_COMPILED_MODULES)
+/// 1 where the definitions of large functions that are no templates are read: where headers are used alone,
+/// and in modules.cpp of eigenformer::compiled, which holds them. 0 in files that link that target: they
+/// neither parse these definitions nor instantiate what is in them.
+#if defined(EIGENFORMER_COMPILED_MODULES) || \
+    !(defined(EIGENFORMER_COMPILED) || defined(EIGENFORMER_COMPILED_BUILD))
 #define EIGENFORMER_DEFINITIONS 1
-#define EIGENFORMER_FUNCTION __attribute__((used)) inline
-#elif defined(EIGENFORMER_COMPILED) || defined(EIGENFORMER_COMPILED_BUILD)
-#define EIGENFORMER_DEFINITIONS 0
-#define EIGENFORMER_FUNCTION
 #else
-#define EIGENFORMER_DEFINITIONS 1
+#define EIGENFORMER_DEFINITIONS 0
+#endif
+
+/// Stands before declaration and definition of such a function. modules.cpp emits it whether it is called
+/// there or not.
+#if defined(EIGENFORMER_COMPILED_MODULES)
+#define EIGENFORMER_FUNCTION __attribute__((used)) inline
+#elif EIGENFORMER_DEFINITIONS
 #define EIGENFORMER_FUNCTION inline
+#else
+#define EIGENFORMER_FUNCTION
 #endif
 
 /// One template instance that eigenformer::compiled holds, such as `struct Linear<float>`. It is declared
