@@ -48,11 +48,9 @@ in memory"
 #define EIGENFORMER_DEFINITIONS 0
 #endif
 
-/// Stands before declaration and definition of such a function. modules.cpp emits it whether it is called
-/// there or not.
-#if defined(EIGENFORMER_COMPILED_MODULES)
-#define EIGENFORMER_FUNCTION __attribute__((used)) inline
-#elif EIGENFORMER_DEFINITIONS
+/// Stands before declaration and definition of such a function: `inline` where headers are used alone, empty
+/// where one file of the program defines it.
+#if EIGENFORMER_DEFINITIONS && !defined(EIGENFORMER_COMPILED_MODULES)
 #define EIGENFORMER_FUNCTION inline
 #else
 #define EIGENFORMER_FUNCTION
