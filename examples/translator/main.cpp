@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
@@ -108,6 +109,8 @@ int main(int argc, char** argv) {
     }
   } catch (const std::bad_alloc&) {
     return fail("out of memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(("cannot access '" + error.path1().string() + "': " + error.code().message()).c_str());
   } catch (const std::exception& error) {
     return fail(error.what());
   }

@@ -11,6 +11,7 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
+#include "eigenformer/io/adapters/adapted_folder.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
 #include "eigenformer/io/adapters/merged_model.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"

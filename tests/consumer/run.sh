@@ -54,6 +54,24 @@ case $kind in
     "$compiler" main.o -pthread -o client
     ./client "$root/tests/fixtures" 0
     ;;
+  shared_libraries)
+    sentencepiece=0
+    [[ " ${*:8} " == *" -DEIGENFORMER_WITH_SENTENCEPIECE=1 "* ]] && sentencepiece=1
+    "$compiler" "${flags[@]}" -fPIC -O3 -DEXPORTED=work_first "${@:8}" -c "$here/shared_libraries/library.cpp" -o first.o &
+    first=$!
+    "$compiler" "${flags[@]}" -fPIC -O1 -DNDEBUG -DEXPORTED=work_second -c "$here/shared_libraries/library.cpp" -o second.o
+    "$compiler" "${flags[@]}" "$here/shared_libraries/main.cpp" -ldl -o client
+    wait "$first"
+    # As they are, both libraries use one Runtime and its threads. If they export nothing but their function, each has its own.
+    echo "{ global: work_*; local: *; };" >exports
+    for runtimes in 1 2; do
+      hidden=()
+      [[ $runtimes == 2 ]] && hidden=(-Wl,--version-script=exports)
+      "$compiler" -shared first.o "${hidden[@]}" "${@:8}" -pthread -o "first$runtimes.so"
+      "$compiler" -shared second.o "${hidden[@]}" -pthread -o "second$runtimes.so"
+      ./client "$runtimes" "./first$runtimes.so" "./second$runtimes.so" "$sentencepiece"
+    done
+    ;;
   no_libraries)
     cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
     without=(-DEIGENFORMER_SENTENCEPIECE_INCLUDE_DIR=OFF -DEIGENFORMER_ICU_INCLUDE_DIR=OFF -DEIGENFORMER_ZSTD_INCLUDE_DIR=OFF

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -162,8 +163,12 @@ bool is_of_use(const CLI::Option& option) {
 void apply_config(CLI::App& command, const std::string& path) {
   ConfigParser parser(path);
   const auto commands = command.get_parent()->get_subcommands([](const CLI::App*) { return true; });
-  std::map<const CLI::Option*, std::size_t> lines;
-  for (const Entry& entry : parser.parse()) {
+  // What the command's own section gives comes before what stands above all sections.
+  std::vector<Entry> entries = parser.parse();
+  std::stable_partition(entries.begin(), entries.end(),
+                        [](const Entry& entry) { return !entry.section.empty(); });
+  std::map<const CLI::Option*, const Entry*> taken;
+  for (const Entry& entry : entries) {
     const auto fail = [&](const std::string& why) {
       throw ef::ValueError("config", parser.place(entry.line) + ": " + why);
     };
@@ -180,11 +185,12 @@ void apply_config(CLI::App& command, const std::string& path) {
       fail("there is no option '" + entry.key + "' of translator " + command.get_name() +
            (nearest.empty() ? "" : ": did you mean '" + nearest.substr(2) + "'?"));
     }
-    const auto [earlier, is_new] = lines.try_emplace(option, entry.line);
+    const auto [earlier, is_new] = taken.try_emplace(option, &entry);
     const bool several = takes_several(*option);
+    if (!is_new && earlier->second->section != entry.section) continue;
     if (!is_new) {
-      fail(option_key(*option) + " is given twice, expected once: line " + std::to_string(earlier->second) +
-           " has it" +
+      fail(option_key(*option) + " is given twice, expected once: line " +
+           std::to_string(earlier->second->line) + " has it" +
            (several ? "; give several values as a list: " + entry.key + " = [\"a\", \"b\"]" : ""));
     }
     if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");

@@ -10,6 +10,7 @@
 #include "eigenformer/metrics/perplexity.hpp"
 #include "options/decoding_options.hpp"
 #include "terminal/line_reader.hpp"
+#include "terminal/output_checks.hpp"
 #include "terminal/result_output.hpp"
 #include "translation/line_progress.hpp"
 
@@ -38,6 +39,7 @@ int score(const ScoreCommand& command) {
   set_threads(command.threads);
   const auto format = command.format->applied("score");
   format.validate();
+  if (!command.output.empty() && is_regular_file_if_any(command.output)) check_writable_file(command.output);
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
   options.confidence = models.confidence();

@@ -46,6 +46,7 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
 
 int translate(const TranslateOptions& options) {
   options.check_markup();
+  options.check_files();
   if (options.markup() != ef::MarkupFormat::text) {
     translate_markup_document(options);
     return 0;
@@ -59,8 +60,8 @@ int translate(const TranslateOptions& options) {
   const DecodingModels models(options.folders, options.adapter, options.target_language);
   LineTranslation translation(options, models);
   InputLines input(options.input, shard, stop);
-  TranslationOutput output(options.output, interrupts ? options.identity(input.size()) : RunIdentity{},
-                           options.go_on);
+  TranslationOutput output(options.output, translation.alignments(),
+                           interrupts ? options.identity(input.size()) : RunIdentity{}, options.go_on);
   std::uint64_t done = 0;
   if (const auto& begin = output.begin()) {
     input.skip_to(*begin);

@@ -9,6 +9,7 @@
 #include "curves/svg_chart.hpp"
 #include "curves/training_run.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 
@@ -69,6 +70,7 @@ int curves(const CurvesCommand& command) {
   if (axis == axes.end()) {
     throw ef::ValueError("curves", "x is '" + command.x + "', expected steps, minutes or tokens");
   }
+  check_writable_file(command.output);
   std::vector<TrainingRun> runs;
   std::vector<std::string> names;
   for (const std::string& folder : command.folders) {

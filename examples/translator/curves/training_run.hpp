@@ -6,9 +6,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/train/reporting/training_log_file.hpp"
 
 namespace translator {
@@ -35,12 +37,17 @@ struct TrainingRun {
 /// without updates.
 inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
   namespace fs = std::filesystem;
-  const fs::path file = fs::is_directory(place) ? ef::training_log_file(place) : fs::path(place);
-  if (!fs::exists(file))
+  std::error_code error;
+  const bool is_folder = fs::is_directory(place, error);
+  const fs::path file = is_folder ? ef::training_log_file(place) : fs::path(place);
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::none)
+    throw ef::detail::errno_error("curves", "read", file, error.value());
+  if (!fs::exists(status))
     throw ef::IoError("curves", "'" + file.string() + "' does not exist, expected the log of a training");
   TrainingRun run;
   // A log with another file name is labelled by that name.
-  run.name = fs::is_directory(place)               ? fs::path(place).lexically_normal().string()
+  run.name = is_folder                             ? fs::path(place).lexically_normal().string()
              : file.filename() == "training.jsonl" ? file.parent_path().parent_path().string()
                                                    : file.stem().string();
   if (run.name.empty()) run.name = file.string();

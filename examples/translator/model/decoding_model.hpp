@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,7 +10,7 @@
 #include "confidence_file.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
-#include "eigenformer/io/adapters/merged_model.hpp"
+#include "eigenformer/io/adapters/adapted_folder.hpp"
 #include "model_folder.hpp"
 
 namespace translator {
@@ -36,6 +38,7 @@ struct DecodingModel {
   eigenformer::PackedModel<Model> packed;
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
+  std::map<std::string, std::shared_ptr<const eigenformer::AdapterSet<float>>> adapters{};  ///< by name
 
   /// adapter: folder of an adapter to merge into the weights; empty: none. target_language: for a
   /// multilingual model. Throws as load_packed_folder and with_target_language do.
@@ -45,6 +48,15 @@ struct DecodingModel {
                                : eigenformer::load_packed_folder(folder, adapter)),
         loaded(packed.loaded),
         ctx(packed.context()) {
+    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
+  }
+  /// With named adapters that are not merged into the weights. Throws as load_adapted_folder and
+  /// with_target_language do.
+  DecodingModel(eigenformer::AdaptedModel adapted, const std::string& target_language)
+      : packed(std::move(adapted.packed)),
+        loaded(packed.loaded),
+        ctx(packed.context()),
+        adapters(std::move(adapted.adapters)) {
     loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
   }
   DecodingModel(const DecodingModel&) = delete;
@@ -76,7 +88,28 @@ class DecodingModels {
     }
   }
 
+  /// A model with adapters by name, one of which each request may choose. adapters: their folders. Throws as
+  /// load_adapted_folder and with_target_language do.
+  DecodingModels(const std::string& folder, const std::map<std::string, std::filesystem::path>& adapters,
+                 const std::string& target_language)
+      : models_(load(folder, adapters, target_language)), ensemble_(members()) {
+    confidence_ = load_confidence(folder);
+    for (const auto& [name, set] : first().adapters) {
+      adapted_.emplace(
+          name,
+          Adapted{eigenformer::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
+                  load_confidence(adapters.at(name).string())});
+    }
+  }
+
+  /// The model with one of the named adapters, and its confidence.
+  struct Adapted {
+    eigenformer::Ensemble<Model> ensemble;
+    eigenformer::ConfidenceScale confidence;
+  };
+
   const DecodingModel& first() const { return *models_.front(); }
+  const std::map<std::string, Adapted>& adapted() const { return adapted_; }
   const std::vector<std::unique_ptr<DecodingModel>>& all() const { return models_; }
   const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
   /// The limit of the model with the fewest positions.
@@ -96,6 +129,14 @@ class DecodingModels {
       models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));
     return models;
   }
+  static std::vector<std::unique_ptr<DecodingModel>> load(
+      const std::string& folder, const std::map<std::string, std::filesystem::path>& adapters,
+      const std::string& target_language) {
+    std::vector<std::unique_ptr<DecodingModel>> models;
+    models.push_back(
+        std::make_unique<DecodingModel>(eigenformer::load_adapted_folder(folder, adapters), target_language));
+    return models;
+  }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {
     std::vector<eigenformer::Ensemble<Model>::Member> members;
     for (const auto& model : models_) members.push_back({model->loaded.model, model->ctx});
@@ -105,6 +146,7 @@ class DecodingModels {
   std::vector<std::unique_ptr<DecodingModel>> models_;
   eigenformer::Ensemble<Model> ensemble_;
   eigenformer::ConfidenceScale confidence_;
+  std::map<std::string, Adapted> adapted_;
   std::size_t shortest_ = 0;
 };
 

@@ -47,6 +47,9 @@ class LineTranslation {
                              : static_cast<std::size_t>(used.search.num_hypotheses);
   }
 
+  /// The alignments, which are written and resumed with the results.
+  AlignmentFiles& alignments() { return alignments_; }
+
   /// Enables counting of tokens, which takes some time.
   void count_tokens() { counts_tokens_ = true; }
 
@@ -62,7 +65,8 @@ class LineTranslation {
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    auto [translations, num_split] = translate_whole(translator_, lines, document_, before, prefixes);
+    auto [translations, num_split] =
+        translate_whole(translator_, lines, document_, before, prefixes, alignments_.wants_weights());
     split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 
 namespace translator {
@@ -35,8 +36,10 @@ inline std::string content_hash(const std::filesystem::path& path) {
 inline void add_model(RunIdentity& identity, const std::string& folder, std::size_t number) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (std::error_code ignored; it->is_regular_file(ignored)) files.push_back(it->path());
+  if (error) throw eigenformer::detail::errno_error("translate", "read the folder", folder, error.value());
   for (const fs::path& path : files) {
     identity["the model's file " + path.filename().string() +
              (number == 0 ? "" : " (model " + std::to_string(number + 1) + ")")] = content_hash(path);

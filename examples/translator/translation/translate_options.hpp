@@ -23,6 +23,7 @@
 #include "run_identity.hpp"
 #include "shard.hpp"
 #include "terminal/output_checks.hpp"
+#include "terminal/result_output.hpp"
 
 namespace translator {
 
@@ -63,12 +64,10 @@ struct TranslateOptions : DecodingCommand {
     add_to(app, true, true);
     app.add_option("--alignment", alignment,
                    "file to write word alignments to: for each line its links, such as 0-0 1-2")
-        ->group("Alignments")
-        ->excludes(resume);
+        ->group("Alignments");
     app.add_option("--soft-alignment", soft_alignment,
                    "file to write soft alignments to: attention weights per token, as Marian writes them")
-        ->group("Alignments")
-        ->excludes(resume);
+        ->group("Alignments");
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
     explore_option->excludes(app.get_option("--sample"));
@@ -130,10 +129,13 @@ struct TranslateOptions : DecodingCommand {
     }
   }
 
-  /// Whether an interrupted run can be resumed: only if --output is its single output file.
-  bool resumable() const {
-    return !output.empty() && attention.empty() && explore.empty() && alignment.empty() &&
-           soft_alignment.empty();
+  /// Whether an interrupted run can be resumed: not if it collects attention weights in memory.
+  bool resumable() const { return !output.empty() && attention.empty() && explore.empty(); }
+
+  /// Throws IoError where a file of the results cannot be written, before models are loaded.
+  void check_files() const {
+    for (const std::string* path : {&output, &attention, &alignment, &soft_alignment, &explore})
+      if (!path->empty() && is_regular_file_if_any(*path)) check_writable_file(*path);
   }
 
   /// The shard to translate, if any. Throws ValueError.
@@ -161,7 +163,8 @@ struct TranslateOptions : DecodingCommand {
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(without_effect.begin(), without_effect.end(), name) != without_effect.end()) continue;
       std::error_code ignored;
-      if (std::filesystem::is_regular_file(value, ignored)) {
+      const bool is_written = name == "alignment" || name == "soft-alignment";
+      if (!is_written && std::filesystem::is_regular_file(value, ignored)) {
         identity["content of --" + name] = content_hash(value);
       } else {
         identity["--" + name] = value;

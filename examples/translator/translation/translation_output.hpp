@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "alignment_file.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "eigenformer/data/files/resumable_file.hpp"
 #include "run_identity.hpp"
@@ -26,11 +27,12 @@ struct InputPosition {
 /// "<file>.part", so that an interrupted run can be resumed.
 class TranslationOutput {
  public:
-  /// identity: of this run; empty: it cannot be resumed. go_on: whether to resume an interrupted run, if
-  /// there is one. Throws IoError, and ValueError if the interrupted run was a different one, or if there is
-  /// one that is not to be resumed.
-  TranslationOutput(const std::string& path, RunIdentity identity, bool go_on)
+  /// alignments: written and resumed with the results; must outlive it. identity: of this run; empty: it
+  /// cannot be resumed. go_on: whether to resume an interrupted run, if there is one. Throws IoError, and
+  /// ValueError if the interrupted run was a different one, or if there is one that is not to be resumed.
+  TranslationOutput(const std::string& path, AlignmentFiles& alignments, RunIdentity identity, bool go_on)
       : to_file_(!path.empty() && is_regular_file_if_any(path)),
+        alignments_(alignments),
         identity_(std::move(identity)),
         compression_(ef::compression_of_name(path)) {
     if (go_on && !to_file_)
@@ -38,12 +40,14 @@ class TranslationOutput {
                            "--continue needs a regular file as --output, but '" + path + "' is not one");
     if (!to_file_ || identity_.empty()) {
       stream_.emplace(path);
+      alignments_.restart();
       return;
     }
     (void)ef::compress(compression_, "");  // throws now if it is not supported
     file_.emplace(path);
     if (!file_->saved()) {
       file_->restart();
+      alignments_.restart();
       return;
     }
     if (!go_on) {
@@ -107,10 +111,13 @@ class TranslationOutput {
 
  private:
   void save() {
+    // Before the state: it names no bytes of theirs that could get lost.
+    nlohmann::json alignments = alignments_.save();
     file_->save(nlohmann::json{
         {"lines", position_->lines},
         {"offset", position_->offset},
         {"hash", position_->hash},
+        {"alignments", std::move(alignments)},
         {"run",
          identity_}}.dump(1));
   }
@@ -118,11 +125,13 @@ class TranslationOutput {
   void take_up(const std::string& text) {
     const std::string cannot = "cannot resume '" + file_->part().string() + "': ";
     RunIdentity before;
+    nlohmann::json alignments;
     try {
       const auto state = nlohmann::json::parse(text);
       begin_ = {state.at("lines").get<std::uint64_t>(), state.at("offset").get<std::uint64_t>(),
                 state.at("hash").get<std::uint64_t>()};
       before = state.at("run").get<RunIdentity>();
+      alignments = state.at("alignments");
     } catch (const nlohmann::json::exception&) {
       throw ef::IoError("translate", cannot + "its .state file is damaged; remove both to start again");
     }
@@ -132,9 +141,11 @@ class TranslationOutput {
           "translate",
           cannot + changed + "; expected the same options and input; remove the file to start again");
     }
+    alignments_.resume(alignments);
   }
 
   bool to_file_;
+  AlignmentFiles& alignments_;
   RunIdentity identity_;
   ef::Compression compression_;
   std::optional<ResultOutput> stream_;

@@ -39,10 +39,12 @@ inline std::string split_remark(std::size_t num_split, ef::index_t max_tokens) {
 }
 
 /// Translates lines. before: number of input lines before them; samples depend on the number of the line and
-/// of the part within it. prefixes: empty, or the forced prefix of each translation.
+/// of the part within it. prefixes: empty, or the forced prefix of each translation. weights: whether
+/// alignments have their attention weights.
 inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
                                   const ef::DocumentOptions& options = {.layout = ef::DocumentLayout::flow},
-                                  std::size_t before = 0, std::span<const std::string> prefixes = {}) {
+                                  std::size_t before = 0, std::span<const std::string> prefixes = {},
+                                  bool weights = false) {
   const ef::SplitLines split(lines, options,
                              [&](const std::string& sentence) { return translator.fits(sentence); });
   std::vector<ef::PreparedLine> prepared;
@@ -51,7 +53,7 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
     const bool prefixed = part.place == 0 && !prefixes.empty();
     prepared.push_back(translator.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
   }
-  return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared))),
+  return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared)), weights),
           split.num_split()};
 }
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -120,6 +122,13 @@ TEST_CASE("scratch: memory is aligned, kept while it is large enough, and zero w
   bool zero = true;
   for (int i = 0; i < 100000; ++i) zero = zero && large[i] == 0.0F;
   CHECK(zero);
+}
+
+TEST_CASE("scratch: a number of elements whose bytes overflow is refused") {
+  detail::Scratch scratch;
+  CHECK_THROWS_AS(scratch.reserve<double>(index_t{1} << 61), std::bad_alloc);
+  CHECK_THROWS_AS(scratch.reserve<double>(std::numeric_limits<index_t>::max()), std::bad_alloc);
+  CHECK(scratch.reserve<double>(3) != nullptr);
 }
 
 TEST_CASE("scratch: a thread's kernels do not share buffers with what an executor runs while they wait") {

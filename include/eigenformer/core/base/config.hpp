@@ -10,7 +10,7 @@ functions; compile with GCC or Clang on Linux, for example in WSL"
 #elif !defined(__cpp_exceptions)
 #error \
     "eigenformer: exceptions are required, because errors are reported by them; compile without -fno-exceptions"
-#elif !defined(__SIZEOF_POINTER__) || __SIZEOF_POINTER__ < 8
+#elif !defined(__SIZEOF_POINTER__) || (__SIZEOF_POINTER__ < 8 && !defined(__EMSCRIPTEN__))
 #error \
     "eigenformer: a 64-bit target is required, because sizes and offsets of tensors and files have 64 bits; \
 compile without -m32 and -mx32"

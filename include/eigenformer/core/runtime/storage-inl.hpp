@@ -31,13 +31,14 @@ struct MemoryPool::Block {
 
 EIGENFORMER_FUNCTION MemoryPool::~MemoryPool() { trim(); }
 
-EIGENFORMER_FUNCTION std::shared_ptr<void> MemoryPool::allocate(std::size_t bytes, StorageState** state) {
+EIGENFORMER_FUNCTION std::shared_ptr<void> MemoryPool::allocate(std::uint64_t bytes, StorageState** state) {
   if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
+  const auto wanted = static_cast<std::size_t>(bytes);
   auto block = std::make_shared<Block>(*this);  // first, so that a failure leaves nothing to give back
-  if (bytes < large) {
-    allocate_small(bytes, *block);
+  if (wanted < large) {
+    allocate_small(wanted, *block);
   } else {
-    allocate_large(bytes, *block);
+    allocate_large(wanted, *block);
   }
   if (state != nullptr) *state = &block->state;
   void* const memory = block->memory;

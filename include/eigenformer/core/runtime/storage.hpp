@@ -79,7 +79,7 @@ class MemoryPool {
   /// A block of at least `bytes` bytes, uninitialised, which returns to the pool with its last owner.
   /// `*state` is set to the address of the block's state, which lives as long as the block. Throws Error when
   /// memory runs out.
-  std::shared_ptr<void> allocate(std::size_t bytes, StorageState** state = nullptr);
+  std::shared_ptr<void> allocate(std::uint64_t bytes, StorageState** state = nullptr);
 
   /// Sets the most bytes that are kept for reuse; the rest is returned to the operating system. No limit by
   /// default.
@@ -100,7 +100,7 @@ class MemoryPool {
 
   static constexpr std::size_t steps = 8;        // classes per power of two
   static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
-  static constexpr std::size_t most = std::size_t{1} << 47;
+  static constexpr std::size_t most = std::size_t{1} << (sizeof(std::size_t) < 8 ? 30 : 47);
 
   // Stored at the beginning of a free block, so that freeing takes no memory and cannot fail.
   struct FreeBlock {

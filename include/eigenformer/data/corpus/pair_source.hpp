@@ -32,7 +32,7 @@ struct SourceIdentity {
   index_t pairs = 0;         ///< number of pairs in an epoch
   std::string content{};     ///< a hash of ids and links, or of what they are computed from
   std::string tokenizers{};  ///< a hash of the tokenizers; empty: not known
-  std::string options{};  ///< all else, in words: sampling, shares, order, ids around sentences; may be empty
+  std::string options{};     ///< readable: sampling, shares, order, ids around sentences; may be empty
 };
 
 /// Indexed sentence pairs that training reads: a corpus in memory (EncodedCorpus), a mapped file (TokenFile),
@@ -84,8 +84,7 @@ class PairSource {
 
 namespace detail {
 
-// What fingerprints did not cover at first comes after this, so that older states can be compared by what
-// comes before it.
+// Separates the parts of a fingerprint that were added later, which older training states lack.
 inline constexpr const char* fingerprint_bar = " | ";
 
 // The parts of a fingerprint before and after the bar.

@@ -106,8 +106,9 @@ class Spool {
 /// of its file, a low estimate.
 inline void require_room(const PrepareFiles& files, const std::filesystem::path& folder) {
   double text = 0;
+  std::error_code error;
   for (const auto& path : {files.source, files.target, files.tsv}) {
-    if (path.empty() || !std::filesystem::is_regular_file(path)) continue;
+    if (path.empty() || !std::filesystem::is_regular_file(path, error)) continue;
     char begin[4] = {};
     std::size_t n = 0;
     if (std::FILE* const file = std::fopen(path.c_str(), "rb")) {
@@ -115,9 +116,9 @@ inline void require_room(const PrepareFiles& files, const std::filesystem::path&
       std::fclose(file);
     }
     const bool plain = compression_of_content({begin, n}).value_or(Compression::none) == Compression::none;
-    text += static_cast<double>(std::filesystem::file_size(path)) * (plain ? 1 : 3);
+    const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+    if (!error) text += static_cast<double>(bytes) * (plain ? 1 : 3);
   }
-  std::error_code error;
   const auto space = std::filesystem::space(folder, error);
   if (error || static_cast<double>(space.available) >= 1.5 * text) return;
   const auto gigabytes = [](double bytes) {

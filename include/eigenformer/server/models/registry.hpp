@@ -27,6 +27,8 @@ struct ServedModel {
   /// Loads the model. Called by the registry's thread on first use, and again after the model was unloaded.
   /// May take long and may throw. Null counts as a failure to load.
   std::function<std::unique_ptr<TranslationBackend>()> load;
+  /// Names of the model's adapters, one of which a request may name (TranslationTask::adapter).
+  std::vector<std::string> adapters{};
 };
 
 /// The models of a server, which are loaded on first use and unloaded when they have been idle for some time.

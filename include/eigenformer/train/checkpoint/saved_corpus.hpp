@@ -58,7 +58,7 @@ class SavedCorpus {
   }
 
  private:
-  // From what save() wrote.
+  // Reads the output of save().
   explicit SavedCorpus(const nlohmann::json& values)
       : fingerprint_(values.at("corpus").get<std::string>()),
         identity_(identity_of(values.at("corpus_identity"))) {}
@@ -70,7 +70,7 @@ class SavedCorpus {
             .options = json.at("options").get<std::string>()};
   }
 
-  // What differs from a saved corpus, in words; both fingerprints where that is not known.
+  // Describes the difference from a saved corpus; both fingerprints if the parts are not known.
   std::string difference(const std::string& fingerprint, const nlohmann::json& values) const {
     const std::string hashes = "fingerprint: " + fingerprint_ + ", expected " + fingerprint;
     SourceIdentity expected;

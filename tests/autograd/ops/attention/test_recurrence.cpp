@@ -41,6 +41,7 @@ TEST_CASE("the recurrence equals the definition in every layout, and its gradien
 TEST_CASE("the recurrence takes (B, L, D), and one input for both") {
   const auto layout = SequenceLayout::padded({3, 2}, 3);
   check_op([&](const Vars& x) { return recurrence(sigmoid(x[0]), x[0], layout); }, {random({2, 3, 4}, 3)});
+  check_op([&](const Vars& x) { return recurrence(x[0], x[0], layout); }, {random({2, 3, 4}, 3)});
 }
 
 TEST_CASE("the recurrence refuses shapes that do not fit") {

@@ -141,6 +141,10 @@ TEST_CASE("linear_slice: gradients and values; rows outside get none") {
         return linear_slice(ctx(t), v[0], w, b, 0, 3) * linear_slice(ctx(t), v[1], w, b, 6, 3);
       },
       {random({5, 4}, 1), random({5, 4}, 4)}, {w.handle(), b.handle()});
+  // Without columns of the weight, the result is the slice of the bias.
+  const auto empty = parameter("empty", random({9, 0}));
+  check_op([&](Tape<double>& t, const Vars& v) { return linear_slice(ctx(t), v[0], empty, b, 3, 4); },
+           {random({5, 0})}, {empty.handle(), b.handle()});
   const Tensor<double> x = random({5, 4}, 1);
   const Tensor<double> whole = linear(Context<double>::inference(), Var<double>(x), w, b).value();
   const Tensor<double> part = linear_slice(Context<double>::inference(), Var<double>(x), w, b, 3, 4).value();

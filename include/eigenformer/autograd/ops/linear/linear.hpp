@@ -202,7 +202,7 @@ template <class T>
       products.run(true, rows, T(1), dz, w, first_row, out, dx.beta, dx.data);
     }
     // A slice does not change the gradient of other rows, which is zero at the first write.
-    const bool slice = out * in != w.numel();
+    const bool slice = out != w.shape()[0];
     if (auto dw = back.grad(1)) {
       if (slice && dw.beta == T(0)) std::fill_n(dw.data, w.numel(), T(0));
       kernels::gemm<T>(true, false, out, in, rows, T(1), dz, out, x.data(), in, slice ? T(1) : dw.beta,
