@@ -18,7 +18,7 @@ struct TranslatorOptions {
   /// arrived while the previous batch was running.
   double window = 0;
   /// Seconds, at most 60, that a worker waits after a batch until as many lines are waiting as before that
-  /// batch, because clients that got their answers together send their next requests together. A client alone
+  /// batch, because clients that were answered together send their next requests together. A single client
   /// never waits. 0: off.
   double linger = 0.005;
   index_t workers = 1;  ///< batches translated at once, each by its own thread
@@ -35,8 +35,7 @@ struct TranslatorOptions {
     visit(OptionField{"window", "seconds that a request waits for others to join its batch",
                       Allowed::not_negative},
           self.window);
-    visit(OptionField{"linger",
-                      "seconds that a batch waits until as many lines are waiting as before the last one",
+    visit(OptionField{"linger", "maximum seconds to wait after a batch for as many lines as before it",
                       Allowed::not_negative},
           self.linger);
     visit(OptionField{"workers", "batches translated at the same time", Allowed::positive}, self.workers);
