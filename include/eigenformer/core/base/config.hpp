@@ -54,6 +54,24 @@ in memory"
 #define EIGENFORMER_INLINE inline
 #endif
 
+/// 1 where the definitions of large functions that are no templates are read: where headers are used alone,
+/// and in modules.cpp of eigenformer::compiled, which holds them. 0 in files that link that target: they
+/// neither parse these definitions nor instantiate what is in them.
+#if defined(EIGENFORMER_COMPILED_MODULES) || \
+    !(defined(EIGENFORMER_COMPILED) || defined(EIGENFORMER_COMPILED_BUILD))
+#define EIGENFORMER_DEFINITIONS 1
+#else
+#define EIGENFORMER_DEFINITIONS 0
+#endif
+
+/// Stands before declaration and definition of such a function: `inline` where headers are used alone, empty
+/// where one file of the program defines it.
+#if EIGENFORMER_DEFINITIONS && !defined(EIGENFORMER_COMPILED_MODULES)
+#define EIGENFORMER_FUNCTION inline
+#else
+#define EIGENFORMER_FUNCTION
+#endif
+
 /// One template instance that eigenformer::compiled holds, such as `struct Linear<float>`. It is declared
 /// where that target is linked, defined in its modules.cpp, and absent in the header-only build.
 #if defined(EIGENFORMER_COMPILED_MODULES)
