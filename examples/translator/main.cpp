@@ -92,11 +92,12 @@ int main(int argc, char** argv) {
       }
       std::string why = error.what();
       std::string help = "translator";
-      if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-        const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-        why = translator::unknown_argument(*command);
-        if (command != &app) help += " " + command->get_name();
-      }
+      const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+      const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+      const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+      // The required option may be there, mistyped.
+      if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
+      if ((unknown || missing) && command != &app) help += " " + command->get_name();
       return fail((why + (why.ends_with('?') ? " See " : "; see ") + help + " --help").c_str());
     }
     try {

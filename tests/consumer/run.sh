@@ -57,9 +57,9 @@ case $kind in
   shared_libraries)
     sentencepiece=0
     [[ " ${*:8} " == *" -DEIGENFORMER_WITH_SENTENCEPIECE=1 "* ]] && sentencepiece=1
-    "$compiler" "${flags[@]}" -fPIC -O3 -DEXPORTED=work_first "${@:8}" -c "$here/shared_libraries/library.cpp" -o first.o &
+    "$compiler" "${flags[@]}" -fPIC -O1 -DEXPORTED=work_first "${@:8}" -c "$here/shared_libraries/library.cpp" -o first.o &
     first=$!
-    "$compiler" "${flags[@]}" -fPIC -O1 -DNDEBUG -DEXPORTED=work_second -c "$here/shared_libraries/library.cpp" -o second.o
+    "$compiler" "${flags[@]}" -fPIC -O0 -DNDEBUG -DEXPORTED=work_second -c "$here/shared_libraries/library.cpp" -o second.o
     "$compiler" "${flags[@]}" "$here/shared_libraries/main.cpp" -ldl -o client
     wait "$first"
     # As they are, both libraries use one Runtime and its threads. If they export nothing but their function, each has its own.
@@ -75,7 +75,8 @@ case $kind in
   no_libraries)
     cmake --install "$build" --component dev --prefix "$scratch/prefix" >/dev/null
     without=(-DEIGENFORMER_SENTENCEPIECE_INCLUDE_DIR=OFF -DEIGENFORMER_ICU_INCLUDE_DIR=OFF -DEIGENFORMER_ZSTD_INCLUDE_DIR=OFF
-      -DEIGENFORMER_BOOST_INCLUDE_DIR=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
+      -DEIGENFORMER_BOOST_INCLUDE_DIR=OFF -DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON
+      -DMPI_EXECUTABLE_SUFFIX=.none -DPKG_CONFIG_EXECUTABLE=/bin/false)  # FindMPI runs, which makes its target even if it finds nothing
     no_json=-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
     configure() {
       cmake -S "$here/no_libraries" -B "$1" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS=-O0 "-DCMAKE_PREFIX_PATH=$scratch/prefix" \

@@ -27,7 +27,7 @@ struct DemoCommand {
   ef::index_t test_pairs = 1000;
   ef::index_t epochs = 6;
   ef::index_t shown = 8;
-  double max_seconds = 50;
+  double max_seconds = 300;
   std::uint64_t seed = 1;
   ef::index_t threads = 0;
   std::string folder;  // empty: the model is not saved
@@ -157,7 +157,9 @@ int demo(const DemoCommand& command) {
                          .schedule = ef::ScheduleKind::cosine,
                          .label_smoothing = 0},
                         sink);
-    trainer.run();
+    if (trainer.run() == ef::TrainingEnd::max_minutes)
+      progress.say(format("the time limit ended the training after %s: give it more time with --max-seconds",
+                          counted(trainer.step(), "update").c_str()));
   }
   const double trained = seconds();
 
@@ -186,6 +188,8 @@ int demo(const DemoCommand& command) {
     ef::save_model_folder(command.folder, model, tokenizers, {{"corpus", "translator demo"}},
                           ef::WeightFormat::float32, description.text);
     std::printf("translate with: translator translate --model %s\n", command.folder.c_str());
+  } else {
+    std::printf("the model was not saved; --model FOLDER saves it\n");
   }
   return 0;
 }
@@ -193,8 +197,8 @@ int demo(const DemoCommand& command) {
 }  // namespace
 
 void add_demo(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "demo", "Trains on built-in sentences for less than a minute and shows translations");
+  CLI::App* sub =
+      app.add_subcommand("demo", "Trains on built-in sentences for about a minute and shows translations");
   auto command = std::make_shared<DemoCommand>();
   sub->add_option("--pairs", command->pairs, "sentence pairs to train on")->capture_default_str();
   sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();

@@ -19,13 +19,9 @@ class Tape {
   using OnComplete = std::function<void(typename Gradients<T>::Entry&)>;
 
   /// An empty tape.
-  Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
+  Tape();
   /// Releases what is recorded; Vars on it keep their values, and ops on them throw ValueError.
-  ~Tape() {
-    if (state_ == nullptr) return;
-    state_->clear();
-    state_->alive = false;
-  }
+  ~Tape();
   /// Takes over what is recorded; Vars remain valid. The other tape can only be destroyed.
   Tape(Tape&&) noexcept = default;
   Tape& operator=(Tape&&) noexcept = delete;
@@ -33,30 +29,11 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   /// A leaf with this value (shared storage), whose gradient gradient() returns after backward().
-  Var<T> variable(Tensor<T> value) {
-    detail::TapeNode<T> node;
-    node.op = "variable";
-    node.leaf = true;
-    return append(std::move(node), std::move(value));
-  }
+  Var<T> variable(Tensor<T> value);
 
   /// The leaf of a parameter, one for all its uses. A constant while the function of a checkpoint runs
   /// forward. Context::use() calls it for unfrozen parameters.
-  Var<T> parameter(const ParameterHandle<T>& p) {
-    auto at = state_->parameters.find(p->id);
-    if (at == state_->parameters.end()) {
-      detail::TapeNode<T> node;
-      node.op = "parameter";
-      node.leaf = true;
-      node.parameter = p;
-      at = state_->parameters.emplace(p->id, append(std::move(node), p->value).node()).first;
-    }
-    if (state_->checkpointed != nullptr) {
-      state_->checkpointed->push_back(p);
-      return Var<T>(p->value);
-    }
-    return Var<T>(p->value, state_, state_->generation, at->second);
-  }
+  Var<T> parameter(const ParameterHandle<T>& p);
 
   /// Makes each layer of a Stack a checkpoint() from now on: less memory for the time of a second forward
   /// pass, with bit-identical results.
@@ -89,74 +66,17 @@ class Tape {
   ///
   /// `complete` is called with the entry of each recorded parameter as soon as this backward no longer writes
   /// to it, so that a gradient can be sent, or added elsewhere and reset, before the others are complete.
-  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {}) {
-    if (loss.numel() != 1) {
-      throw ShapeError("backward",
-                       "loss of shape " + loss.shape().str() +
-                           " must have one element; give a cotangent "
-                           "for anything else",
-                       {loss.shape()});
-    }
-    backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
-  }
+  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {});
   /// The same for a tape without parameters, with variable() leaves alone.
-  void backward(const Var<T>& loss) {
-    Gradients<T> none;
-    backward(loss, none);
-  }
+  void backward(const Var<T>& loss);
   /// The same from an output of any shape, with `cotangent` as the gradient with respect to it. Throws
   /// ShapeError when their shapes differ, and as above.
   void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
-                const OnComplete& complete = {}) {
-    check_here(output);
-    if (cotangent.shape() != output.shape()) {
-      throw ShapeError("backward",
-                       "cotangent of shape " + cotangent.shape().str() + " must have the output's shape " +
-                           output.shape().str(),
-                       {cotangent.shape(), output.shape()});
-    }
-    for (const auto& node : state_->nodes) {
-      if (node.parameter == nullptr) continue;
-      const auto* entry = gradients.find(node.parameter->id);
-      if (entry != nullptr && entry->value.shape() != node.shape) {
-        throw ShapeError("backward",
-                         "the gradients hold parameter '" + node.parameter->name + "' with shape " +
-                             entry->value.shape().str() + ", it was recorded with " + node.shape.str(),
-                         {entry->value.shape(), node.shape});
-      }
-      if (entry == nullptr) {
-        throw ValueError(
-            "backward",
-            "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
-                " was recorded but is missing in the gradients; construct them with it, or freeze it");
-      }
-    }
-    auto& nodes = state_->nodes;
-    auto& last = nodes[static_cast<std::size_t>(output.node())];
-    if (last.parameter != nullptr) throw ValueError("backward", "the output is a parameter itself");
-    last.gradient = cotangent;
-    last.written = true;
-    state_->leaf_gradients.assign(nodes.size(), Tensor<T>());
-    state_->leaf_generation = state_->generation;
-    // Consumed even when an op throws: half of the closures are gone by then.
-    const Consumer consumer{*state_};
-    try {
-      run_backward(gradients, 0, complete);
-    } catch (...) {
-      restore(gradients);
-      throw;
-    }
-  }
+                const OnComplete& complete = {});
 
   /// The gradient of a variable() leaf by the last backward(), zeros if the output does not depend on it.
   /// Throws ValueError for any other Var.
-  Tensor<T> gradient(const Var<T>& leaf) const {
-    if (leaf.tape() != state_ || leaf.generation() != state_->leaf_generation ||
-        !state_->leaf_gradients[static_cast<std::size_t>(leaf.node())].defined()) {
-      throw ValueError("gradient", "not a variable of this tape's last backward");
-    }
-    return state_->leaf_gradients[static_cast<std::size_t>(leaf.node())];
-  }
+  Tensor<T> gradient(const Var<T>& leaf) const;
 
  private:
   // Visits the nodes from the last to `first`. A checkpoint appends nodes, none of them a parameter's, and
@@ -347,6 +267,114 @@ Var<T> Tape<T>::record_checkpoint(const std::vector<Var<T>>& inputs, const std::
   Var<T> v = detail::append_op<T>("checkpoint", std::move(y), addresses, state_, saved, nullptr);
   state_->nodes.back().again = std::make_unique<detail::Recomputation<T>>(std::move(again));
   return v;
+}
+
+// Functions defined in a class are inline and compiled in every file that uses them, although
+// eigenformer::compiled contains them.
+
+template <class T>
+Tape<T>::Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
+
+template <class T>
+Tape<T>::~Tape() {
+  if (state_ == nullptr) return;
+  state_->clear();
+  state_->alive = false;
+}
+
+template <class T>
+Var<T> Tape<T>::variable(Tensor<T> value) {
+  detail::TapeNode<T> node;
+  node.op = "variable";
+  node.leaf = true;
+  return append(std::move(node), std::move(value));
+}
+
+template <class T>
+Var<T> Tape<T>::parameter(const ParameterHandle<T>& p) {
+  auto at = state_->parameters.find(p->id);
+  if (at == state_->parameters.end()) {
+    detail::TapeNode<T> node;
+    node.op = "parameter";
+    node.leaf = true;
+    node.parameter = p;
+    at = state_->parameters.emplace(p->id, append(std::move(node), p->value).node()).first;
+  }
+  if (state_->checkpointed != nullptr) {
+    state_->checkpointed->push_back(p);
+    return Var<T>(p->value);
+  }
+  return Var<T>(p->value, state_, state_->generation, at->second);
+}
+
+template <class T>
+void Tape<T>::backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete) {
+  if (loss.numel() != 1) {
+    throw ShapeError("backward",
+                     "loss of shape " + loss.shape().str() +
+                         " must have one element; give a cotangent "
+                         "for anything else",
+                     {loss.shape()});
+  }
+  backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
+}
+
+template <class T>
+void Tape<T>::backward(const Var<T>& loss) {
+  Gradients<T> none;
+  backward(loss, none);
+}
+
+template <class T>
+void Tape<T>::backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
+                       const OnComplete& complete) {
+  check_here(output);
+  if (cotangent.shape() != output.shape()) {
+    throw ShapeError("backward",
+                     "cotangent of shape " + cotangent.shape().str() + " must have the output's shape " +
+                         output.shape().str(),
+                     {cotangent.shape(), output.shape()});
+  }
+  for (const auto& node : state_->nodes) {
+    if (node.parameter == nullptr) continue;
+    const auto* entry = gradients.find(node.parameter->id);
+    if (entry != nullptr && entry->value.shape() != node.shape) {
+      throw ShapeError("backward",
+                       "the gradients hold parameter '" + node.parameter->name + "' with shape " +
+                           entry->value.shape().str() + ", it was recorded with " + node.shape.str(),
+                       {entry->value.shape(), node.shape});
+    }
+    if (entry == nullptr) {
+      throw ValueError(
+          "backward",
+          "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
+              " was recorded but is missing in the gradients; construct them with it, or freeze it");
+    }
+  }
+  auto& nodes = state_->nodes;
+  auto& last = nodes[static_cast<std::size_t>(output.node())];
+  if (last.parameter != nullptr) throw ValueError("backward", "the output is a parameter itself");
+  last.gradient = cotangent;
+  last.written = true;
+  state_->leaf_gradients.assign(nodes.size(), Tensor<T>());
+  state_->leaf_generation = state_->generation;
+  // Consumed even when an op throws: half of the closures are gone by then.
+  const Consumer consumer{*state_};
+  try {
+    run_backward(gradients, 0, complete);
+  } catch (...) {
+    restore(gradients);
+    throw;
+  }
+}
+
+template <class T>
+Tensor<T> Tape<T>::gradient(const Var<T>& leaf) const {
+  if (leaf.tape() != state_ || leaf.generation() != state_->leaf_generation ||
+      !state_->leaf_gradients[static_cast<std::size_t>(leaf.node())].defined()) {
+    throw ValueError("gradient", "not a variable of this tape's last backward");
+  }
+  return state_->leaf_gradients[static_cast<std::size_t>(leaf.node())];
 }
 
 EIGENFORMER_INSTANCES(class Tape)
