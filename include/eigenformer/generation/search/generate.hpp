@@ -88,6 +88,53 @@ void each_batch(const std::vector<std::pair<std::size_t, std::size_t>>& batches,
   });
 }
 
+/// The search of generate() for one type of model: a class template, because compilers agree on the names of
+/// its members, and one compiler's file links what another's library holds.
+template <class M>
+struct Generation {
+  using Inputs = std::span<const typename InputOf<M>::type>;
+  static std::vector<std::vector<Hypothesis>> run(const M& model, const Context<ValueOf<M>>& ctx,
+                                                  Inputs inputs, const GenerationOptions& options,
+                                                  const BatchGenerationOptions& batching);
+};
+
+template <class M>
+std::vector<std::vector<Hypothesis>> Generation<M>::run(const M& model, const Context<ValueOf<M>>& ctx,
+                                                        Inputs inputs, const GenerationOptions& options,
+                                                        const BatchGenerationOptions& batching) {
+  using Input = typename M::Input;
+  options.validate();
+  require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
+  require_one_constraint_list_each("generation", options.constraints.size(), inputs.size());
+  if (options.attention) require_attention_maps<M>("attention weights are requested");
+  std::vector<index_t> lengths;
+  for (const Input& input : inputs) lengths.push_back(input_length(model, input));
+  std::vector<std::size_t> order;
+  const auto batches = length_batches(lengths, batching, order);
+  std::vector<std::vector<Hypothesis>> results(inputs.size());
+  each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
+    const auto places = std::span<const std::size_t>(order).subspan(range.first, range.second - range.first);
+    std::vector<Input> batch;
+    for (const std::size_t i : places) batch.push_back(inputs[i]);
+    auto found = search_batch(model, ctx, std::span<const Input>(batch), places, options);
+    for (std::size_t k = 0; k < places.size(); ++k) results[places[k]] = std::move(found[k]);
+    if constexpr (HasAttentionMaps<M>) {
+      if (!options.attention) return;
+      // A pass over the finished text: during the search the weights of all discarded hypotheses would be
+      // kept.
+      for (std::size_t k = 0; k < places.size(); ++k) {
+        for (Hypothesis& h : results[places[k]]) {
+          h.attention = std::make_shared<const AttentionMaps>(
+              hypothesis_maps(model, ctx, batch[k], places[k], h, options));
+        }
+      }
+    }
+  });
+  return results;
+}
+
+EIGENFORMER_INSTANCE(struct Generation<Seq2SeqTransformer<float>>)
+
 }  // namespace detail
 
 /// Beam search for any number of inputs: translations of source sentences (token ids with the end symbol that
@@ -102,39 +149,7 @@ std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<deta
                                               std::span<const typename detail::InputOf<M>::type> inputs,
                                               const GenerationOptions& options = {},
                                               const BatchGenerationOptions& batching = {}) {
-  using Input = typename M::Input;
-  options.validate();
-  detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
-  detail::require_one_constraint_list_each("generation", options.constraints.size(), inputs.size());
-  if (options.attention) detail::require_attention_maps<M>("attention weights are requested");
-  std::vector<index_t> lengths;
-  for (const Input& input : inputs) lengths.push_back(detail::input_length(model, input));
-  std::vector<std::size_t> order;
-  const auto batches = detail::length_batches(lengths, batching, order);
-  std::vector<std::vector<Hypothesis>> results(inputs.size());
-  detail::each_batch(batches, [&](const std::pair<std::size_t, std::size_t>& range) {
-    const auto places = std::span<const std::size_t>(order).subspan(range.first, range.second - range.first);
-    std::vector<Input> batch;
-    for (const std::size_t i : places) batch.push_back(inputs[i]);
-    auto found = detail::search_batch(model, ctx, std::span<const Input>(batch), places, options);
-    for (std::size_t k = 0; k < places.size(); ++k) results[places[k]] = std::move(found[k]);
-    if constexpr (detail::HasAttentionMaps<M>) {
-      if (!options.attention) return;
-      // A pass over the finished text: during the search the weights of all discarded hypotheses would be
-      // kept.
-      for (std::size_t k = 0; k < places.size(); ++k) {
-        for (Hypothesis& h : results[places[k]]) {
-          h.attention = std::make_shared<const AttentionMaps>(
-              detail::hypothesis_maps(model, ctx, batch[k], places[k], h, options));
-        }
-      }
-    }
-  });
-  return results;
+  return detail::Generation<M>::run(model, ctx, inputs, options, batching);
 }
-
-EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> generate(
-    const Seq2SeqTransformer<float>&, const Context<float>&, std::span<const std::vector<std::int32_t>>,
-    const GenerationOptions&, const BatchGenerationOptions&))
 
 }  // namespace eigenformer

@@ -385,6 +385,6 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
 static_assert(std::is_nothrow_move_constructible_v<Seq2SeqTransformer<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(Seq2SeqTransformer)
-EIGENFORMER_INSTANCE(std::vector<ParameterHandle<float>> parameters(Seq2SeqTransformer<float>&))
+EIGENFORMER_INSTANCE(struct detail::ParameterList<Seq2SeqTransformer<float>>)
 
 }  // namespace eigenformer

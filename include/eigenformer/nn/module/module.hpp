@@ -136,16 +136,22 @@ void name_parameters(M& module) {
   for_each_parameter(module, [](const std::string& name, auto& parameter) { parameter.set_name(name); });
 }
 
-/// The distinct parameters of a module, in order: the argument of Gradients and optimizers. Gives parameters
-/// that were named by a sub-module alone their full names, and tied ones their further names (ParameterGroup
-/// patterns match all of them).
+namespace detail {
+
+/// parameters() of one type of module: a class template, because compilers agree on the names of its
+/// members, and one compiler's file links what another's library holds.
 template <class M>
-std::vector<ParameterHandle<typename std::remove_const_t<M>::value_type>> parameters(M& module) {
+struct ParameterList {
   using T = typename std::remove_const_t<M>::value_type;
+  static std::vector<ParameterHandle<T>> of(M& module);
+};
+
+template <class M>
+auto ParameterList<M>::of(M& module) -> std::vector<ParameterHandle<T>> {
   std::vector<ParameterHandle<T>> handles;
   std::unordered_map<std::uint64_t, std::vector<std::string>> names;
   for_each_field(module, [&](const std::string& name, auto& member) {
-    if constexpr (detail::is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
+    if constexpr (is_parameter<std::remove_cvref_t<decltype(member)>>::value) {
       if (!member.defined()) return;
       std::vector<std::string>& known = names[member.id()];
       if (known.empty()) handles.push_back(member.handle());
@@ -161,6 +167,16 @@ std::vector<ParameterHandle<typename std::remove_const_t<M>::value_type>> parame
     if (handle->aliases != known) handle->aliases = std::move(known);
   }
   return handles;
+}
+
+}  // namespace detail
+
+/// The distinct parameters of a module, in order: the argument of Gradients and optimizers. Gives parameters
+/// that were named by a sub-module alone their full names, and tied ones their further names (ParameterGroup
+/// patterns match all of them).
+template <class M>
+auto parameters(M& module) {
+  return detail::ParameterList<M>::of(module);
 }
 
 /// Number of parameter values, frozen ones included; tied parameters count once.
