@@ -1,8 +1,8 @@
 // Memory and time of self-attention, forward and backward, against the length of one sequence; the same in
 // PyTorch is bench/peers/attention_memory.py. "attention" is the op on a given projection (q, k, v), "module"
 // the whole MultiHeadAttention. "peak MiB" is the tensors' pool: inputs, gradients and what is saved between
-// the two passes. "grown MiB" is what the process took from the system beyond its code and parameters,
-// scratch memory included: give one length a process for it to mean anything.
+// the two passes. "grown MiB" is the memory that the process took from the system, without its code and
+// parameters, with scratch memory: run one length per process.
 #include <chrono>
 
 #include "bench_options.hpp"

@@ -1,6 +1,5 @@
-// The loops that are not matrix products beside the same as Eigen expressions, on one thread: what
-// docs/design/design.md's table of kernels was measured with. Two sizes: one that stays in the second-level
-// cache, one that does not.
+// Loops other than matrix products beside the same Eigen expressions, on one thread: the table of kernels in
+// docs/design/design.md. Two sizes: one that stays in the second-level cache, one that does not.
 //   bench_eigen --benchmark_repetitions=7 --benchmark_enable_random_interleaving=true
 //   --benchmark_report_aggregates_only=true
 

@@ -1,10 +1,10 @@
 // Time and memory of loading weights from a safetensors file that is in the system's cache, into a
 // Seq2SeqTransformer of base size (307 MB). "map" and "copy" are LoadOptions::map: parameters that are the
-// mapped file, or their own memory filled from it. "ms" is construction and loading, "read ms" the first look
-// at every value after that, which is when the pages of a mapped file come. "grown MiB" is what the process
-// took from the system beyond its code, up to the end of that: give one part a process for it to mean
-// anything. "int8" and "bf16" are a model folder of such weights, loaded for inference (load_packed_folder);
-// "first ms" is then the time up to the first translation, of 12 tokens into 12, greedily.
+// mapped file, or their own memory filled from it. "ms" is construction and loading, "read ms" the first read
+// of every value after that, which loads the pages of a mapped file. "grown MiB" is the memory that the
+// process took from the system until then, without its code: run one part per process. "int8" and "bf16" are
+// a model folder of such weights, loaded for inference (load_packed_folder); "first ms" is then the time up
+// to the first translation, of 12 tokens into 12, greedily.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ ef::Seq2SeqOptions options_of(const Flags& f) {
 
 bool is_packed(const std::string& part) { return part == "int8" || part == "bf16"; }
 
-// In a process of its own, so that the memory it takes is not counted.
+// In a separate process, so that its memory is not counted.
 void write_model(const Flags& f, const std::string& part, const std::filesystem::path& path) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -31,8 +31,9 @@ inline void print_row(std::FILE* out, const std::string& op, const char* pass, d
 
 }  // namespace detail
 
-/// Prints what the profiler saw, the dearest op first: calls and milliseconds a step, share of the wall time,
-/// rate of the products, megabytes a step and gigabytes a second; then forward and backward in all.
+/// Prints the profile, the most expensive op first: calls and milliseconds per step, share of the wall time,
+/// rate of the products, megabytes per step and gigabytes per second; then the totals of forward and
+/// backward.
 inline void print_profile(std::FILE* out, const Profiler& profiler, double wall_seconds, double steps) {
   std::fprintf(out, "\n%-26s %-9s%7s%10s %7s%9s%9s%8s\n", "op", "pass", "calls", "ms/step", "share",
                "GFLOP/s", "MB/step", "GB/s");

@@ -1,5 +1,5 @@
-// Requests of one sentence each from --clients threads at once, each of which sends its next when it has the
-// answer to its last: sentences/s and the latencies that clients see, with a Translator that translates the
+// Requests of one sentence each from --clients threads; each sends its next request after the answer to the
+// last one: sentences/s and the latencies that clients see, with a Translator that translates the
 // sentences of different requests together ("together") and one that translates each by itself ("alone").
 // Model and sentences are random; every sentence has exactly --source tokens and every translation exactly
 // --target, the end symbol included.

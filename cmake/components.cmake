@@ -84,7 +84,7 @@ else()
 endif()
 
 find_package(MPI QUIET COMPONENTS CXX)
-if(TARGET MPI::MPI_CXX)
+if(MPI_CXX_FOUND)  # the target is made in any case
   eigenformer_component(mpi)
   target_link_libraries(${target} INTERFACE eigenformer::eigenformer MPI::MPI_CXX)
   target_compile_definitions(${target} INTERFACE EIGENFORMER_WITH_MPI=1)

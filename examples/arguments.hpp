@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the small examples share: numbers from the command line, a usage line, and errors as messages.
+/// Shared by the small examples: numbers from the command line, a usage line, and error messages.
 
 #include <charconv>
 #include <cmath>
@@ -16,12 +16,12 @@
 
 namespace example {
 
-/// An argument that is not what its name asks for.
+/// An invalid argument.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The words behind a program's name; all of them may be left out.
+/// The arguments of a program; all of them are optional.
 class Arguments {
  public:
   Arguments(std::vector<std::string> names, std::vector<std::string> given)

@@ -1,7 +1,7 @@
-/// A language model of characters, as small as one can be: learns a tale of forty sentences, and then draws
-/// sentences. At a low temperature they are the tale's own, at a higher one, or after fewer steps, what it
-/// makes of them. Prints the loss in nats a character, and fails unless it has become small, where STEPS are
-/// not fewer than the 300 that are taken by themselves.
+/// A small language model of characters: learns a tale of forty sentences and then samples sentences. At a
+/// low temperature they are sentences of the tale; at a higher temperature, or after fewer steps, new ones.
+/// Prints the loss in nats per character, and fails if it is not small after at least 300 steps (the
+/// default).
 ///
 ///     char_lm [STEPS [TEMPERATURE [SEED]]]
 
@@ -19,7 +19,7 @@ namespace ef = eigenformer;
 
 namespace {
 
-/// Sentences of a batch, packed: what the model reads, and one character later what it is to say.
+/// The packed sentences of a batch: the model's input, and the expected output one character later.
 struct Pairs {
   std::vector<std::int32_t> input, output;
   std::vector<ef::index_t> lengths;
@@ -47,7 +47,7 @@ int train_and_sample(const example::Arguments& arguments) {
   std::vector<std::vector<std::int32_t>> sentences;
   for (const std::string& line : lines) sentences.push_back(tokenizer.encode(line));
 
-  // The layers of today's language models: RMSNorm before each sub-layer, SwiGLU, no biases.
+  // Layers as in current language models: RMSNorm before each sub-layer, SwiGLU, no biases.
   ef::RandomGenerator rng(seed);
   ef::LanguageModel<float> model({.vocab_size = tokenizer.vocabulary_size(),
                                   .num_layers = 2,

@@ -1,7 +1,6 @@
-/// Classifying sentences with an encoder alone: does a sentence praise, or not? The sentences are made by a
-/// small grammar, in which negations, "but" and "although" turn the meaning round, so that counting words is
-/// not enough. Prints the share of new sentences that it gets right, and fails unless it is 97 % or more,
-/// where STEPS are not fewer than the 1500 that are taken by themselves.
+/// Classifies sentences with an encoder: is a sentence praise or not? A small grammar makes the sentences;
+/// negations, "but" and "although" reverse the meaning, so counting words is not enough. Prints the share of
+/// correctly classified new sentences, and fails if it is below 97 % after at least 1500 steps (the default).
 ///
 ///     classifier [STEPS]
 

@@ -1,6 +1,6 @@
-/// The classic first tasks of an encoder-decoder: learn to copy a sequence of symbols, and to reverse one.
-/// Prints the share of sequences never seen before that come out right, and fails unless it is all of them,
-/// where STEPS are not fewer than the 1000 that are taken by themselves.
+/// Two classic first tasks of an encoder-decoder: copying a sequence of symbols, and reversing one. Prints
+/// the share of new sequences that are completely correct, and fails if it is below 100 % after at least 1000
+/// steps (the default).
 ///
 ///     copy_task [STEPS]
 
@@ -33,7 +33,7 @@ Sequence answer(Sequence s, bool reverse) {
   return s;
 }
 
-/// Trains a model on one of the tasks; returns how many of 200 new sequences it gets right.
+/// Trains a model on one of the tasks; returns how many of 200 new sequences are correct.
 ef::Accuracy learn(bool reverse, ef::index_t steps) {
   ef::RandomGenerator rng(reverse ? 2 : 1);
   ef::EncodedCorpus corpus;

@@ -1,5 +1,6 @@
-/// How to write an op and a module of one's own: ScaleNorm (Nguyen and Salazar 2019) with a backward by hand,
-/// and a gated feed-forward block (Shazeer 2020) on top of it. grad_check compares with finite differences.
+/// How to write an operation and a module of your own: ScaleNorm (Nguyen and Salazar 2019) with a handwritten
+/// backward, and a gated feed-forward block (Shazeer 2020) that uses it. grad_check compares the gradients
+/// with finite differences.
 
 #include <cmath>
 #include <cstdio>
@@ -27,9 +28,8 @@ template <class T>
     for (ef::index_t i = 0; i < n; ++i)
       y.data()[r * n + i] = xr[i] * scale.data()[r] * gain.value().data()[0];
   }
-  // With s = scale and g = gain: dx = g (s dy - x s^3 <x, dy>), dgain = sum over rows of s <x, dy>. What the
-  // closure captures is what is kept until backward. A slot's beta is 0 where nothing was written before,
-  // else 1.
+  // With s = scale and g = gain: dx = g (s dy - x s^3 <x, dy>), dgain = sum over rows of s <x, dy>. The
+  // closure's captures are kept until backward. A slot's beta is 0 at the first write, else 1.
   return ef::record("scale_norm", y, {x, gain},
                     [x = x.value(), g = gain.value(), scale, n, rows](ef::Backward<T>& back) {
                       const auto dx = back.grad(0), dgain = back.grad(1);
@@ -50,8 +50,8 @@ template <class T>
                     });
 }
 
-/// x + down(silu(gate(norm(x))) * up(norm(x))). A module is a struct that lists its fields: names, gradients,
-/// saving and counting follow from that.
+/// x + down(silu(gate(norm(x))) * up(norm(x))). A module is a struct that lists its fields; names, gradients,
+/// saving and counting use this list.
 template <class T = float>
 struct GatedFeedForward {
   using value_type = T;

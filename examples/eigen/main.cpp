@@ -1,5 +1,5 @@
-/// Eigen in, Eigen out: a small network learns from Eigen matrices, without a copy by hand, and predicts into
-/// one. Prints the error on data that it has not seen.
+/// Eigen in, Eigen out: a small network learns from Eigen matrices without explicit copies, and its
+/// predictions are an Eigen matrix. Prints the error on new data.
 ///
 ///     eigen [STEPS]
 

@@ -1,7 +1,6 @@
-/// Forecasting a real-valued sequence: from 24 values of a damped oscillation, whose amplitude, decay,
-/// frequency and phase are all unknown, a Transformer goes on for 12 more. Prints its error beside that of
-/// saying "it stays as it is", and fails unless it is a quarter of that, where STEPS are not fewer than the
-/// 600 that are taken by themselves.
+/// Forecasts a real-valued sequence: from 24 values of a damped oscillation of unknown amplitude, decay,
+/// frequency and phase, a Transformer predicts the next 12. Prints its error and that of repeating the last
+/// value, and fails if it is not below a quarter of that after at least 600 steps (the default).
 ///
 ///     forecast [STEPS]
 
@@ -42,7 +41,7 @@ ef::Tensor<float> columns(const ef::Tensor<float>& series, ef::index_t begin, ef
   return part;
 }
 
-/// The model's forecast, each value made from those before: (B, ahead, 1).
+/// The model's forecast; each value is predicted from those before it: (B, ahead, 1).
 ef::Tensor<float> forecast(const ef::SequenceRegressor<float>& model, const ef::Tensor<float>& series) {
   const auto ctx = ef::Context<float>::inference();
   ef::Tensor<float> path({series.dim(0), ahead + 1});  // begins with the last value seen

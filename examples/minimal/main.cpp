@@ -24,5 +24,5 @@ int main() {
   }
   std::vector<std::vector<std::int32_t>> sentences = {{7, 8, 9, 10, 3}};
   auto found = ef::generate(model, ef::Context<float>::inference(), sentences);
-  for (auto id : found[0][0].ids) std::cout << id << ' ';
+  for (auto id : found[0][0].ids) std::cout << id << ' ';  // prints 7 8 9 10
 }

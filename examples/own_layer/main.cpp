@@ -1,4 +1,4 @@
-/// A layer of one's own: a causal depthwise convolution before an ordinary decoder layer. It is written once,
+/// A layer of your own: a causal depthwise convolution before an ordinary decoder layer. It is written once,
 /// trains, and decodes with a cache. Learns to copy; prints a copy.
 ///
 ///     own_layer [STEPS]

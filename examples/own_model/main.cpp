@@ -1,5 +1,6 @@
-/// A model of one's own: a language model of convolutions, without attention. It has what generation asks of
-/// a model, so beam search and sampling work with it. Learns to count; prints how it goes on from 5 6 7.
+/// A model of your own: a language model of convolutions, without attention. It has the members that
+/// generation needs, so beam search and sampling work with it. Learns to count; prints how it continues 5
+/// 6 7.
 
 #include <cstdio>
 
@@ -10,7 +11,7 @@ namespace ef = eigenformer;
 using Tokens = ef::Tensor<std::int32_t>;
 struct ConvolutionModel {
   using value_type = float;
-  using Input = std::vector<std::int32_t>;  // of generate(): a prompt
+  using Input = std::vector<std::int32_t>;  // what generate() takes: a prompt
   ef::Embedding<float> embedding;
   ef::Parameter<float> filter;  // (3, D)
   ef::Linear<float> projection;

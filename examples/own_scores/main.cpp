@@ -1,6 +1,6 @@
-/// A score rule of one's own in every attention of a model: scores fall with the square root of the distance,
-/// and are capped softly (Gemma 2). Prints how far outputs with and without it differ, and that its gradients
-/// are right.
+/// A score rule of your own in every attention of a model: scores decrease with the square root of the
+/// distance, with soft capping (Gemma 2). Prints how much the outputs differ with and without it, and whether
+/// its gradients are right.
 
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,5 @@
-/// A logits processor of one's own: translations that never use a token twice in a row, and that begin with
-/// an id of the caller's. Prints the ids found without and with it.
+/// A logits processor of your own: translations that never use a token twice in a row and that begin with a
+/// given id. Prints the ids found without and with it.
 ///
 ///     own_search
 

@@ -1,5 +1,5 @@
-/// A model of one's own, trained by ef::train: does a point lie inside the unit circle? Norms and biases do
-/// not decay, and the output layer learns at half the rate. Prints the first and the last loss.
+/// A model of your own, trained by ef::train: does a point lie inside the unit circle? Norms and biases have
+/// no weight decay, and the output layer has half the learning rate. Prints the first and the last loss.
 ///
 ///     own_training [STEPS]
 

@@ -1,6 +1,6 @@
-/// Does a module give PyTorch's numbers? make_fixture.py wrote what an nn.TransformerEncoder was given and
-/// what it gave, with all gradients; this runs ours on it and prints which tensor differs, by how much and
-/// where. For a module of your own change the two places that are marked.
+/// Compares a module with PyTorch's. make_fixture.py writes the inputs, outputs and gradients of an
+/// nn.TransformerEncoder to a file; this program runs our encoder on it and prints which tensor differs, by
+/// how much and where. To compare a module of your own, change the two places that are marked.
 
 #include <cstdio>
 #include <exception>
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
                    .norm_first = fixture.option<bool>("norm_first")}},
         rng);
 
-    // The call. An input that is asked for by in["name"] has its gradient compared, too.
+    // The call. The gradient of an input that is read as in["name"] is compared, too.
     const auto report =
         ef::check_parity(fixture, encoder, [&](const ef::Context<float>& ctx, ef::ParityInputs<float>& in) {
           return encoder(ctx, in["src"], ef::AttentionMask::block(fixture.get<bool>("in.mask")));

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
-/// The subcommands. Each adds itself to the program and stores what to do in `run` when it was chosen; that
-/// returns the exit code, or throws for main() to say why.
+/// The subcommands. Each adds itself to the program, and stores its work in `run` when it is chosen. `run`
+/// returns the exit code, or throws an exception that main() reports.
 namespace eigenformer {}
 
 namespace translator {

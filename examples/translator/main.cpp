@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
@@ -27,12 +28,12 @@ int fail(const char* why) {
   return 1;
 }
 
-/// The exit code, unless what was written to standard output got lost.
+/// Returns the exit code, or reports lost output of standard output.
 int finish(int code) {
   errno = 0;
   bool good = std::fflush(stdout) == 0;
   if (good && std::ferror(stdout) != 0) {
-    // An earlier write failed, and its reason is gone: ask again.
+    // An earlier write failed, and its errno is lost: write again.
     good = ::write(STDOUT_FILENO, "\n", 1) == 1;
     if (good) return fail("cannot write the whole output");
   }
@@ -44,7 +45,8 @@ int finish(int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A file that reaches the size limit is an error to report, like a full disk, and no reason to be killed.
+  // A file that reaches the size limit is an error to report, as on a full disk, and must not kill the
+  // process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     CLI::App app("Trains encoder-decoder Transformers on sentence pairs and translates with them.",
@@ -90,11 +92,12 @@ int main(int argc, char** argv) {
       }
       std::string why = error.what();
       std::string help = "translator";
-      if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-        const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-        why = translator::unknown_argument(*command);
-        if (command != &app) help += " " + command->get_name();
-      }
+      const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+      const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+      const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+      // The required option may be there, mistyped.
+      if (unknown || (missing && !command->remaining().empty())) why = translator::unknown_argument(*command);
+      if ((unknown || missing) && command != &app) help += " " + command->get_name();
       return fail((why + (why.ends_with('?') ? " See " : "; see ") + help + " --help").c_str());
     }
     try {
@@ -107,6 +110,8 @@ int main(int argc, char** argv) {
     }
   } catch (const std::bad_alloc&) {
     return fail("out of memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(("cannot access '" + error.path1().string() + "': " + error.code().message()).c_str());
   } catch (const std::exception& error) {
     return fail(error.what());
   }

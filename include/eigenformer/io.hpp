@@ -1,9 +1,9 @@
 #pragma once
 
 /// \file
-/// Headers for reading and writing models: safetensors files, NumPy arrays, checkpoints, model folders,
-/// checkpoints of other libraries, comparisons with another implementation. They need nlohmann-json, and zlib
-/// for compressed .npz files.
+/// Headers for reading and writing models: safetensors files, NumPy arrays, model folders, checkpoints of
+/// other libraries, comparisons with another implementation. They need nlohmann-json, and zlib for compressed
+/// .npz files.
 
 // First, because it refuses targets and flags that the library does not support.
 #include "eigenformer/core/base/config.hpp"
@@ -11,6 +11,7 @@
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/folder_transaction.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
+#include "eigenformer/io/adapters/adapted_folder.hpp"
 #include "eigenformer/io/adapters/load_adapter.hpp"
 #include "eigenformer/io/adapters/merged_model.hpp"
 #include "eigenformer/io/huggingface/huggingface_bert.hpp"

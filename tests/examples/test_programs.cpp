@@ -170,6 +170,15 @@ TEST_CASE("demo: a small one shows sentences, scores and a map") {
   const Ended again = run("translator", command);
   CHECK(again.code == 1);
   CHECK(contains(again.err, "exists already; give --overwrite"));
+  CHECK_FALSE(contains(ended.err, "time limit"));
+}
+
+TEST_CASE("demo: it says that a time limit ended the training, and that the model was not saved") {
+  const Ended ended = run("translator", {"demo", "--pairs", "300", "--test-pairs", "5", "--epochs", "100000",
+                                         "--max-seconds", "1", "--show", "2"});
+  CHECK(ended.code == 0);
+  CHECK(contains(ended.err, "the time limit ended the training after "));
+  CHECK(contains(ended.out, "the model was not saved; --model FOLDER saves it"));
 }
 
 TEST_SUITE("long") {

@@ -50,6 +50,9 @@ TEST_CASE("calls that make no sense are refused") {
   refused({"translate", "--model", "m", "--beams", "4"},
           {"unknown option '--beams': did you mean '--beam'? See translator translate --help"});
   refused({"translate", "--model", "m", "--nbest=4"}, {"unknown option '--nbest': did you mean '--n-best'?"});
+  refused({"translate", "--modell", "m"},
+          {"unknown option '--modell': did you mean '--model'? See translator translate --help"});
+  refused({"translate"}, {"--model is required; see translator translate --help"});
   refused({"translate", "--model", "m", "--xyzzy"},
           {"unknown option '--xyzzy'; see translator translate --help"});
   refused({"translate", "--model", "m", "first", "second"}, {"unexpected argument 'first'"});

@@ -123,6 +123,7 @@ TEST_CASE(
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
   CHECK(weights_of(corpus.model) == expected);
+  CHECK(options_json(corpus.model).at("training").at("max_steps") == 40);
   CHECK(contains(run("translator", {"inspect", "--model", corpus.model}).out, "ssru"));
   const auto translate = [&](const std::string& model) {
     return run("translator", {"translate", "--model", model, "--max-length", "8"},
@@ -399,6 +400,11 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
   CHECK(read.code == 0);
   CHECK(lines_of(read.out).size() == 2);
   CHECK(lines_of(with(model + "n-best = 2\n", {"--n-best", "3"}).out).size() == 3);
+  // A command's own section comes before what stands above all sections, wherever the two give an option.
+  for (const char* both : {"n-best = 2\n[translate]\nn-best = 3\nbeam = 3\n",
+                           "n-best = 2\n[train]\nlayers = 5\n[translate]\nbeam = 3\nn-best = 3\n"})
+    CHECK(lines_of(with(model + both).out).size() == 3);
+  refused(model + "beam = four\n[translate]\nbeam = 4\nbeam-size = 5\n", "line 5: beam is given twice");
   CHECK(with("[translate]\nmodel = [" + known + "]\nsample = true\nseed = 3").code == 0);
   CHECK(with("model = nowhere\n", {"--model", known}).out == "Ich sehe den Hund.\n");
   CHECK(with(model + "sample = false\nbeam = 3\n").out == "Ich sehe den Hund.\n");
@@ -419,6 +425,44 @@ TEST_CASE("a file of options: the command line wins, and what is wrong in it has
   refused(model + "with-prefix = maybe\n", "expected true or false");
   refused(model + "top-k = 3\n", "--top-k requires --sample");
   CHECK(contains(run("translator", {"translate", "--config", "/no/file"}).err, "/no/file"));
+}
+
+TEST_CASE("a file that cannot be written is found before anything is loaded") {
+  const TinyCorpus corpus;
+  const std::string nowhere = "/no/folder/file", known = (fixtures_folder() / "model_v1").string();
+  for (const char* option : {"--output", "--alignment", "--soft-alignment", "--attention", "--explore"}) {
+    CAPTURE(option);
+    CHECK(contains(refusal({"translate", "--model", "/no/model", option, nowhere}), nowhere));
+  }
+  CHECK(contains(refusal({"score", "--model", "/no/model", "--source", corpus.source, "--target",
+                          corpus.target, "--output", nowhere}),
+                 nowhere));
+  CHECK(contains(refusal({"curves", "/no/training", "--output", nowhere}), nowhere));
+  std::filesystem::create_directories(corpus.folder.path() / "model" / "confidence.json");
+  CHECK(contains(refusal({"calibrate", "--model", (corpus.folder.path() / "model").string(), "--source",
+                          corpus.source, "--reference", corpus.target, "--save"}),
+                 "confidence.json"));
+}
+
+TEST_CASE("a path that cannot be looked at is an error as any other") {
+  const TinyCorpus corpus;
+  const std::string longer(300, 'x');
+  for (const std::vector<std::string>& call : std::vector<std::vector<std::string>>{
+           {"translate", "--model", longer},
+           {"inspect", "--model", longer},
+           {"quantize", "--model", longer, "--to", "int8"},
+           {"curves", longer, "--output", (corpus.folder.path() / "svg").string()},
+           {"prepare", "--source", longer, "--target", corpus.target, "--output", corpus.model},
+           {"train", "--source", longer, "--target", corpus.target, "--model", corpus.model},
+           {"train", "--resume", "--model", longer},
+           {"import", "--from", longer, "--model", corpus.model}}) {
+    CAPTURE(call.front());
+    const std::string why = refusal(call);
+    CHECK(contains(why, longer));
+    CHECK_FALSE(contains(why, "filesystem error"));
+  }
+  CHECK(contains(refusal({"curves", longer, "--output", (corpus.folder.path() / "svg").string()}),
+                 "[curves] cannot read '" + longer + "': File name too long"));
 }
 
 TEST_CASE("an option that takes one value is refused when it is given twice") {

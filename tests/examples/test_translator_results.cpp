@@ -386,6 +386,8 @@ TEST_CASE("a run that is killed goes on where it was, and ends with the bytes of
       more.insert(more.begin(),
                   {"translate", "--model", known, "--threads", "1", "--input", input, "--output", to,
                    "--batch-size", "1", "--sample", "--seed", "3", "--output-format", "tsv"});
+      if (name == "out")
+        more.insert(more.end(), {"--alignment", to + ".words", "--soft-alignment", to + ".weights"});
       return more;
     };
     REQUIRE(run("translator", arguments(whole)).code == 0);
@@ -435,9 +437,13 @@ TEST_CASE("a run that is killed goes on where it was, and ends with the bytes of
     const Ended last = run("translator", arguments(out, {"--continue"}));
     CAPTURE(last.err);
     CHECK(last.code == 0);
-    CHECK(read_file(out) == read_file(whole));
-    CHECK_FALSE(fs::exists(out + ".part"));
-    CHECK_FALSE(fs::exists(out + ".part.state"));
+    for (const char* end : {"", ".words", ".weights"}) {
+      CAPTURE(end);
+      CHECK(read_file(out + end) == read_file(whole + end));
+      CHECK_FALSE(fs::exists(out + end + ".part"));
+      CHECK_FALSE(fs::exists(out + end + ".part.state"));
+    }
+    if (name == "out") CHECK(lines_of(read_file(out + ".words")).size() == 400);
   }
 }
 
@@ -459,6 +465,16 @@ TEST_CASE("what stands before a bad line is kept, and the mended file goes on") 
   CAPTURE(mended.err);
   CHECK(contains(mended.err, "resuming after 64 lines"));
   CHECK(read_file(out) == translate({}, good + "I see the dog.\n").out);
+  // What the results so far belong to must be there.
+  corpus.folder.write("in", bad);
+  std::filesystem::remove(out);
+  const std::string words = (corpus.folder.path() / "words").string();
+  std::vector<std::string> aligned = call;
+  aligned.insert(aligned.end(), {"--alignment", words});
+  CHECK(translate(aligned).code == 1);
+  CHECK(lines_of(read_file(words + ".part")).size() == 64);
+  std::filesystem::remove(words + ".part");
+  CHECK(contains(translate(aligned).err, "cannot resume: '" + words + ".part'"));
   CHECK(contains(refusal({"--continue"}), "--continue requires --output"));
   CHECK(contains(refusal({"--continue", "--output", "/dev/null"}), "needs a regular file"));
 }

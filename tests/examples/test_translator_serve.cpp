@@ -27,9 +27,8 @@ bool is_built_in() {
 /// A server of the known model, at a port of the system's choice.
 class Server {
  public:
-  explicit Server(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"serve",     "--model", "en-de=" + known, "--port", "0",
-                                          "--threads", "1"};
+  explicit Server(const std::vector<std::string>& more = {}, const std::string& model = "en-de=" + known) {
+    std::vector<std::string> arguments = {"serve", "--model", model, "--port", "0", "--threads", "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     program = std::make_unique<Program>("translator", arguments);
     const std::string before = "listening on http://127.0.0.1:";
@@ -95,6 +94,87 @@ TEST_CASE("serve translates as translate does, counts, logs no texts, and ends w
   CHECK(ended.err.find(" 127.0.0.1 POST /translate 200 ") != std::string::npos);
   CHECK(ended.err.find("dog") == std::string::npos);
   CHECK(ended.err.find("stopped\n") != std::string::npos);
+}
+
+TEST_CASE("serve translates with the adapter that a request names, as translate does") {
+  if (!is_built_in()) return;
+  const TemporaryFolder folder;
+  const auto in_folder = [&](const std::string& name) { return (folder.path() / name).string(); };
+  const std::string base = in_folder("base"), source = folder.write("source", "the dog\na tree\n").string();
+  REQUIRE(run("translator", {"import", "--from", (fixtures_folder() / "checkpoints" / "hf_marian").string(),
+                             "--model", base})
+              .code == 0);
+  std::vector<std::string> arguments, expected;
+  for (const std::string name : {"", "formal", "legal"}) {
+    std::vector<std::string> translate = {"translate", "--model",   base, "--max-length",
+                                          "12",        "--threads", "1"};
+    if (!name.empty()) {
+      const std::string target =
+          folder.write(name + ".de", name == "legal" ? "Baum Baum\nVogel\n" : "der Hund\nein Baum\n")
+              .string();
+      const Ended trained = run("translator", {"train",
+                                               "--init-from",
+                                               base,
+                                               "--model",
+                                               in_folder(name),
+                                               "--source",
+                                               source,
+                                               "--target",
+                                               target,
+                                               "--lora-rank",
+                                               "4",
+                                               "--lora-targets",
+                                               "*",
+                                               "--warmup",
+                                               "0",
+                                               "--learning-rate",
+                                               "0.05",
+                                               "--max-steps",
+                                               "3",
+                                               "--threads",
+                                               "1"});
+      REQUIRE_MESSAGE(trained.code == 0, trained.err);
+      arguments.insert(arguments.end(), {"--adapter", name + "=" + in_folder(name)});
+      translate.insert(translate.end(), {"--adapter", in_folder(name)});
+    }
+    expected.push_back(lines_of(run("translator", translate, "the dog\n").out).at(0));
+  }
+  CHECK(expected[0] != expected[1]);
+  CHECK(expected[1] != expected[2]);
+  std::vector<std::string> given = arguments;
+  given.insert(given.end(), {"--max-length", "12"});
+  Server server(given, "en-de=" + base);
+  const auto ask = [&](const std::string& adapter) {
+    return server.ask("POST /translate",
+                      R"({"q": "the dog", "source": "en", "target": "de", "adapter": ")" + adapter + "\"}");
+  };
+  const std::string names[] = {"", "formal", "legal"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string answer = ask(names[i]);
+    CHECK_MESSAGE(answer.find("{\"translatedText\":\"" + expected[i] + "\"}\n") != std::string::npos, answer);
+  }
+  CHECK(ask("new").find("there is no adapter new of en-de; there are: formal, legal") != std::string::npos);
+  CHECK(server.ask("GET /languages").find("\"adapters\":{\"de\":[\"formal\",\"legal\"]}") !=
+        std::string::npos);
+
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"serve", "--port", "0", "--model"});
+    const Ended ended = run("translator", more);
+    CHECK(ended.code == 1);
+    return ended.err;
+  };
+  const std::string own = "en-de=" + base, legal = in_folder("legal");
+  CHECK(refused({own, "--adapter", "legal=" + legal, "--adapter", "legal=" + legal})
+            .find("the adapter 'legal' is given already") != std::string::npos);
+  CHECK(refused({own, "--adapter", "legal=" + legal, "--adapter", legal})
+            .find("one adapter has a name and another has none") != std::string::npos);
+  CHECK(refused({own, "--model", "de-en=" + base, "--adapter", "legal=" + legal})
+            .find("does not say whose adapter it is") != std::string::npos);
+  CHECK(refused({own, "--adapter", "fr-de:legal=" + legal}).find("no model translates fr-de") !=
+        std::string::npos);
+  CHECK(refused({own, "--adapter", "legal=" + base}).find("is not an adapter folder") != std::string::npos);
+  CHECK(refused({"en-de=" + known, "--adapter", "en-de:legal=" + legal}).find("[adapter]") !=
+        std::string::npos);
 }
 
 TEST_CASE("serve refuses to start with what cannot be") {

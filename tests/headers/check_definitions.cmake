@@ -1,5 +1,5 @@
-# cmake -DROOT=include -P check_definitions.cmake: kernels/definitions.hpp includes every -inl.hpp, in order.
-file(GLOB_RECURSE found RELATIVE "${ROOT}" "${ROOT}/eigenformer/*-inl.hpp")
+# cmake -DROOT=include -P check_definitions.cmake: kernels/definitions.hpp includes every -inl.hpp of kernels/, in order.
+file(GLOB_RECURSE found RELATIVE "${ROOT}" "${ROOT}/eigenformer/kernels/*-inl.hpp")
 list(SORT found)
 file(STRINGS "${ROOT}/eigenformer/kernels/definitions.hpp" listed REGEX "^#include")
 list(TRANSFORM listed REPLACE "^#include \"(.*)\"$" "\\1")

@@ -44,12 +44,16 @@ void randomise(M& module, std::uint64_t seed) {
   });
 }
 
+/// Options of gradient checks of modules: some elements of each input and parameter, as the ops that modules
+/// consist of are checked in full.
+inline const GradCheckOptions sampled{.max_elements = 60};
+
 /// CHECKs f's backward with central differences, for its inputs and all parameters of the module.
 template <class M, class Function>
 void check_backward(M& module, std::vector<Tensor<double>> inputs, Function&& f) {
   const auto result = grad_check(
       [&](Tape<double>& tape, std::vector<Var<double>>& x) { return f(Context<double>::checking(tape), x); },
-      std::move(inputs), parameters(module));
+      std::move(inputs), parameters(module), sampled);
   CHECK_MESSAGE(result.ok, result.str());
 }
 

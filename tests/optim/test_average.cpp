@@ -52,4 +52,16 @@ TEST_CASE("averaging refuses nothing, and states that differ") {
       b{{"w", Tensor<float>::ones({3}), {}}}, c{{"v", Tensor<float>::ones({2}), {}}};
   CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({a, b}); }), "'w' of shape (2,)"));
   CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({a, c}); }), "'w' of shape (2,)"));
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)average_states<float>({std::vector<StateEntry<float>>{}, a});
+                 }),
+                 "one has 0 entries, another 1"));
+  // Tied parameters: the same in all states, and after the one that they share.
+  const auto ones = Tensor<float>::ones({2});
+  const std::vector<StateEntry<float>> tied{{"w", ones, {}}, {"v", ones, "w"}},
+      untied{{"w", ones, {}}, {"v", ones, {}}}, backwards{{"v", ones, "w"}, {"w", ones, {}}};
+  CHECK(average_states<float>({tied, tied})[1].alias_of == "w");
+  CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({tied, untied}); }), "'v'"));
+  CHECK(contains(message_of<ValueError>([&] { (void)average_states<float>({backwards}); }),
+                 "'v' is tied to 'w', which does not come before it"));
 }

@@ -81,6 +81,12 @@ TEST_CASE("the moving average is saved and loaded; frozen parameters stay out of
   CHECK(values_of(other.state()[0].value) == values_of(average.state()[0].value));
   CHECK(other.updates() == 6);
 
+  // While the averages are in the parameters, there is nothing to load them into.
+  other.exchange();
+  CHECK(contains(message_of<ValueError>([&] { other.load(average.state(), 6); }), "call exchange() first"));
+  other.exchange();
+  CHECK(values_of(other.state()[0].value) == values_of(average.state()[0].value));
+
   const std::vector<StateEntry<double>> strange{{"c", Tensor<double>::ones({2}), {}}};
   CHECK(contains(message_of<ValueError>([&] { other.load(strange, 1); }), "unexpected: c"));
   CHECK(contains(message_of<ValueError>([&] { ExponentialAverage<double>(parameters(two), 1.0); }),

@@ -25,7 +25,8 @@
 
 namespace eigenformer::testing {
 
-/// A backend with one thread that "translates" a text to itself in brackets. Of some texts it does something
+/// A backend with one thread that "translates" a text to itself in brackets, after the
+/// adapter's name. Of some texts it does something
 /// else: "fail" fails, "full" has no room, "wait" waits until it is let go or cancelled, "steps" shows two
 /// beginnings first.
 class FakeBackend final : public TranslationBackend {
@@ -120,7 +121,7 @@ class FakeBackend final : public TranslationBackend {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         job.events.partial(i, "one two");
       }
-      TranslatedText result{.text = (job.task.html ? "<" : "[") + text + "]"};
+      TranslatedText result{.text = job.task.adapter + (job.task.html ? "<" : "[") + text + "]"};
       for (index_t k = 0; k < job.task.alternatives; ++k)
         result.alternatives.push_back(text + std::to_string(k));
       if (job.task.details) {
@@ -194,16 +195,18 @@ inline std::string translate(const nlohmann::json& q, nlohmann::json more = nloh
   return post("/translate", body.dump());
 }
 
-/// A server with fake models from English to German and back.
+/// A server with fake models from English to German and back; adapters: of the first of them.
 class TestServer {
  public:
   explicit TestServer(ServerOptions options = {},
-                      std::vector<std::pair<std::string, std::string>> pairs = {{"en", "de"}, {"de", "en"}})
+                      std::vector<std::pair<std::string, std::string>> pairs = {{"en", "de"}, {"de", "en"}},
+                      std::vector<std::string> adapters = {})
       : shared(std::make_shared<FakeBackend::Shared>()) {
     options.port = 0;
     std::vector<ServedModel> models;
     for (const auto& [source, target] : pairs)
       models.push_back({source, target, [shared = shared] { return std::make_unique<FakeBackend>(shared); }});
+    models.front().adapters = std::move(adapters);
     ServerLog log;
     log.request = [this](const HttpRecord& record) {
       const std::scoped_lock lock(mutex_);

@@ -98,6 +98,8 @@ TEST_CASE("models are loaded when they are first used and dropped when idle") {
   CHECK(registry->find("en", "fr") == 2u);
   CHECK_FALSE(registry->find("fr", "en").has_value());
   CHECK(registry->loaded() == 0);
+  CHECK_THROWS_AS((void)registry->model(4), ef::IndexError);
+  CHECK_THROWS_AS(registry->use(4, {}), ef::IndexError);
   Lent first = use(0).get();
   CHECK(first == use(0).get());
   CHECK(registry->loaded() == 1);

@@ -101,6 +101,38 @@ TEST_CASE("languages, settings, health, metrics, the page") {
   CHECK(head.ends_with("\r\n\r\n"));
 }
 
+TEST_CASE("translate: adapters are listed and requests name one of them") {
+  TestServer server({}, {{"en", "de"}, {"de", "en"}}, {"legal", "formal"});
+  CHECK(server.json(translate("a", {{"adapter", "legal"}})).at("translatedText") == "legal[a]");
+  CHECK(server.json(translate("a", {{"adapter", "formal"}})).at("translatedText") == "formal[a]");
+  for (const json& none : {json(""), json(nullptr)})
+    CHECK(server.json(translate("a", {{"adapter", none}})).at("translatedText") == "[a]");
+  CHECK(server.json(translate("a", {{"adapter", "new"}}), 400).at("error") ==
+        "there is no adapter new of en-de; there are: legal, formal");
+  CHECK(server.json(translate("a", {{"adapter", "legal"}, {"source", "de"}, {"target", "en"}}), 400)
+            .at("error") == "there is no adapter legal of de-en; it has none");
+  CHECK(server.json(translate("a", {{"adapter", 1}}), 400).at("error") ==
+        "Invalid request: adapter must be a text");
+  // A text that needs no model needs no adapter.
+  CHECK(server.json(translate("a", {{"adapter", "legal"}, {"target", "en"}})).at("translatedText") == "a");
+  const json languages = server.json(get("/languages"));
+  CHECK(languages.at(0).at("adapters") == json{{"de", {"legal", "formal"}}});
+  CHECK_FALSE(languages.at(1).contains("adapters"));
+  const auto records = server.records();
+  CHECK(records.front().note == "en-de texts=1 bytes=1 adapter=legal");
+
+  const auto refused = [](std::vector<std::string> adapters) {
+    try {
+      TestServer with({}, {{"en", "de"}}, std::move(adapters));
+    } catch (const ef::ValueError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refused({"a", "b", "a"}).find("two adapters 'a'") != std::string::npos);
+  CHECK(refused({""}).find("an adapter without a name") != std::string::npos);
+}
+
 TEST_CASE("what is refused, and how") {
   ef::ServerOptions options;
   options.max_body = 2000;

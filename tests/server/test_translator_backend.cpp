@@ -1,14 +1,18 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cctype>
 #include <chrono>
 #include <future>
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "eigenformer/server/models/translator_backend.hpp"
+#include "server_tools.hpp"
 
 namespace ef = eigenformer;
 
@@ -29,12 +33,14 @@ std::string upper(std::string word) {
 /// more for every millisecond until it is stopped. The k-th alternative has k question marks.
 class Backwards final : public ef::LineTranslator {
  public:
-  explicit Backwards(ef::TextTranslatorOptions options = {}) : options_(std::move(options)) {}
+  explicit Backwards(ef::TextTranslatorOptions options = {}, std::string end = "")
+      : options_(std::move(options)), end_(std::move(end)) {}
   const ef::TextTranslatorOptions& options() const override { return options_; }
   std::shared_ptr<const ef::LineTranslator> with_options(ef::TextTranslatorOptions options) const override {
     options.search.validate();
-    return std::make_shared<Backwards>(std::move(options));
+    return std::make_shared<Backwards>(std::move(options), end_);
   }
+  const void* identity() const noexcept override { return end_.empty() ? nullptr : this; }
   ef::PreparedLine prepare(const std::string& line, std::uint64_t, const std::string&) const override {
     if (line == "fail") throw ef::ValueError("test", "cannot be read");
     ef::PreparedLine prepared;
@@ -82,15 +88,17 @@ class Backwards final : public ef::LineTranslator {
       alignment.target.push_back({result.text.size(), result.text.size() + word.size()});
       alignment.links.emplace_back(static_cast<std::uint32_t>(i), target);
       result.text += word;
-      if (options_.search.token_scores) result.words.push_back({word, 1.0 / static_cast<double>(1 + i)});
+      if (options_.search.token_scores)
+        result.words.push_back({word, options_.confidence.slope / static_cast<double>(1 + i)});
     }
-    result.text += std::string(rank, '?');
+    result.text += end_ + std::string(rank, '?');
     if (options_.alignment)
       result.alignment = std::make_shared<const ef::TextAlignment>(std::move(alignment));
     return result;
   }
 
   ef::TextTranslatorOptions options_;
+  std::string end_;  // of every translation
 };
 
 struct Answer {
@@ -170,6 +178,22 @@ TEST_CASE("progress of a text, the last of which is no more than the translation
   for (const std::string& partial : answer.partials) CHECK(partial.size() <= answer.texts[0].text.size());
 }
 
+TEST_CASE("a task is translated with the adapter that it names, and by that one's options") {
+  ef::TextTranslatorOptions own;
+  own.confidence.slope = 0.5;
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(), true, [](const std::string&) { return true; },
+                                ef::DocumentOptions{}, ef::TranslatorOptions{},
+                                {{"legal", std::make_shared<Backwards>(own, "!")}});
+  CHECK(translate(backend, {.texts = {"a b\nc"}}).texts.at(0).text == "B A\nC");
+  CHECK(translate(backend, {.texts = {"a b\nc"}, .adapter = "legal"}).texts.at(0).text == "B A!\nC!");
+  CHECK(translate(backend, {.texts = {"a"}, .details = true}).texts.at(0).words.at(0).confidence == 1);
+  CHECK(translate(backend, {.texts = {"a"}, .details = true, .adapter = "legal"})
+            .texts.at(0)
+            .words.at(0)
+            .confidence == 0.5);
+  CHECK_THROWS_AS(translate(backend, {.texts = {"a"}, .adapter = "new"}), ef::ValueError);
+}
+
 TEST_CASE("tasks are cancelled, fail, and are refused where there is no room") {
   ef::TranslatorOptions options;
   options.queue_requests = 1;
@@ -191,4 +215,80 @@ TEST_CASE("tasks are cancelled, fail, and are refused where there is no room") {
   cancel();
   failed.get_future().wait();
   CHECK(translate(*backend, {.texts = {"a b"}}).texts.at(0).text == "B A");
+}
+
+TEST_CASE("500 requests of many clients, some cancelled, malformed or too large, get the right answers") {
+  namespace testing = ef::testing;
+  ef::ServerOptions options;
+  options.port = 0;
+  options.max_body = 2000;
+  const auto load = [] {
+    return std::make_unique<ef::TranslatorBackend>(
+        std::make_shared<Backwards>(), true, [](const std::string&) { return true; }, ef::DocumentOptions{},
+        ef::TranslatorOptions{.workers = 2},
+        std::map<std::string, std::shared_ptr<const ef::LineTranslator>>{
+            {"legal", std::make_shared<Backwards>(ef::TextTranslatorOptions{}, "!")}});
+  };
+  ef::TranslationServer server(options, {{"en", "de", load, {"legal"}}});
+  server.start();
+  constexpr int clients = 10, requests = 50;
+  std::atomic<int> right{0}, wrong{0}, refused{0}, gone{0};
+  const auto ask = [&](testing::Client& kept, std::mt19937& random, const std::string& a,
+                       const std::string& b) {
+    const auto kind = random() % 100;
+    if (kind < 6) {
+      testing::Client leaving(server.port());
+      leaving.send(testing::translate(kind == 0 ? "wait" : a, {{"stream", kind % 2 == 0}}));
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 5));
+      leaving.close();
+      ++gone;
+    } else if (kind < 15) {
+      const auto [request, status] = kind < 9 ? std::pair(std::string("HELLO\r\n\r\n"), 400U)
+                                     : kind < 12
+                                         ? std::pair(testing::post("/translate", "{\"q\": "), 400U)
+                                         : std::pair(testing::translate(std::string(3000, 'a')), 413U);
+      testing::Client bad(server.port());
+      bad.send(request);
+      ++(bad.answer().result_int() == status ? refused : wrong);
+    } else {
+      const bool legal = kind < 40, stream = kind % 10 == 0;
+      const auto own = stream ? std::make_unique<testing::Client>(server.port()) : nullptr;
+      testing::Client& client = stream ? *own : kept;
+      client.send(
+          testing::translate(a + " " + b + " c", {{"adapter", legal ? "legal" : ""}, {"stream", stream}}));
+      const auto answer = client.answer();
+      const std::string expected =
+          "\"translatedText\":\"C " + upper(b) + " " + upper(a) + (legal ? "!" : "") + "\"";
+      const bool found = answer.result_int() == 200 && answer.body().find(expected) != std::string::npos &&
+                         (answer.body().find("event: done") != std::string::npos) == stream;
+      ++(found ? right : wrong);
+    }
+  };
+  const auto client = [&](int number) {
+    std::mt19937 random(static_cast<unsigned>(number));
+    try {
+      testing::Client kept(server.port());
+      for (int i = 0; i < requests; ++i)
+        ask(kept, random, "a" + std::to_string(number), "b" + std::to_string(i));
+    } catch (const boost::system::system_error&) {  // no answer came
+      ++wrong;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int k = 0; k < clients; ++k) threads.emplace_back(client, k);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong.load() == 0);
+  CHECK(right.load() + refused.load() + gone.load() == clients * requests);
+  CHECK(refused.load() > 0);
+  CHECK(gone.load() > 0);
+  // What was cancelled ends, too: "wait" would go on for ever.
+  const auto in_flight = [&] {
+    testing::Client asking(server.port());
+    asking.send(testing::get("/metrics"));
+    const std::string metrics = asking.answer().body();
+    return metrics.find("eigenformer_translations_in_flight 0\n") == std::string::npos;
+  };
+  for (int i = 0; i < 1000 && in_flight(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK_FALSE(in_flight());
+  server.stop();
 }

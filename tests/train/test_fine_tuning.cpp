@@ -116,5 +116,6 @@ TEST_CASE("a training does not go on with another corpus, and says what to do") 
   const TrainingState<float> state = Trainer(model, corpus, nullptr, options).state();
   Trainer trainer(model, other, nullptr, options);
   CHECK(contains(message_of<ValueError>([&] { trainer.load(state); }),
-                 "the corpus differs from that of the saved training"));
+                 "the corpus differs from that of the saved training (number of pairs: 21, expected 20); to "
+                 "continue with other data"));
 }

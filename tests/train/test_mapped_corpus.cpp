@@ -74,8 +74,19 @@ TEST_CASE("a training on a mapped corpus is resumed with the same file, and with
   CHECK(weights_of(second) == weights_of(whole));
 
   Trainer wrong(second, other, nullptr, some_options(12));
-  CHECK(contains(message_of<ValueError>([&] { wrong.load(before.state()); }),
-                 "the corpus differs from that of"));
+  CHECK(
+      contains(message_of<ValueError>([&] { wrong.load(before.state()); }),
+               "the corpus differs from that of the saved training (as many pairs, but not the same ones)"));
+  TokenFileWriter writer(folder.path() / "tokenizers", 24, 24, 5);
+  EncodedPair pair;
+  for (index_t i = 0; i < mapped.size(); ++i) {
+    mapped.read(0, i, pair);
+    writer.add(pair.source, pair.target);
+  }
+  writer.commit();
+  const TokenFile others_ids(folder.path() / "tokenizers");
+  Trainer reencoded(second, others_ids, nullptr, some_options(12));
+  CHECK(contains(message_of<ValueError>([&] { reencoded.load(before.state()); }), "(other tokenizers)"));
 }
 
 TEST_CASE("what goes wrong while batches are made ends the training with that error") {

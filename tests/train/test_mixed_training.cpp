@@ -70,7 +70,7 @@ TEST_CASE("training on a mixture with BPE-dropout goes on in the middle of an ep
   }
   CHECK(train(8, 0, file, false).second != expected);
   CHECK(contains(message_of<ValueError>([&] { train(8, 0, file, true); }),
-                 "the corpus differs from that of the saved training"));
+                 "the corpus differs from that of the saved training (options: '"));
 }
 
 #endif

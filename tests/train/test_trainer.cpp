@@ -169,6 +169,10 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   CHECK(contains(refusal(with("batch_tokens", 61)), "batch_tokens 61"));
   CHECK(contains(refusal(with("accumulate", 1)), "accumulate 1"));
   CHECK(contains(refusal(with("corpus", other_corpus.fingerprint())), "corpus"));
+  TrainingState<float> older = with("corpus", other_corpus.fingerprint());
+  older.values.erase("corpus_identity");
+  CHECK(contains(refusal(older), "(fingerprint: " + corpus.fingerprint() + ", expected 30 pairs, "));
+  CHECK(contains(refusal(with("text", "source_prefix 5")), "made with text \"source_prefix 5\""));
   CHECK(contains(refusal(with("step", "many")),
                  "'step' of the training state has another type than expected: \"many\""));
   CHECK(contains(refusal(with("epoch", -1)), "must be 0 or above"));
@@ -190,6 +194,15 @@ TEST_CASE("a state of another training is refused, and changes nothing") {
   trainer.load(state);
   CHECK(weights_of(model) == weights_of(trained));
   CHECK(trainer.step() == 2);
+
+  // A state from before identities and texts were saved.
+  older = state;
+  older.values.erase("corpus_identity");
+  older.values.erase("text");
+  auto resumed = small_model(0.1);
+  Trainer later(resumed, corpus, nullptr, options, sink);
+  later.load(older);
+  CHECK(weights_of(resumed) == weights_of(trained));
 }
 
 TEST_CASE("early stopping ends training where validation gets worse, after the best was reported") {

@@ -18,10 +18,10 @@
 #include "eigenformer/core/base/error.hpp"
 #include "options/option_names.hpp"
 
-/// What the command line says of bad values, in the user's words.
+/// Messages of the command line about invalid values, in the user's terms.
 namespace translator {
 
-/// What is wrong with the text of a number, or nothing. expected: what it must be.
+/// What is wrong with the text of a number, or nothing. expected: a description of valid values.
 template <class T>
 std::string number_problem(std::string_view text, const char* expected) {
   const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
@@ -33,8 +33,8 @@ std::string number_problem(std::string_view text, const char* expected) {
   return "is '" + std::string(text) + "', expected " + expected;
 }
 
-/// Checks texts ahead of CLI11, which takes an empty one for 0, -1 for the largest unsigned number, and any
-/// number for true.
+/// Checks texts before CLI11 does, which reads an empty text as 0, -1 as the largest unsigned number, and any
+/// number as true.
 inline void check_values(CLI::App& app) {
   const auto check = [](CLI::Option* option, auto&& problem) {
     option->check(CLI::Validator([problem](std::string& text) -> std::string { return problem(text); }, ""));
@@ -49,7 +49,7 @@ inline void check_values(CLI::App& app) {
         });
       } else if (type == "INT") {
         check(option, [](const std::string& text) {
-          // Sizes are multiplied with each other: two of these fit 64 bits.
+          // Sizes are multiplied with each other: the product of two of these fits in 64 bits.
           constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
           std::string problem = number_problem<std::int64_t>(text, "a whole number");
           if (problem.empty() && std::abs(std::stoll(text)) > most)
@@ -68,7 +68,8 @@ inline void check_values(CLI::App& app) {
   }
 }
 
-/// Insertions, deletions and replacements of single characters that make `to` of `from` (Levenshtein 1966).
+/// The number of insertions, deletions and replacements of single characters that turn `from` into `to`
+/// (Levenshtein 1966).
 inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -82,7 +83,7 @@ inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-/// The option of a command that is most like a name such as "--beems"; empty: none is.
+/// The option of a command that is most similar to a name such as "--beems"; empty: none is similar.
 inline std::string nearest_option(const CLI::App& command, const std::string& name) {
   std::string nearest;
   std::size_t least = std::max<std::size_t>(2, name.size() / 4) + 1;
@@ -98,8 +99,8 @@ inline std::string nearest_option(const CLI::App& command, const std::string& na
   return nearest;
 }
 
-/// What to say of the first argument that a command does not know, with the option that it may have been
-/// meant for.
+/// The message about the first argument that a command does not know, with the option that may have been
+/// meant.
 inline std::string unknown_argument(const CLI::App& command) {
   const std::vector<std::string> unknown = command.remaining();
   const std::string argument = unknown.empty() ? std::string() : unknown.front();
@@ -109,13 +110,13 @@ inline std::string unknown_argument(const CLI::App& command) {
   return "unknown option '" + name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?");
 }
 
-/// Whether an option may be given several times, to name several things.
+/// Whether an option may be repeated to name several things.
 inline bool takes_several(const CLI::Option& option) {
   const CLI::MultiOptionPolicy policy = option.get_multi_option_policy();
   return policy == CLI::MultiOptionPolicy::TakeAll || policy == CLI::MultiOptionPolicy::Join;
 }
 
-/// Throws ValueError for an option that was given more than once and takes one value; a flag may be repeated.
+/// Throws ValueError for an option with one value that was given more than once; a flag may be repeated.
 inline void require_given_once(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::vector<std::string> values = option->results();
@@ -133,7 +134,7 @@ inline void require_given_once(const CLI::App& command) {
   }
 }
 
-/// Names the user's options after a message that names the library's: "..., must be positive (--heads)".
+/// Appends the user's options to a library's message: "..., must be positive (--heads)".
 inline std::string with_option_names(std::string message, bool training) {
   const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   const std::string said = message;
@@ -149,7 +150,7 @@ inline std::string with_option_names(std::string message, bool training) {
     }
     return message;
   }
-  // "[train, encoder.layer] ...": of one stack's own options.
+  // "[train, encoder.layer] ...": an option of one stack.
   const std::string group = said.find(", encoder.layer]") != std::string::npos   ? "encoder"
                             : said.find(", decoder.layer]") != std::string::npos ? "decoder"
                                                                                  : "";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -25,7 +26,7 @@ struct Entry {
   std::size_t line = 0;
 };
 
-/// Which line gave an option: main() reports what is wrong with values that only their use shows.
+/// Which line of a file gave an option, for main() to report values that are found to be invalid later.
 struct Given {
   std::vector<std::string> names;
   std::string place;
@@ -87,7 +88,7 @@ class ConfigParser {
     if (equals == std::string_view::npos)
       fail("'" + std::string(rest_) + "' has no '=', expected key = value");
     Entry entry{.section = section, .key = trimmed(rest_.substr(0, equals)), .line = line_};
-    // A field's name in JSON will do.
+    // A field's name in JSON is accepted, too.
     std::replace(entry.key.begin(), entry.key.end(), '_', '-');
     rest_.remove_prefix(equals + 1);
     skip_space();
@@ -112,7 +113,7 @@ class ConfigParser {
     return entry;
   }
 
-  // A string in quotes, or what stands there up to one of `ends` or a comment.
+  // A string in quotes, or the text up to one of `ends` or a comment.
   std::string read_value(std::string_view ends) {
     if (at_end()) fail("a value is missing, expected key = value");
     const char quote = rest_.front();
@@ -158,12 +159,16 @@ bool is_of_use(const CLI::Option& option) {
   return option.get_configurable() && !option.get_lnames().empty();
 }
 
-/// Gives a command what a file says, but for what the command line has said.
+/// Gives a command the options of a file that the command line does not have.
 void apply_config(CLI::App& command, const std::string& path) {
   ConfigParser parser(path);
   const auto commands = command.get_parent()->get_subcommands([](const CLI::App*) { return true; });
-  std::map<const CLI::Option*, std::size_t> lines;
-  for (const Entry& entry : parser.parse()) {
+  // What the command's own section gives comes before what stands above all sections.
+  std::vector<Entry> entries = parser.parse();
+  std::stable_partition(entries.begin(), entries.end(),
+                        [](const Entry& entry) { return !entry.section.empty(); });
+  std::map<const CLI::Option*, const Entry*> taken;
+  for (const Entry& entry : entries) {
     const auto fail = [&](const std::string& why) {
       throw ef::ValueError("config", parser.place(entry.line) + ": " + why);
     };
@@ -180,16 +185,17 @@ void apply_config(CLI::App& command, const std::string& path) {
       fail("there is no option '" + entry.key + "' of translator " + command.get_name() +
            (nearest.empty() ? "" : ": did you mean '" + nearest.substr(2) + "'?"));
     }
-    const auto [earlier, is_new] = lines.try_emplace(option, entry.line);
+    const auto [earlier, is_new] = taken.try_emplace(option, &entry);
     const bool several = takes_several(*option);
+    if (!is_new && earlier->second->section != entry.section) continue;
     if (!is_new) {
-      fail(option_key(*option) + " is given twice, expected once: line " + std::to_string(earlier->second) +
-           " has it" +
+      fail(option_key(*option) + " is given twice, expected once: line " +
+           std::to_string(earlier->second->line) + " has it" +
            (several ? "; give several values as a list: " + entry.key + " = [\"a\", \"b\"]" : ""));
     }
     if (entry.list && !several) fail(option_key(*option) + " is a list, expected one value");
     if (option->count() > 0) continue;
-    // A flag that is off, as it is by itself, counts as not given: others may exclude it.
+    // A flag that is off, as by default, counts as not given: other options may exclude it.
     const bool off = option->get_expected_max() == 0 && option->get_fnames().empty() &&
                      entry.values == std::vector<std::string>{"false"};
     if (off) continue;
@@ -219,7 +225,7 @@ std::string quoted(const std::string& text) {
   return value + '"';
 }
 
-/// A command's options as a file: what was given, and the defaults of the others as comments.
+/// A command's options as a file: the given ones, and the defaults of the others as comments.
 std::string config_text(const CLI::App& command) {
   std::string text = "# eigenformer " + std::string(ef::version_string()) +
                      "; lines that begin with # show defaults\n[" + command.get_name() + "]\n";
@@ -258,7 +264,7 @@ void add_config(CLI::App& command) {
           "--config", [&command](const std::string& path) { apply_config(command, path); },
           "options file, one \"key = value\" per line; options on the command line take precedence")
       ->configurable(false);
-  // After --config in the order of options, which is the order in which they are taken.
+  // After --config in the order of options, because they are read in this order.
   command
       .add_flag_function(
           "--print-config",

@@ -7,7 +7,7 @@
 
 namespace translator {
 
-/// The name of an option as files have it: its first long one, without dashes.
+/// The name of an option in files: its first long name, without dashes.
 inline std::string option_key(const CLI::Option& option) {
   return option.get_lnames().empty() ? option.get_name() : option.get_lnames().front();
 }
@@ -28,16 +28,14 @@ struct ConfigRequest {
   std::string text;
 };
 
-/// Adds --config and --print-config to a command. To be called when it has all of its other options.
-///
-/// A file has lines "key = value", where keys are the options' long names without dashes and values are
-/// numbers, true or false, words or "strings", and lists "[a, b]" for an option that may be given again. "#"
-/// begins a comment. What stands after a line "[translate]" is for that command alone. The command line wins.
-/// Throws IoError for a file that cannot be read, and ValueError that names file and line for what is wrong
-/// in it.
+/// Adds --config and --print-config to a command. Call it after all other options were added. A file has
+/// lines "key = value", where keys are the options' long names without dashes and values are numbers, true or
+/// false, words or "strings", and lists "[a, b]" for an option that may be repeated. "#" begins a comment.
+/// Lines after "[translate]" are for that command alone. The command line takes precedence. Throws IoError
+/// for a file that cannot be read, and ValueError that names file and line for invalid contents.
 void add_config(CLI::App& command);
 
-/// Says for a message that names an option, which line of a file gave it; empty: none.
+/// Returns which line of a file gave an option that a message names; empty: none.
 std::string config_place(const std::string& message);
 
 }  // namespace translator

@@ -18,7 +18,7 @@ std::size_t text_width(const std::string& text) {
   return n;
 }
 
-/// Text in lines of so many columns at most, broken between words. Its own line ends stay.
+/// Wraps text at word boundaries to a number of columns; its own line ends are kept.
 std::vector<std::string> wrapped(const std::string& text, std::size_t most) {
   std::vector<std::string> lines(1);
   std::string word;
@@ -39,7 +39,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t most) {
   return lines;
 }
 
-/// Lines with a name to the left, and what it means to the right.
+/// Lines with a name on the left and its meaning on the right.
 std::string two_columns(const std::string& name, const std::string& meaning) {
   constexpr std::size_t left = HelpFormatter::left_width;
   std::string text = "  " + name;
@@ -63,7 +63,7 @@ std::string paragraphs(const std::string& text) {
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
   all_ = mode == CLI::AppFormatMode::All;
   std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-  // Groups that are left out leave empty lines.
+  // Omitted groups leave empty lines.
   for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
   return help;
 }
@@ -100,7 +100,7 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   const auto list = [&](const char* title, const std::set<CLI::Option*>& others) {
     std::vector<std::string> names;
     for (const CLI::Option* other : others) names.push_back("--" + other->get_lnames().front());
-    std::sort(names.begin(), names.end());  // the set's order is that of addresses
+    std::sort(names.begin(), names.end());  // the set is ordered by addresses
     if (!names.empty()) text += std::string("; ") + title + " " + CLI::detail::join(names, ", ");
   };
   list("needs", option->get_needs());

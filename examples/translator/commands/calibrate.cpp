@@ -1,13 +1,16 @@
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "commands.hpp"
 #include "eigenformer/metrics/calibration.hpp"
 #include "options/decoding_options.hpp"
 #include "options/sentence_pairs.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 
@@ -22,7 +25,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The words of translations: their probabilities and which of them the references have, sentence by
+/// The words of translations: their probabilities, and whether the references contain them, sentence by
 /// sentence.
 struct Outcomes {
   std::vector<std::vector<double>> probabilities, right;
@@ -51,6 +54,10 @@ int calibrate(const CalibrateCommand& command) {
   command.set_threads();
   if (command.save && command.folders.size() > 1)
     throw ef::ValueError("calibrate", "--save works with one model only, but --model is given several times");
+  const std::string& folder = command.adapter.empty() ? command.folders[0] : command.adapter;
+  std::error_code ignored;
+  if (command.save && std::filesystem::is_directory(folder, ignored))
+    check_writable_file(confidence_file(folder));
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = command.for_models(models);
   const ef::ConfidenceScale scale = options.confidence;
@@ -78,7 +85,6 @@ int calibrate(const CalibrateCommand& command) {
     const ef::ConfidenceScale fitted =
         ef::fit_confidence(outcomes.words(outcomes.probabilities), outcomes.words(outcomes.right));
     outcomes.print("after the fit, on the same data", fitted);
-    const std::string& folder = command.adapter.empty() ? command.folders[0] : command.adapter;
     save_confidence(folder, fitted);
     std::printf("slope %.4f, offset %.4f: saved in '%s'\n", fitted.slope, fitted.offset,
                 confidence_file(folder).string().c_str());

@@ -24,7 +24,7 @@ struct CompareCommand : DecodingCommand {
   std::string other;
 };
 
-/// The sentence pairs as ids. Throws ValueError where the two models' ids differ.
+/// The sentence pairs as ids. Throws ValueError if the two models' ids differ.
 ef::EncodedCorpus encode_for_both(const CompareCommand& command, const DecodingModel& a,
                                   const DecodingModel& b, const std::vector<std::string>& sources,
                                   const std::vector<std::string>& references) {
@@ -73,7 +73,7 @@ int compare(const CompareCommand& command) {
       second({command.other}, {}, command.target_language);
   const DecodingModel &a = first.first(), &b = second.first();
   const auto [sources, references] = command.files.read("compare");
-  // Options that one of the models refuses are refused before the work.
+  // Options that one of the models does not support are errors before any work is done.
   const SentenceTranslator of_first = sentence_translator(first, command.for_models(first)),
                            of_second = sentence_translator(second, command.for_models(second));
   const ef::Accuracy equal = agreement(a, b, encode_for_both(command, a, b, sources, references));

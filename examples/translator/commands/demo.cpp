@@ -27,10 +27,10 @@ struct DemoCommand {
   ef::index_t test_pairs = 1000;
   ef::index_t epochs = 6;
   ef::index_t shown = 8;
-  double max_seconds = 50;
+  double max_seconds = 300;
   std::uint64_t seed = 1;
   ef::index_t threads = 0;
-  std::string folder;  // empty: the model is not kept
+  std::string folder;  // empty: the model is not saved
   bool overwrite = false;
 
   void validate() const {
@@ -62,8 +62,8 @@ class DemoSink final : public ef::TrainingSink {
   TerminalProgress& progress_;
 };
 
-/// The mean over the heads of how much each target word, as the model would write it, looks at each source
-/// word, in the decoder's last layer.
+/// The attention of each target word to each source word, in the decoder's last layer, averaged over the
+/// heads; target words as the model would write them.
 std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::TokenizerPair& tokenizers,
                           const std::string& source, const std::string& target) {
   const auto ctx = ef::Context<float>::inference();
@@ -90,7 +90,7 @@ std::string attention_map(const ef::Seq2SeqTransformer<float>& model, const ef::
   return draw_attention(mean, target_words, source_words);
 }
 
-/// Small enough to learn in half a minute, large enough to get the grammar right.
+/// Small enough to train in half a minute, large enough to learn the grammar.
 ef::Seq2SeqOptions model_options(const ef::TokenizerPair& tokenizers) {
   return {
       .source_vocab_size = tokenizers.source->vocabulary_size(),
@@ -111,8 +111,8 @@ void show_translations(const ef::ParallelCorpus& corpus, const std::vector<std::
   }
 }
 
-/// The number of a sentence of seven words that was translated well, for a picture that fits a terminal; else
-/// 0.
+/// The number of a correctly translated sentence of seven words, for a picture that fits a terminal; 0 if
+/// there is none.
 std::size_t good_example(const ef::ParallelCorpus& corpus, const std::vector<std::string>& translations) {
   for (std::size_t i = 0; i < translations.size(); ++i) {
     const std::string& source = corpus.source[i];
@@ -157,7 +157,9 @@ int demo(const DemoCommand& command) {
                          .schedule = ef::ScheduleKind::cosine,
                          .label_smoothing = 0},
                         sink);
-    trainer.run();
+    if (trainer.run() == ef::TrainingEnd::max_minutes)
+      progress.say(format("the time limit ended the training after %s: give it more time with --max-seconds",
+                          counted(trainer.step(), "update").c_str()));
   }
   const double trained = seconds();
 
@@ -186,6 +188,8 @@ int demo(const DemoCommand& command) {
     ef::save_model_folder(command.folder, model, tokenizers, {{"corpus", "translator demo"}},
                           ef::WeightFormat::float32, description.text);
     std::printf("translate with: translator translate --model %s\n", command.folder.c_str());
+  } else {
+    std::printf("the model was not saved; --model FOLDER saves it\n");
   }
   return 0;
 }
@@ -193,12 +197,13 @@ int demo(const DemoCommand& command) {
 }  // namespace
 
 void add_demo(CLI::App& app, Run& run) {
-  CLI::App* sub = app.add_subcommand(
-      "demo", "Trains on built-in sentences for less than a minute and shows translations");
+  CLI::App* sub =
+      app.add_subcommand("demo", "Trains on built-in sentences for about a minute and shows translations");
   auto command = std::make_shared<DemoCommand>();
   sub->add_option("--pairs", command->pairs, "sentence pairs to train on")->capture_default_str();
   sub->add_option("--test-pairs", command->test_pairs, "sentence pairs to test on")->capture_default_str();
-  sub->add_option("--epochs", command->epochs, "maximum passes over them")->capture_default_str();
+  sub->add_option("--epochs", command->epochs, "maximum passes over the training data")
+      ->capture_default_str();
   sub->add_option("--max-seconds", command->max_seconds, "time limit of the training in seconds")
       ->capture_default_str();
   sub->add_option("--show", command->shown, "number of translations to show")->capture_default_str();

@@ -31,7 +31,7 @@ struct EvaluateCommand : DecodingCommand {
   std::optional<OptionFlags<ef::AlignmentOptions>> alignment_fields;
 };
 
-/// Of the references, for the pairs that have words on both sides; 0 when there is none.
+/// The perplexity of the references of all pairs that have words on both sides; 0 without such pairs.
 double reference_perplexity(const SentenceTranslator& translator, const std::vector<std::string>& sources,
                             const std::vector<std::string>& references) {
   ef::Perplexity perplexity;
@@ -40,8 +40,7 @@ double reference_perplexity(const SentenceTranslator& translator, const std::vec
   return perplexity.tokens() == 0 ? 0 : perplexity.value();
 }
 
-/// How far the model's alignment of the pairs is from a right one. Throws IoError for a file that does not
-/// fit.
+/// The error rate of the model's alignments of the pairs. Throws IoError for a file that does not match them.
 ef::AlignmentError alignment_error(const EvaluateCommand& command, const DecodingModels& models,
                                    const std::vector<std::string>& sources,
                                    const std::vector<std::string>& references) {

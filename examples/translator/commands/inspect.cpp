@@ -75,7 +75,7 @@ void print_files(const fs::path& folder) {
   std::printf("\nfiles\n");
   std::uintmax_t total = 0;
   std::vector<std::pair<fs::path, std::uintmax_t>> files;
-  // While the model is trained, files come and go; those under hidden names are being written.
+  // While the model is trained, files appear and disappear; hidden ones are being written.
   std::error_code gone;
   for (fs::recursive_directory_iterator it(folder, gone), end; !gone && it != end; it.increment(gone)) {
     std::error_code ignored;

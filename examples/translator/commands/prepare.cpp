@@ -25,7 +25,7 @@ struct PrepareCommand {
   bool overwrite = false;
 };
 
-/// Shows on stderr how far each stage is, and how long it took.
+/// Shows on stderr the progress of each stage and how long it took.
 class StageProgress {
  public:
   ~StageProgress() = default;
@@ -42,7 +42,7 @@ class StageProgress {
     status_.show(format("%s  %lld%s pairs  %.0f pairs/s", p.stage, static_cast<long long>(p.pairs),
                         of.c_str(), static_cast<double>(p.pairs) / std::max(seconds(), 1e-3)));
   }
-  /// Says how the stage under way went.
+  /// Reports the end of the current stage.
   void end() {
     if (!stage_.empty()) {
       status_.say(format("%s: %s in %.1f s", stage_.c_str(), counted(pairs_, "pair").c_str(), seconds()));
@@ -60,7 +60,7 @@ class StageProgress {
   Clock::time_point start_{}, shown_{};
 };
 
-/// The model's tokenizers, with the options that go with them.
+/// The model's tokenizers, with their options.
 ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareOptions& options) {
   const nlohmann::json given = command.flags->given();
   for (const char* name : {"tokenizer", "vocab_size", "separate_vocab", "tags", "sample_pairs", "seed"}) {
@@ -137,8 +137,9 @@ void add_prepare(CLI::App& app, Run& run) {
   sub->add_option("--output", command->output, "folder to write the prepared corpus to")->required();
   sub->add_option("--source", command->source, "source sentences, one per line; plain text, gzip or zstd");
   sub->add_option("--target", command->target, "their translations, line by line");
-  sub->add_option("--tsv", command->tsv,
-                  "instead of both: one file of source, tab, target per line; further columns are ignored");
+  sub->add_option(
+      "--tsv", command->tsv,
+      "one file of source, tab, target per line, instead of source and target; further columns are ignored");
   sub->add_option(
       "--valid-source", command->valid_source,
       "source sentences of the validation data; not given: 1 % of the pairs, at most 1000, is held out");

@@ -10,6 +10,7 @@
 #include "eigenformer/metrics/perplexity.hpp"
 #include "options/decoding_options.hpp"
 #include "terminal/line_reader.hpp"
+#include "terminal/output_checks.hpp"
 #include "terminal/result_output.hpp"
 #include "translation/line_progress.hpp"
 
@@ -25,7 +26,7 @@ struct ScoreCommand {
   std::optional<OptionFlags<ef::OutputOptions>> format;
 };
 
-/// Fills `lines` up to `count`, as far as there are more.
+/// Appends lines until `lines` has `count`, if there are so many.
 void fill(LineReader& reader, std::vector<std::string>& lines, std::size_t count) {
   while (lines.size() < count) {
     std::vector<std::string> more = reader.chunk(count - lines.size());
@@ -38,6 +39,7 @@ int score(const ScoreCommand& command) {
   set_threads(command.threads);
   const auto format = command.format->applied("score");
   format.validate();
+  if (!command.output.empty() && is_regular_file_if_any(command.output)) check_writable_file(command.output);
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
   options.confidence = models.confidence();
@@ -115,7 +117,7 @@ void add_score(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "Text output has one number per pair: log p(target | source) in nats, including the end of the "
-      "sentence; \"nan\" if a side has no words.\ntsv and jsonl also have the number of tokens, exp(-log p / "
+      "sentence; \"nan\" if a side has no words. tsv and jsonl also have the number of tokens, exp(-log p / "
       "tokens) and a confidence, and with --scores each token.");
   sub->callback([&run, command] { run = [command] { return score(*command); }; });
 }

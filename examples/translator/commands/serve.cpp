@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <ctime>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "eigenformer/data/text/text_file.hpp"
 #include "eigenformer/server/models/translator_backend.hpp"
 #include "eigenformer/server/translation_server.hpp"
+#include "options/adapter_places.hpp"
 #include "options/decoding_options.hpp"
 
 namespace translator {
@@ -27,8 +29,8 @@ namespace translator {
 namespace {
 
 struct ServeCommand {
-  std::vector<std::string> models, cors_origins;
-  std::string key_file, adapter;
+  std::vector<std::string> models, adapters, cors_origins;
+  std::string key_file;
   bool quiet = false;
   ef::index_t threads = 0;
   std::optional<OptionFlags<ef::ServerOptions>> server;
@@ -37,7 +39,7 @@ struct ServeCommand {
   std::optional<OptionFlags<ef::BatchGenerationOptions>> batching;
 };
 
-/// The keys of a file, one a line; lines that begin with # are comments.
+/// The keys of a file, one per line; lines that begin with # are comments.
 std::vector<std::string> read_keys(const std::string& path) {
   std::vector<std::string> keys;
   for (const std::string& line : ef::read_lines(path)) {
@@ -61,7 +63,7 @@ ef::ServerOptions server_options(const ServeCommand& command) {
   return options;
 }
 
-/// How a model translates unless a request says otherwise.
+/// The default options of a model's translations.
 ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::ModelDescription& description) {
   ef::TextTranslatorOptions options = ef::text_translator_options(description);
   options.search = command.search->applied("generation", options.search);
@@ -71,7 +73,7 @@ ef::TextTranslatorOptions text_options(const ServeCommand& command, const ef::Mo
   return options;
 }
 
-/// Splits paragraphs into sentences where this program has what that needs.
+/// Splits paragraphs into sentences if this program was built with ICU.
 ef::DocumentOptions document_options(const std::string& language) {
   ef::DocumentOptions options;
   if (ef::SentenceSplitter::available())
@@ -80,9 +82,36 @@ ef::DocumentOptions document_options(const std::string& language) {
   return options;
 }
 
-ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place) {
-  // What is wrong with it is said now, not to the first client.
-  // A model of several languages is served for one of them by each place.
+std::shared_ptr<const DecodingModels> load_models(const ef::ModelPlace& place, const ModelAdapters& adapters,
+                                                  const std::string& language) {
+  if (!adapters.named.empty())
+    return std::make_shared<const DecodingModels>(place.folder.string(), adapters.named, language);
+  return std::make_shared<const DecodingModels>(std::vector{place.folder.string()}, adapters.merged,
+                                                language);
+}
+
+std::unique_ptr<ef::TranslationBackend> backend(const ServeCommand& command, const ef::ModelPlace& place,
+                                                const ModelAdapters& adapters, const std::string& language,
+                                                const ef::DocumentOptions& documents) {
+  const auto models = load_models(place, adapters, language);
+  ef::TextTranslatorOptions options = text_options(command, models->description());
+  options.confidence = models->confidence();
+  options.alignment = guided_alignment_options(*models);
+  std::map<std::string, SentenceTranslator> adapted;
+  for (const auto& [name, one] : models->adapted()) {
+    ef::TextTranslatorOptions own = options;
+    own.confidence = one.confidence;
+    adapted.emplace(
+        name, SentenceTranslator(one.ensemble, models->tokenizers(), models->description(), std::move(own)));
+  }
+  return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)), models,
+                                                 documents, command.sharing->applied("translator"), adapted);
+}
+
+ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& place,
+                             const ModelAdapters& adapters) {
+  // Checked here, so that errors are reported at the start and not to the first client.
+  // A multilingual model is listed once for each language pair that is served.
   std::string language;
   ef::read_folder(place.folder, ef::detail::files_of_each_save(), [&] {
     const ef::ModelDescription description = ef::read_model_description(place.folder);
@@ -92,20 +121,17 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
     (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
     return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   });
+  // Whether an adapter fits shows only with the model's weights.
+  if (!adapters.merged.empty() || !adapters.named.empty()) (void)load_models(place, adapters, language);
   const ef::DocumentOptions documents = document_options(place.source);
-  return {place.source, place.target, [&command, place, documents, language] {
-            const auto models = std::make_shared<const DecodingModels>(std::vector{place.folder.string()},
-                                                                       command.adapter, language);
-            ef::TextTranslatorOptions options = text_options(command, models->description());
-            options.confidence = models->confidence();
-            options.alignment = guided_alignment_options(*models);
-            return std::make_unique<ef::TranslatorBackend>(sentence_translator(*models, std::move(options)),
-                                                           models, documents,
-                                                           command.sharing->applied("translator"));
-          }};
+  return {place.source, place.target,
+          [&command, place, adapters, language, documents] {
+            return backend(command, place, adapters, language, documents);
+          },
+          adapters.names()};
 }
 
-/// A line on standard error, with the time. No texts are in it, nor what else clients make up.
+/// A line on standard error, with the time. It contains no texts and nothing else that clients choose freely.
 void log_line(const std::string& text) {
   char time[32] = "";
   const std::time_t now = std::time(nullptr);
@@ -145,26 +171,23 @@ ef::ServerLog server_log(bool quiet) {
 }
 
 int serve(const ServeCommand& command) {
-  // Before any other thread, so that all have them blocked and this one takes them.
+  // Before any other thread is started, so that all threads block the signals and this one receives them.
   sigset_t signals{};
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // A reader of the log that goes away is no reason to end.
+  // The process continues if the reader of the log closes its end.
   std::signal(SIGPIPE, SIG_IGN);
   set_threads(command.threads);
   command.sharing->applied("translator").validate();
   ef::ServerOptions options = server_options(command);
+  std::vector<ef::ModelPlace> places;
+  for (const std::string& model : command.models) places.push_back(ef::parse_model_place(model));
+  const std::vector<ModelAdapters> adapters = adapters_of_models(command.adapters, places);
   std::vector<ef::ServedModel> models;
-  if (!command.adapter.empty()) {
-    if (command.models.size() > 1)
-      throw ef::ValueError("serve",
-                           "--adapter works with one model only, but --model is given several times");
-    (void)ef::read_adapter_description(command.adapter);
-  }
-  for (const std::string& model : command.models)
-    models.push_back(served_model(command, ef::parse_model_place(model)));
+  for (std::size_t i = 0; i < places.size(); ++i)
+    models.push_back(served_model(command, places[i], adapters[i]));
   const std::string host =
       options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
   ef::TranslationServer server(std::move(options), std::move(models), server_log(command.quiet));
@@ -192,8 +215,13 @@ void add_serve(CLI::App& app, Run& run) {
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  sub->add_option("--adapter", command->adapter,
-                  "folder of a LoRA adapter for the model; it is merged into the weights in memory");
+  sub->add_option("--adapter", command->adapters,
+                  "name and folder of a LoRA adapter that requests may name, such as legal=FOLDER, or "
+                  "en-de:legal=FOLDER with several models; repeat for more. FOLDER alone: merged into the "
+                  "only model, for all requests")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   sub->add_option("--api-key-file", command->key_file,
                   "file of API keys, one per line; clients must send one of them");
   sub->add_option("--cors-origin", command->cors_origins,
@@ -214,7 +242,7 @@ void add_serve(CLI::App& app, Run& run) {
   add_threads(*sub, command->threads);
   sub->footer(
       "SIGTERM or Ctrl-C stops the server after all accepted requests are answered. Without --host only this "
-      "machine can reach it;\nany other address needs API keys. docs/translator/server.md describes the "
+      "machine can reach it; any other address needs API keys. docs/translator/server.md describes the "
       "API.");
   sub->callback([&run, command] { run = [command] { return serve(*command); }; });
 }

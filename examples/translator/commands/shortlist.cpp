@@ -25,7 +25,7 @@ int make_shortlist(const ShortlistCommand& command) {
   const ef::ModelDescription d = ef::read_model_description(command.folder);
   const ef::TokenizerPair tokenizers =
       ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.folder);
-  // Line by line, so that alignments stay with their pairs.
+  // Line by line, so that alignments match their pairs.
   const std::vector<std::string> sources = ef::read_lines(command.source),
                                  targets = ef::read_lines(command.target);
   if (sources.size() != targets.size()) {

@@ -34,7 +34,7 @@ namespace translator {
 
 namespace {
 
-/// Throws ValueError for measures of validations that there is no data for.
+/// Throws ValueError for validation metrics that the data does not allow.
 void require_validation_data(const ef::ValidationOptions& validation, bool given) {
   if (given || !validation.translates()) return;
   throw ef::ValueError("train",
@@ -42,8 +42,8 @@ void require_validation_data(const ef::ValidationOptions& validation, bool given
                        "hold some out; give --valid-source and --valid-target");
 }
 
-/// Begins the log, or goes on with it. saved: whether the folder holds this training already; what it holds
-/// of another one keeps its log until then.
+/// Begins the log or continues it. saved: whether the folder already holds this training; the log of another
+/// training is kept until the first save.
 void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
                const nlohmann::json& about) {
   if (saved) {
@@ -53,7 +53,7 @@ void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool sa
   }
 }
 
-/// Trains; the log gets the reason of the end, which may be an error.
+/// Trains; the log gets the reason why training ended, which may be an error.
 ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
   try {
     const ef::TrainingEnd end = trainer.run(stop);
@@ -108,7 +108,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
       teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
   const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
   if (!s.corpus.guided_alignment.empty()) {
-    // The words of an alignment are counted in the line alone.
+    // The words of an alignment are counted within the line.
     if (!description.text.source_text.empty()) {
       throw ef::ValueError("train", "--guided-alignment does not work with this model, which adds '" +
                                         description.text.source_text + "' before each source line");
@@ -164,7 +164,7 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
   sink.watch(trainer, command.resume);
   sink.require_room();
   if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
-    // So that --resume works from now on. Another model stays until there is something better than chance.
+    // So that --resume works from now on. Another model is kept until this training has a validated one.
     sink.on_best();
     sink.on_checkpoint();
   }
@@ -178,8 +178,8 @@ int train(const TrainCommand& command, const TrainingRanks& ranks, const std::st
              {"threads", ef::Runtime::instance().threads()},
              {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
   const ef::TrainingEnd end = logged_run(trainer, stop, log);
-  // Before the first validation the folder has the weights training began with, or another model: rather have
-  // the latest.
+  // Before the first validation, the folder has the initial weights or another model: save the latest weights
+  // instead.
   if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
     {
       const ef::EvaluationWeights in_place = trainer.evaluation_weights();

@@ -21,7 +21,7 @@ namespace translator {
 
 namespace {
 
-/// Translates lines until there are no more, or a stop is requested. done: lines of this run's part that an
+/// Translates lines until the input ends or a stop is requested. done: lines of this run's part that an
 /// earlier run has translated.
 void translate_lines(InputLines& input, LineTranslation& translation, TranslationOutput& output,
                      LineProgress& progress, std::uint64_t done, const std::stop_token& stop) {
@@ -33,7 +33,7 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
     if (before == 0) drop_byte_order_mark(lines[0]);
     done += lines.size();
     const std::string problem = cut_at_invalid_utf8(lines, before, reader);
-    // What is kept for another run ends where a chunk ends.
+    // What is saved for another run ends at the end of a chunk.
     if (!problem.empty() && output.appears_at_the_end()) throw ef::IoError("translate", problem);
     const LineTranslation::Results results = translation(std::move(lines), before);
     output.write(results.text);
@@ -46,11 +46,12 @@ void translate_lines(InputLines& input, LineTranslation& translation, Translatio
 
 int translate(const TranslateOptions& options) {
   options.check_markup();
+  options.check_files();
   if (options.markup() != ef::MarkupFormat::text) {
     translate_markup_document(options);
     return 0;
   }
-  // Where nothing could go on, an interrupt ends the program at once.
+  // If the run could not be resumed, an interrupt ends the program at once.
   std::optional<InterruptWatcher> interrupts;
   if (options.resumable() && is_regular_file_if_any(options.output)) interrupts.emplace("these lines");
   const std::stop_token stop = interrupts ? interrupts->token() : std::stop_token();
@@ -59,8 +60,8 @@ int translate(const TranslateOptions& options) {
   const DecodingModels models(options.folders, options.adapter, options.target_language);
   LineTranslation translation(options, models);
   InputLines input(options.input, shard, stop);
-  TranslationOutput output(options.output, interrupts ? options.identity(input.size()) : RunIdentity{},
-                           options.go_on);
+  TranslationOutput output(options.output, translation.alignments(),
+                           interrupts ? options.identity(input.size()) : RunIdentity{}, options.go_on);
   std::uint64_t done = 0;
   if (const auto& begin = output.begin()) {
     input.skip_to(*begin);

@@ -9,6 +9,7 @@
 #include "curves/svg_chart.hpp"
 #include "curves/training_run.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
+#include "terminal/output_checks.hpp"
 
 namespace translator {
 
@@ -20,7 +21,7 @@ struct CurvesCommand {
   std::string x = "steps";
 };
 
-/// The validations by one measure in all runs; a curve of few points has dots.
+/// The validations of all runs by one measure; curves with few points have dots.
 void add_validations(Panel& panel, const std::vector<TrainingRun>& runs, const std::string& measure,
                      const std::string& style) {
   for (std::size_t k = 0; k < runs.size(); ++k) {
@@ -69,6 +70,7 @@ int curves(const CurvesCommand& command) {
   if (axis == axes.end()) {
     throw ef::ValueError("curves", "x is '" + command.x + "', expected steps, minutes or tokens");
   }
+  check_writable_file(command.output);
   std::vector<TrainingRun> runs;
   std::vector<std::string> names;
   for (const std::string& folder : command.folders) {

@@ -11,7 +11,7 @@
 
 namespace translator {
 
-/// A range of values, drawn from one coordinate of the picture to another.
+/// Maps a range of values to coordinates of the picture.
 struct Scale {
   double low = 0, high = 1;  // values
   double from = 0, to = 1;   // pixels
@@ -41,7 +41,7 @@ inline std::string tick_text(double value) {
   return format("%d,%03d", static_cast<int>(value) / 1000, static_cast<int>(value) % 1000);
 }
 
-/// Text as XML has it.
+/// Escapes a text for XML.
 inline std::string xml_text(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -54,7 +54,7 @@ inline std::string xml_text(const std::string& text) {
   return escaped;
 }
 
-/// A line in a panel: its points, and how it looks.
+/// A curve in a panel: its points and style.
 struct DrawnCurve {
   Curve points;
   std::size_t colour = 0;  ///< from 0
@@ -70,13 +70,13 @@ struct Panel {
   std::vector<DrawnCurve> curves;
 };
 
-/// Writes a picture of panels, one below the other, over the same axis, readable on light and dark pages.
+/// Writes a picture of panels, one below the other, with a common axis; readable on light and dark pages.
 class SvgChart {
  public:
   static constexpr double width = 760, left = 64, right = 24, gap = 46;
   static constexpr std::size_t num_colours = 6;
 
-  /// names: of the runs, one for each colour. x_title: of the common axis.
+  /// names: of the runs, one per colour. x_title: title of the common axis.
   SvgChart(std::vector<std::string> names, std::string x_title)
       : names_(std::move(names)), x_title_(std::move(x_title)) {}
 
@@ -106,7 +106,8 @@ class SvgChart {
 
  private:
   static std::string style_sheet() {
-    // Colours that people with any kind of colour vision tell apart (Okabe & Ito 2008), lighter on dark.
+    // Colours that are distinguishable with any kind of colour vision (Okabe & Ito 2008), lighter on dark
+    // pages.
     const char* light[num_colours] = {"#0072b2", "#d55e00", "#007f5f", "#b4569a", "#8a6d00", "#2f9bd6"};
     const char* dark[num_colours] = {"#56b4e9", "#ff8c42", "#2fc79a", "#e39ccb", "#e0c040", "#a7d8f5"};
     const auto colours = [](const char* const* list) {
@@ -140,13 +141,13 @@ class SvgChart {
            xml_text(content) + "</text>\n";
   }
   static std::size_t colour_of(std::size_t run) { return run % num_colours; }
-  // Runs beyond the number of colours differ by their dashes.
+  // Runs beyond the number of colours are dashed.
   static const char* cycle_of(std::size_t run) {
     return run < num_colours ? "" : run < 2 * num_colours ? " cycle1" : " cycle2";
   }
   static double text_width(const std::string& content) { return 6.6 * static_cast<double>(content.size()); }
 
-  // The runs in rows that fit.
+  // The runs in rows that fit the width.
   std::vector<std::vector<std::size_t>> legend_rows() const {
     std::vector<std::vector<std::size_t>> rows(1);
     double x = left;
@@ -177,7 +178,7 @@ class SvgChart {
   }
 
   static Scale scale_of(const Panel& panel, double top) {
-    // The first updates of a training, whose loss is far above all others, may leave the panel at its top.
+    // The first updates, whose loss is far above all others, may be cut off at the top of the panel.
     double low = HUGE_VAL, high = -HUGE_VAL;
     for (const DrawnCurve& curve : panel.curves) {
       const std::size_t first = panel.from_zero ? 0 : curve.points.size() * 8 / 100;

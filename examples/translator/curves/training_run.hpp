@@ -6,16 +6,18 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/train/reporting/training_log_file.hpp"
 
 namespace translator {
 
 namespace ef = eigenformer;
 
-/// What curves are drawn over.
+/// The quantity on the x axis.
 enum class CurveAxis { steps, minutes, tokens };
 
 struct CurvePoint {
@@ -30,16 +32,22 @@ struct TrainingRun {
   std::map<std::string, Curve> validations;  ///< by measure: "loss", "bleu", "chrf"
 };
 
-/// Reads the curves of a training from its folder or its log. Validations of averaged weights are left out:
-/// they are no step of the training. Throws IoError for a folder without a log and for a log without updates.
+/// Reads the curves of a training from its folder or its log. Validations of averaged weights are left out,
+/// because they are not steps of the training. Throws IoError for a folder without a log and for a log
+/// without updates.
 inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
   namespace fs = std::filesystem;
-  const fs::path file = fs::is_directory(place) ? ef::training_log_file(place) : fs::path(place);
-  if (!fs::exists(file))
+  std::error_code error;
+  const bool is_folder = fs::is_directory(place, error);
+  const fs::path file = is_folder ? ef::training_log_file(place) : fs::path(place);
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::none)
+    throw ef::detail::errno_error("curves", "read", file, error.value());
+  if (!fs::exists(status))
     throw ef::IoError("curves", "'" + file.string() + "' does not exist, expected the log of a training");
   TrainingRun run;
-  // A log that was given a name of its own is called by that.
-  run.name = fs::is_directory(place)               ? fs::path(place).lexically_normal().string()
+  // A log with another file name is labelled by that name.
+  run.name = is_folder                             ? fs::path(place).lexically_normal().string()
              : file.filename() == "training.jsonl" ? file.parent_path().parent_path().string()
                                                    : file.stem().string();
   if (run.name.empty()) run.name = file.string();
@@ -66,7 +74,7 @@ inline TrainingRun read_training_run(const std::string& place, CurveAxis axis) {
   return run;
 }
 
-/// At most so many points: the means of as many neighbours as it takes.
+/// Reduces a curve to a maximum number of points, each the mean of neighbouring ones.
 inline Curve thinned(const Curve& curve, std::size_t most) {
   const std::size_t each = (curve.size() + most - 1) / most;
   if (each < 2) return curve;

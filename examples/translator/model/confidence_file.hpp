@@ -10,7 +10,7 @@
 #include "eigenformer/generation/text/confidence.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 
-// How a model's probabilities become confidences, as `translator calibrate --save` found it.
+// The fit that turns a model's probabilities into confidences, saved by `translator calibrate --save`.
 namespace translator {
 
 inline std::filesystem::path confidence_file(const std::string& folder) {
@@ -22,14 +22,13 @@ inline void save_confidence(const std::string& folder, const eigenformer::Confid
   eigenformer::write_file(confidence_file(folder), eigenformer::options_to_json(scale).dump(2) + "\n");
 }
 
-/// Removes the confidences of a model that another one has replaced in its folder.
+/// Removes the confidences of a model that was replaced in its folder.
 inline void remove_confidence(const std::string& folder) {
   std::error_code ignored;
   std::filesystem::remove(confidence_file(folder), ignored);
 }
 
-/// Of a folder without the file: probabilities as they are. Throws IoError for a file that says something
-/// else.
+/// Reads the file; without it, probabilities are used unchanged. Throws IoError for invalid contents.
 inline eigenformer::ConfidenceScale load_confidence(const std::string& folder) {
   const std::filesystem::path path = confidence_file(folder);
   std::error_code ignored;

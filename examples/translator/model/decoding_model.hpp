@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,14 +10,14 @@
 #include "confidence_file.hpp"
 #include "eigenformer/generation/decoding/ensemble.hpp"
 #include "eigenformer/generation/text/conventions.hpp"
-#include "eigenformer/io/adapters/merged_model.hpp"
+#include "eigenformer/io/adapters/adapted_folder.hpp"
 #include "model_folder.hpp"
 
 namespace translator {
 
 using Model = eigenformer::Seq2SeqTransformer<float>;
 
-/// Whether two models read and write the same ids: their vocabularies, and what stands around sentences.
+/// Whether two models use the same ids: equal vocabularies and equal conventions.
 inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::TextConventions& s,
                       const eigenformer::TokenizerPair& b, const eigenformer::TextConventions& t) {
   const auto same = [](const eigenformer::Tokenizer& x, const eigenformer::Tokenizer& y) {
@@ -31,14 +33,15 @@ inline bool same_text(const eigenformer::TokenizerPair& a, const eigenformer::Te
          same(*a.target, *b.target);
 }
 
-/// A model as decoding wants it: its weights packed in the format of its folder, and nothing held twice.
+/// A model for decoding: weights packed in the format of its folder, without a second copy.
 struct DecodingModel {
   eigenformer::PackedModel<Model> packed;
   eigenformer::TranslationModel<float>& loaded;
   eigenformer::Context<float> ctx;  ///< with the packed weights
+  std::map<std::string, std::shared_ptr<const eigenformer::AdapterSet<float>>> adapters{};  ///< by name
 
-  /// adapter: the folder of an adapter that is merged into its weights; empty: none. target_language: of a
-  /// model with several. Throws as load_packed_folder and with_target_language do.
+  /// adapter: folder of an adapter to merge into the weights; empty: none. target_language: for a
+  /// multilingual model. Throws as load_packed_folder and with_target_language do.
   explicit DecodingModel(const std::string& folder, const std::string& adapter = {},
                          const std::string& target_language = {})
       : packed(adapter.empty() ? eigenformer::load_packed_folder(folder)
@@ -47,20 +50,28 @@ struct DecodingModel {
         ctx(packed.context()) {
     loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
   }
+  /// With named adapters that are not merged into the weights. Throws as load_adapted_folder and
+  /// with_target_language do.
+  DecodingModel(eigenformer::AdaptedModel adapted, const std::string& target_language)
+      : packed(std::move(adapted.packed)),
+        loaded(packed.loaded),
+        ctx(packed.context()),
+        adapters(std::move(adapted.adapters)) {
+    loaded.description.text = eigenformer::with_target_language(loaded.description.text, target_language);
+  }
   DecodingModel(const DecodingModel&) = delete;
   DecodingModel& operator=(const DecodingModel&) = delete;
 };
 
-/// The models of one or more folders, which translate together.
+/// The models of one or more folders, which translate as an ensemble.
 class DecodingModels {
  public:
-  /// Throws as DecodingModel does, and ValueError where the models' vocabularies, or what stands around
-  /// their sentences, differ.
-  /// adapter: of a single model; empty: none.
+  /// Throws as DecodingModel does, and ValueError if the models' vocabularies or conventions differ. adapter:
+  /// for a single model; empty: none.
   explicit DecodingModels(const std::vector<std::string>& folders, const std::string& adapter = {},
                           const std::string& target_language = {})
       : models_(load(folders, adapter, target_language)), ensemble_(members()) {
-    // Of one model alone: that of an ensemble is another, and so is that of a model with an adapter.
+    // Fitted for a single model: the confidences of an ensemble, or of a model with an adapter, differ.
     if (folders.size() == 1) confidence_ = load_confidence(adapter.empty() ? folders[0] : adapter);
     for (std::size_t i = 1; i < models_.size(); ++i) {
       if (!same_text(tokenizers(), models_[0]->loaded.description.text, models_[i]->loaded.tokenizers,
@@ -69,7 +80,7 @@ class DecodingModels {
                                                       "' have different vocabularies or text conventions, "
                                                       "expected the same");
       }
-      // Lines must fit all of them.
+      // Lines must fit all models.
       const auto& description = models_[i]->loaded.description;
       if (eigenformer::max_source_tokens(description) <
           eigenformer::max_source_tokens(models_[shortest_]->loaded.description))
@@ -77,10 +88,31 @@ class DecodingModels {
     }
   }
 
+  /// A model with adapters by name, one of which each request may choose. adapters: their folders. Throws as
+  /// load_adapted_folder and with_target_language do.
+  DecodingModels(const std::string& folder, const std::map<std::string, std::filesystem::path>& adapters,
+                 const std::string& target_language)
+      : models_(load(folder, adapters, target_language)), ensemble_(members()) {
+    confidence_ = load_confidence(folder);
+    for (const auto& [name, set] : first().adapters) {
+      adapted_.emplace(
+          name,
+          Adapted{eigenformer::Ensemble<Model>({{first().loaded.model, first().ctx.with_adapters(set)}}),
+                  load_confidence(adapters.at(name).string())});
+    }
+  }
+
+  /// The model with one of the named adapters, and its confidence.
+  struct Adapted {
+    eigenformer::Ensemble<Model> ensemble;
+    eigenformer::ConfidenceScale confidence;
+  };
+
   const DecodingModel& first() const { return *models_.front(); }
+  const std::map<std::string, Adapted>& adapted() const { return adapted_; }
   const std::vector<std::unique_ptr<DecodingModel>>& all() const { return models_; }
   const eigenformer::TokenizerPair& tokenizers() const { return first().loaded.tokenizers; }
-  /// Of the model that has room for the fewest tokens.
+  /// The limit of the model with the fewest positions.
   const eigenformer::ModelDescription& description() const { return models_[shortest_]->loaded.description; }
   const eigenformer::Ensemble<Model>& ensemble() const { return ensemble_; }
   const eigenformer::ConfidenceScale& confidence() const { return confidence_; }
@@ -97,6 +129,14 @@ class DecodingModels {
       models.push_back(std::make_unique<DecodingModel>(folder, adapter, target_language));
     return models;
   }
+  static std::vector<std::unique_ptr<DecodingModel>> load(
+      const std::string& folder, const std::map<std::string, std::filesystem::path>& adapters,
+      const std::string& target_language) {
+    std::vector<std::unique_ptr<DecodingModel>> models;
+    models.push_back(
+        std::make_unique<DecodingModel>(eigenformer::load_adapted_folder(folder, adapters), target_language));
+    return models;
+  }
   std::vector<eigenformer::Ensemble<Model>::Member> members() const {
     std::vector<eigenformer::Ensemble<Model>::Member> members;
     for (const auto& model : models_) members.push_back({model->loaded.model, model->ctx});
@@ -106,6 +146,7 @@ class DecodingModels {
   std::vector<std::unique_ptr<DecodingModel>> models_;
   eigenformer::Ensemble<Model> ensemble_;
   eigenformer::ConfidenceScale confidence_;
+  std::map<std::string, Adapted> adapted_;
   std::size_t shortest_ = 0;
 };
 

@@ -2,7 +2,7 @@
 
 #include "eigenformer/io/models/translation_model.hpp"
 
-// Reading and writing of model folders is compiled once, in model_folder.cpp, and not in every command.
+// Reading and writing model folders is compiled once, in model_folder.cpp, instead of in every command.
 namespace eigenformer {
 extern template TranslationModel<float> load_model_folder(const std::filesystem::path&);
 extern template void save_model_folder(const std::filesystem::path&, const Seq2SeqTransformer<float>&,

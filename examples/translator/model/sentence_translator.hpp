@@ -5,7 +5,7 @@
 #include "decoding_model.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 
-// Search and sampling are compiled once, in sentence_translator.cpp, and not in every command.
+// Search and sampling are compiled once, in sentence_translator.cpp, instead of in every command.
 namespace eigenformer {
 extern template class TextTranslator<Ensemble<Seq2SeqTransformer<float>>>;
 }  // namespace eigenformer

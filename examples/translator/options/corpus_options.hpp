@@ -11,9 +11,9 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// What `translator train` reads, and how it becomes tokens.
+/// The data of `translator train`, and how it is tokenized.
 struct CorpusOptions {
-  std::string source, target, tsv, data;  ///< several: line by line
+  std::string source, target, tsv, data;  ///< several corpora: separated by line ends
   std::string corpora, corpus_weights;
   double corpus_temperature = 1;
   std::string valid_source, valid_target;
@@ -30,15 +30,14 @@ struct CorpusOptions {
     using ef::OptionField;
     visit(OptionField{"source", "source sentences, one per line; repeat for more corpora"}, self.source);
     visit(OptionField{"target", "their translations, line by line"}, self.target);
+    visit(OptionField{"tsv",
+                      "one file of source, tab, target per line, instead of source and target; further "
+                      "columns are ignored"},
+          self.tsv);
     visit(
-        OptionField{"tsv",
-                    "instead of both: one file of source, tab, target per line; further columns are ignored"},
-        self.tsv);
-    visit(
-        OptionField{"data", "instead of these: a folder written by translator prepare, with its tokenizers"},
+        OptionField{"data", "folder written by translator prepare, instead of text; its tokenizers are used"},
         self.data);
-    visit(OptionField{"corpora",
-                      "instead of these: a JSON list of corpora with weights, tags and target languages"},
+    visit(OptionField{"corpora", "JSON list of corpora with weights, tags and target languages"},
           self.corpora);
     visit(OptionField{"corpus_weights",
                       "weights of several corpora in an epoch, such as 3,1; not given: by size"},

@@ -16,7 +16,7 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// Adds --model and --adapter. several: whether --model may be given more than once.
+/// Adds --model and --adapter. several: whether --model may be repeated.
 inline void add_models(CLI::App& app, std::vector<std::string>& folders, std::string& adapter, bool several) {
   app.add_option("--model", folders,
                  several
@@ -44,8 +44,7 @@ inline void add_threads(CLI::App& app, ef::index_t& threads) {
       ->group("Batches");
 }
 
-/// How a model's attention becomes an alignment unless the command line says otherwise: by the layer and head
-/// that guided alignment has taught, where it has.
+/// The default of how attention gives an alignment: the layer and head that guided alignment trained, if any.
 inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& models) {
   ef::AlignmentOptions options;
   const nlohmann::json& training = models.first().loaded.description.training;
@@ -55,14 +54,14 @@ inline ef::AlignmentOptions guided_alignment_options(const DecodingModels& model
   return options;
 }
 
-/// The options of all commands that translate: of the model, the search and its batches.
+/// The options shared by all commands that translate: model, search and batches.
 class DecodingCommand {
  public:
   std::vector<std::string> folders;
   std::string adapter, target_language;
 
-  /// more_models: whether several models may be given, which translate together. n_best: whether the command
-  /// has a use for more than the best.
+  /// more_models: whether ensembles are supported. n_best: whether the command can use more than the best
+  /// translation.
   void add_to(CLI::App& app, bool more_models = true, bool n_best = false) {
     add_models(app, folders, adapter, more_models);
     add_target_language(app, target_language);
@@ -77,7 +76,7 @@ class DecodingCommand {
     add_threads(app, threads_);
   }
 
-  /// Adds --sample and the fields of sampling that a search does not have.
+  /// Adds --sample and the fields of sampling that search does not have.
   void add_sampling_to(CLI::App& app, CLI::Option* attention) {
     constexpr const char* group = "Sampling";
     sample_ = app.add_flag("--sample", samples_, "sample translations instead of beam search")->group(group);
@@ -97,14 +96,13 @@ class DecodingCommand {
     }
   }
 
-  /// The library's options for a model. Throws ValueError for a beam that takes more memory than it can be of
-  /// use.
+  /// The library's options for a model. Throws ValueError for a beam that would take too much memory.
   ef::TextTranslatorOptions for_models(const DecodingModels& models) const {
     ef::TextTranslatorOptions options = ef::text_translator_options(models.description());
     options.confidence = models.confidence();
     options.search = search_->applied("generation", options.search);
     options.batching = batching_->applied("generation");
-    // A beam takes memory for each of its hypotheses, and there are no more tokens than this to begin with.
+    // Each hypothesis takes memory, and the first step has at most one per vocabulary entry.
     const ef::index_t most = std::min<ef::index_t>(4096, models.tokenizers().target->vocabulary_size());
     const ef::index_t beam = options.search.beam_size;
     if (search_->given().contains("beam_size") && beam > most) {

@@ -6,8 +6,7 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// The model that `translator train` makes unless told otherwise: for 20,000 to 200,000 sentence pairs on a
-/// desktop.
+/// The default model of `translator train`, for 20,000 to 200,000 sentence pairs on a desktop.
 inline ef::Seq2SeqOptions default_model() {
   return {.layer = {.d_model = 256, .dim_feedforward = 1024},
           .encoder = {.num_layers = 3},

@@ -6,7 +6,7 @@ namespace translator {
 
 namespace {
 
-/// Whether "none, all" has a word.
+/// Whether a list such as "none, all" contains a word.
 bool is_word_of(const std::string& words, const std::string& word) {
   return (", " + words + ", ").find(", " + word + ", ") != std::string::npos;
 }
@@ -36,7 +36,7 @@ CLI::Option* RowFlags::add(CLI::App& command, const OptionRow& row) {
   CLI::Option* option = nullptr;
   switch (row.kind) {
     case OptionKind::flag:
-      // What may be on already needs a way to turn it off.
+      // A flag that is on by default needs a way to turn it off.
       if (row.fallback != "false") names += ",!" + flag_of_name("no_" + row.name, row.group);
       if (row.fallback == "true") help += "; on by default";
       return command.add_flag(names, std::as_const(help));
@@ -81,7 +81,7 @@ nlohmann::json RowFlags::given() const {
         value = option->as<double>();
         break;
       case OptionKind::word:
-        // The field's name, which messages of the library have, is that of both stacks and of the model.
+        // The field's name, which the library's messages use, is the same for both stacks and the model.
         if (const auto word = option->as<std::string>();
             !row.group.empty() && !is_word_of(row.allowed, word)) {
           throw ef::ValueError("options", flag_of_name(row.name, row.group) + " is '" + word +

@@ -14,19 +14,19 @@
 
 namespace translator {
 
-/// The flags of an options struct: one for each row, and what of them was given.
+/// The flags of an options struct, one per row, and their given values.
 class RowFlags {
  public:
   /// Adds a flag to the command for each row that `wanted` accepts. help_group: where help lists them.
   RowFlags(CLI::App& command, std::vector<OptionRow> rows, const char* help_group,
            const std::function<bool(const OptionRow&)>& wanted);
 
-  /// The values that were given, named as in files, those of a stack's own in an object of its name.
+  /// The given values, named as in files; those of one stack in an object with the stack's name.
   nlohmann::json given() const;
 
  protected:
-  /// Throws ValueError for a flag that was given while its field does not exist in `effective`, such as the
-  /// base of sinusoids with rotary positions.
+  /// Throws ValueError for a given flag whose field does not exist in `effective`, such as the base of
+  /// sinusoids with rotary positions.
   void require_effect(const char* op, const nlohmann::json& effective) const;
 
  private:
@@ -39,7 +39,7 @@ class RowFlags {
   std::vector<Flag> flags_;
 };
 
-/// The flags of O's fields. O's list of fields says which there are, their defaults and ranges.
+/// The flags of O's fields. O's list of fields defines names, defaults and ranges.
 template <ef::OptionsStruct O>
 class OptionFlags : public RowFlags {
  public:
@@ -48,9 +48,8 @@ class OptionFlags : public RowFlags {
       const std::function<bool(const OptionRow&)>& wanted = [](const OptionRow&) { return true; })
       : RowFlags(command, option_rows(defaults), help_group, wanted) {}
 
-  /// `options` with what was given, which may have been added to. A stack's own layer is the common one but
-  /// for what was given for that stack. Throws ValueError for words that are not known and for what has no
-  /// effect.
+  /// Returns `options` with the given values. A stack's own layer is the common one with the values given for
+  /// that stack. Throws ValueError for unknown words and for values without effect.
   O applied(const char* op, O options, const nlohmann::json& given) const {
     options = ef::options_from_json<O>(given, std::move(options));
     nlohmann::json effective = ef::detail::fields_to_json(options);
@@ -73,7 +72,7 @@ class OptionFlags : public RowFlags {
   }
 };
 
-/// Lets a flag take another word for one of its own.
+/// Lets a flag accept another word for one of its words.
 inline void add_word(CLI::Option* option, const std::string& word, const std::string& meaning) {
   option->transform(CLI::Validator(
       [word, meaning](std::string& given) {

@@ -8,7 +8,7 @@
 
 namespace translator {
 
-/// The flag that people type for a field: besides the one of its own name, and before that in help.
+/// A short flag for a field, which help lists before the one with the field's full name.
 struct ShortName {
   std::string_view field, name;
 };
@@ -32,7 +32,7 @@ inline constexpr std::array<ShortName, 4> decoding_short_names = {{
     {"num_hypotheses", "n_best"},
 }};
 
-/// The short name of a field; empty: it has none.
+/// The short name of a field; empty: none.
 inline std::string_view short_name(std::string_view field) {
   for (const std::span<const ShortName> names :
        {std::span<const ShortName>(training_short_names), std::span<const ShortName>(decoding_short_names)}) {
@@ -43,7 +43,7 @@ inline std::string_view short_name(std::string_view field) {
   return {};
 }
 
-/// "d_model" -> "--d-model"; of the encoder's own: "--encoder-d-model".
+/// "d_model" -> "--d-model"; for the encoder: "--encoder-d-model".
 inline std::string flag_of_name(std::string_view name, std::string_view group = {}) {
   std::string flag = group.empty() ? std::string() : std::string(group) + "-";
   flag += name;
@@ -51,16 +51,17 @@ inline std::string flag_of_name(std::string_view name, std::string_view group = 
   return "--" + flag;
 }
 
-/// The flag of a field as messages name it: the short one where there is one.
+/// The flag of a field in messages: the short one if there is one.
 inline std::string flag_of_field(std::string_view field, std::string_view group = {}) {
   const std::string_view name = group.empty() ? short_name(field) : std::string_view();
   return flag_of_name(name.empty() ? field : name, group);
 }
 
-/// Fields of Seq2SeqOptions without a flag: the corpus and its vocabularies decide them, or translation does.
+/// Fields of Seq2SeqOptions without a flag: they follow from the corpus and its vocabularies, or from other
+/// flags.
 inline constexpr std::array<std::string_view, 6> model_fields_without_flag = {
     "source_vocab_size", "target_vocab_size", "max_length", "padding_index", "causal", "constant_id"};
-/// Fields of search and sampling without a flag: the model's folder decides them, or the command does.
+/// Fields of search and sampling without a flag: they follow from the model's folder or the command.
 inline constexpr std::array<std::string_view, 7> decoding_fields_without_flag = {
     "begin_id", "end_id", "prefix_ids", "prefix_length", "forbidden_ids", "attention", "token_scores"};
 

@@ -18,19 +18,19 @@ namespace ef = eigenformer;
 
 enum class OptionKind { flag, whole_number, unsigned_number, number, word, text, ids };
 
-/// One field of an options struct as flags and tables need it.
+/// One field of an options struct, as flags and tables show it.
 struct OptionRow {
-  std::string name{};   ///< in files
-  std::string group{};  ///< the stack whose own value it is, "encoder" or "decoder"; else empty
+  std::string name{};   ///< name in files
+  std::string group{};  ///< "encoder" or "decoder" if it is a value for one stack; else empty
   std::string help{};
   OptionKind kind{};
   std::string fallback{};    ///< the default; empty: none
   std::string allowed{};     ///< a range or words; empty: any value
-  std::string owner{};       ///< the field that it belongs to, such as "positions"; else empty
-  std::string owner_word{};  ///< and the word of it, such as "sinusoidal"
+  std::string owner{};       ///< the field it depends on, such as "positions"; else empty
+  std::string owner_word{};  ///< the value of that field it needs, such as "sinusoidal"
 };
 
-/// Gathers the fields of an options struct; those of a stack's own layer with its group.
+/// Collects the fields of an options struct; those of one stack with its group.
 struct RowWriter {
   std::vector<OptionRow>& rows;
   std::string group, owner, owner_word;
@@ -86,7 +86,7 @@ struct RowWriter {
 
   void add(OptionRow row) const {
     row.group = group;
-    if (!group.empty()) row.fallback.clear();  // as the model's
+    if (!group.empty()) row.fallback.clear();  // the same as the model's
     if (row.owner.empty()) {
       row.owner = owner;
       row.owner_word = owner_word;
@@ -104,7 +104,7 @@ struct RowWriter {
   }
   template <class X>
   void operator()(const ef::OptionField& field, const std::optional<X>& x) const {
-    if constexpr (std::is_enum_v<X>) {  // as in files: whether there is one, and which
+    if constexpr (std::is_enum_v<X>) {  // in files: whether there is a norm, and its kind
       add({.name = field.name,
            .help = field.help,
            .kind = OptionKind::flag,
@@ -151,7 +151,7 @@ struct RowWriter {
   void operator()(const ef::OptionGroup&, const Group&) const {}  // option_rows() adds them
 };
 
-/// The fields that a stack may have of its own: those of the model's layer and of the group.
+/// The fields that a stack can override: those of the model's layer and of the group.
 template <class O, class Group>
 void add_group_rows(std::vector<OptionRow>& rows, const char* name, const O& options, const Group& group) {
   const RowWriter writer{rows, name, {}, {}};
@@ -159,7 +159,7 @@ void add_group_rows(std::vector<OptionRow>& rows, const char* name, const O& opt
   Group::fields(group, writer);
 }
 
-/// The fields of an options struct, in their order, and after them those that a stack may have of its own.
+/// The fields of an options struct in their order, followed by those that a stack can override.
 template <ef::OptionsStruct O>
 std::vector<OptionRow> option_rows(const O& options) {
   std::vector<OptionRow> rows;

@@ -9,12 +9,12 @@
 
 namespace translator {
 
-/// The lines of two files that belong together.
+/// The lines of two parallel files.
 struct SentencePairs {
   std::vector<std::string> sources, references;
 };
 
-/// --source and --reference of the commands that translate a file and compare the result with another.
+/// --source and --reference of the commands that compare translations of a file with references.
 struct PairFiles {
   std::string source, reference;
 
@@ -23,8 +23,7 @@ struct PairFiles {
     app.add_option("--reference", reference, "their reference translations, line by line")->required();
   }
 
-  /// Reads both files. Throws IoError, as `op`, where their numbers of lines differ, and where they are
-  /// empty.
+  /// Reads both files. Throws IoError, as `op`, if their numbers of lines differ or they are empty.
   SentencePairs read(const char* op) const {
     SentencePairs pairs{eigenformer::read_lines(source), eigenformer::read_lines(reference)};
     if (pairs.sources.size() != pairs.references.size()) {

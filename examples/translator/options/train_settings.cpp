@@ -15,14 +15,15 @@ namespace translator {
 
 namespace {
 
-/// What cannot change when a training goes on, besides the model.
+/// Options that cannot change at a resume, besides those of the model.
 constexpr std::array<std::string_view, 18> fixed_names = {
     "optimizer",   "optimizer_state", "tokenizer",     "vocab_size",     "separate_vocab",
     "max_length",  "batch_tokens",    "accumulate",    "seed",           "frozen",
     "bpe_dropout", "unigram_alpha",   "sampled_sides", "corpus_weights", "corpus_temperature",
     "validate_by", "validate_sample", "validate_beam"};
 
-/// Of a model's options those that may change when it begins a new training: they are not in its weights.
+/// Model options that may change when a new training starts from a model, because weights do not depend on
+/// them.
 constexpr std::array<std::string_view, 6> training_only_names = {
     "dropout",          "attention_dropout", "feed_forward_dropout",
     "residual_dropout", "layer_drop",        "embedding_dropout"};
@@ -43,8 +44,8 @@ std::set<std::string> names_of() {
   throw ef::ValueError("train", flag + " " + now.dump() + " " + why + " " + before.dump());
 }
 
-/// Throws for a value that is given and another one than the model's, of the model as a whole or of a stack.
-/// why: the middle of its message.
+/// Throws for a given value that differs from the model's, for the whole model or one stack. why: the middle
+/// of the message.
 void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& model,
                         const std::string& group, const char* why) {
   const nlohmann::json& values = group.empty() ? given : given.at(group);
@@ -64,7 +65,7 @@ void require_same_model(const nlohmann::json& given, const ef::Seq2SeqOptions& m
   }
 }
 
-/// Takes over what a prepared corpus decides. Throws for what was given beside it in vain.
+/// Uses the values that a prepared corpus fixes. Throws for conflicting options.
 void take_prepared(CorpusOptions& corpus, const nlohmann::json& given) {
   const std::vector<std::string> folders = prepared_folders(corpus);
   if (folders.empty()) return;
@@ -92,7 +93,7 @@ TrainFlags::TrainFlags(CLI::App& command)
       model_(command, default_model(), "Model",
              [](const OptionRow& row) {
                return !is_among(row.name, model_fields_without_flag) &&
-                      (row.group.empty() || row.name != "d_model");  // both stacks have the model's
+                      (row.group.empty() || row.name != "d_model");  // both stacks have the model's width
              }),
       training_(command, {}, "Training"),
       layers_(command.add_option_function<std::int64_t>(
@@ -108,7 +109,7 @@ TrainFlags::TrainFlags(CLI::App& command)
                            "--validate-every", "--patience", "--average-last"})
     command.get_option(name)->group("Validation");
   add_word(command.get_option("--positions"), "relative", ef::RelativeBiasPositions::word);
-  // The curve of Vaswani et al. 2017 is the same, whatever its peak.
+  // The curve of Vaswani et al. 2017 is the same for any peak.
   CLI::Option* const schedule = command.get_option("--schedule");
   schedule->description(schedule->get_description() + "; noam is another name for inverse-sqrt");
   add_word(schedule, "noam", "inverse-sqrt");
@@ -163,7 +164,7 @@ void TrainFlags::take_vocabulary(TrainSettings& s, const ef::ModelDescription& m
     }
   }
   s.corpus.tokenizer = model.tokenizer;
-  // Marian's imports have two tokenizers of one vocabulary, and tie all tables.
+  // Imported Marian models have two tokenizers with one vocabulary, and tie all embeddings.
   s.corpus.separate_vocab = !model.joint && model.model.tying != ef::Tying::all;
   s.corpus.vocab_size = std::max(model.model.source_vocab_size, model.model.target_size());
 }

@@ -18,15 +18,15 @@ struct TrainSettings {
   ef::Seq2SeqOptions model = default_model();  ///< with vocab_size for both vocabularies
   ef::TrainingOptions training{};
 
-  /// Throws ValueError that names what is impossible.
+  /// Throws ValueError that names an invalid combination.
   void validate() const;
 
-  /// As the folder of the model keeps them beside the model's options.
+  /// The form in which the model folder stores it beside the model's options.
   nlohmann::json to_json() const;
 };
 
-/// The flags of `translator train`: those of the fields of CorpusOptions, Seq2SeqOptions and TrainingOptions,
-/// and the short ones --layers and --bf16.
+/// The flags of `translator train`: the fields of CorpusOptions, Seq2SeqOptions and TrainingOptions, and the
+/// short flags --layers and --bf16.
 class TrainFlags {
  public:
   explicit TrainFlags(CLI::App& command);
@@ -36,16 +36,16 @@ class TrainFlags {
   /// The settings of a new training.
   TrainSettings settings() const;
 
-  /// Those of a new training whose weights begin as those of a model: its options, but for dropout rates,
-  /// and its vocabulary. Throws ValueError for what does not fit it.
+  /// The settings of a training that starts from a model's weights: the model's options, except dropout
+  /// rates, and its vocabulary. Throws ValueError for options that conflict with the model.
   TrainSettings started_from(const ef::ModelDescription& start) const;
 
-  /// Those of a new training whose model has the vocabulary of another one, its teacher. Throws ValueError
-  /// for options of a new vocabulary.
+  /// The settings of a new model with the vocabulary of its teacher. Throws ValueError for options of a new
+  /// vocabulary.
   TrainSettings taught_by(const ef::ModelDescription& teacher) const;
 
-  /// Those of a training that goes on: what it was started with, and on top what the command line says.
-  /// Throws ValueError for what cannot change.
+  /// The settings of a resumed training: the saved ones, overridden by the command line. Throws ValueError
+  /// for options that cannot change.
   TrainSettings resumed(const ef::Seq2SeqOptions& model, const nlohmann::json& saved) const;
 
  private:
@@ -63,9 +63,9 @@ class TrainFlags {
   bool automatic_tying_ = true;
 };
 
-/// The settings of a model's folder: its model, and the rest from what to_json() wrote. Version 0.1.0 wrote
-/// the model's options there too, some under their short names, and the schedule "noam" with the paper's
-/// factor as the learning rate: it becomes the same curve by its peak.
+/// The settings of a model folder: the model's options, and the rest as written by to_json(). Version 0.1.0
+/// also wrote the model's options there, some under their short names, and the schedule "noam" with the
+/// paper's factor as learning rate; it is converted to the same curve by its peak.
 TrainSettings saved_settings(const ef::Seq2SeqOptions& model, const nlohmann::json& saved);
 
 }  // namespace translator

@@ -12,11 +12,11 @@
 
 namespace translator {
 
-/// Columns that a text takes on a terminal, for letters of one column each.
+/// Columns that a text takes on a terminal, assuming one column per letter.
 inline std::size_t columns(const std::string& text) { return eigenformer::split_code_points(text).size(); }
 
-/// Draws attention weights (rows, columns), each in 0 to 1, as shades with words as labels: one line for each
-/// row, its word to the left, and the words of the columns above.
+/// Draws attention weights (rows, columns), each from 0 to 1, as shades: one line per row with its word on
+/// the left, and the words of the columns above.
 inline std::string draw_attention(const eigenformer::Tensor<float>& weights,
                                   std::span<const std::string> row_words,
                                   std::span<const std::string> column_words) {
@@ -31,7 +31,7 @@ inline std::string draw_attention(const eigenformer::Tensor<float>& weights,
   for (const std::string& word : row_words) {
     text += pad(label - columns(word)) + word;
     for (const std::string& column : column_words) {
-      // Shades from 5 %, in steps that the eye tells apart.
+      // Shades from 5 % on, in visibly different steps.
       const float w = *weight++;
       const std::size_t shade = w < 0.05f ? 0 : w < 0.2f ? 1 : w < 0.45f ? 2 : w < 0.7f ? 3 : 4;
       text += "  ";

@@ -13,23 +13,22 @@
 
 namespace translator {
 
-/// The exit code of what was interrupted and can go on, as shells have it for SIGINT.
+/// The exit code of an interrupted command that can be resumed: the shells' code for SIGINT.
 inline constexpr int interrupted_exit_code = 130;
 
-/// Turns the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (a terminal that closes) into a stop request; the
-/// second ends the program at once, which harms no file since all are written under temporary names.
-///
-/// The signals are blocked in this thread and those it starts from now on, and taken by a thread of their
-/// own, so that no code runs inside a signal handler. Make it before any other thread.
+/// Turns the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (closed terminal) into a stop request; the second one
+/// ends the program at once, which damages no file because all are written under temporary names. The signals
+/// are blocked in this thread and in those that it starts later, and are received by a separate thread, so
+/// that no code runs inside a signal handler. Create it before any other thread.
 class InterruptWatcher {
  public:
-  /// what: what is finished before the program ends, such as "this update". note: a line to print after that;
+  /// what: what is finished before the program ends, such as "this update". note: a line printed after that;
   /// empty: none.
   explicit InterruptWatcher(const char* what, const char* note = "") : what_(what), note_(note) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
-    // Under nohup it is ignored, and stays so: a blocked signal would be taken all the same.
+    // Under nohup SIGHUP is ignored and stays so; if it were blocked, it would be received.
     struct sigaction hang_up {};
     if (sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
       sigaddset(&signals_, SIGHUP);
@@ -61,7 +60,7 @@ class InterruptWatcher {
     }
   }
 
-  /// Waits for one of the signals for a moment; whether it came.
+  /// Waits for one of the signals for a moment; returns whether it arrived.
   bool take_signal() const {
     const timespec a_moment{0, 50'000'000};
 #ifdef __APPLE__  // has no sigtimedwait

@@ -22,15 +22,14 @@
 
 namespace translator {
 
-/// Reads lines from a file or from stdin, with compression by gzip or zstd undone, in chunks of what is
-/// there: a chunk ends when no line is waiting, so that whoever types or pipes sees answers at once.
+/// Reads lines from a file or from stdin, decompresses gzip and zstd, and returns the lines that are
+/// available: a chunk ends when no further line is waiting, so that interactive input is answered at once.
 class LineReader {
  public:
-  /// A line has at most so many bytes: what has more is no text, and would only take memory.
+  /// Maximum bytes of a line; longer ones are not text and would only take memory.
   static constexpr std::size_t longest_line = std::size_t{64} << 20;
 
-  /// Reads stdin where the name is empty. stop: ends the reading, as if there were no more lines. Throws
-  /// IoError.
+  /// Reads stdin if the name is empty. stop: ends reading as at the end of the input. Throws IoError.
   explicit LineReader(const std::string& path, std::stop_token stop = {})
       : name_(path.empty() ? "standard input" : path), stop_(std::move(stop)), stream_(name_) {
     if (!path.empty()) descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -42,8 +41,8 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// At least one line, and up to `most` as far as they are there; nothing at the end. "\n" and "\r\n" end a
-  /// line, the last one needs no end. Throws IoError.
+  /// Returns at least one line, and up to `most` if they are available; nothing at the end. Lines end with
+  /// "\n" or "\r\n"; the last one may lack it. Throws IoError.
   std::vector<std::string> chunk(std::size_t most) {
     std::vector<std::string> lines;
     std::string_view line;
@@ -52,15 +51,15 @@ class LineReader {
     return lines;
   }
 
-  /// Reads on without keeping anything, until `lines` lines were skipped or the next one begins at byte
-  /// `offset` of the text or after it. Returns the number of lines. Throws IoError.
+  /// Skips lines until `lines` were skipped or the next one begins at byte `offset` of the text or later.
+  /// Returns the number of lines. Throws IoError.
   std::size_t skip(std::size_t lines, std::uint64_t offset = std::numeric_limits<std::uint64_t>::max()) {
     std::size_t skipped = 0;
     for (std::string_view line; skipped < lines && offset_ < offset && next(line);) ++skipped;
     return skipped;
   }
 
-  /// All that is left, byte for byte. Throws IoError.
+  /// Returns the rest of the input, byte for byte. Throws IoError.
   std::string rest() {
     while (!over_ && fill()) {
     }
@@ -69,16 +68,16 @@ class LineReader {
     return text;
   }
 
-  /// Ends before the first line that begins at this byte of the text or after it.
+  /// Ends reading before the first line that begins at this byte of the text or later.
   void end_at(std::uint64_t offset) { end_ = offset; }
 
-  /// Bytes of the text that were handed out or skipped, line ends included.
+  /// Bytes of the text that were returned or skipped, line ends included.
   std::uint64_t offset() const noexcept { return offset_; }
 
   /// A hash of all these bytes (FNV-1a, 64 bits).
   std::uint64_t hash() const noexcept { return hash_; }
 
-  /// What messages call this source.
+  /// The name of this source in messages.
   const std::string& name() const noexcept { return name_; }
 
  private:
@@ -86,7 +85,7 @@ class LineReader {
     throw eigenformer::IoError("translate", "cannot read '" + name_ + "': " + std::strerror(errno));
   }
 
-  // The line stays until the next call.
+  // The returned line is valid until the next call.
   bool next(std::string_view& line) {
     std::size_t end;
     while ((end = buffer_.find('\n', searched_)) == std::string::npos && !over_) {
@@ -116,7 +115,7 @@ class LineReader {
     return more_ || ::poll(&wait, 1, 0) != 0;
   }
 
-  // Whether there may be more, which a stop request ends.
+  // Returns whether there may be more input; false after a stop request.
   bool fill() {
     buffer_.erase(0, begin_);
     searched_ -= begin_;
@@ -146,12 +145,12 @@ class LineReader {
   int descriptor_ = STDIN_FILENO;
   std::stop_token stop_;
   eigenformer::DecompressedStream stream_;
-  bool more_ = false;  // the stream may give more of what was read from the descriptor
+  bool more_ = false;  // the stream may return more without further input
   std::string buffer_;
-  std::size_t begin_ = 0;     // of what was not handed out yet
-  std::size_t searched_ = 0;  // up to here there is no line end
+  std::size_t begin_ = 0;     // of the bytes that were not returned yet
+  std::size_t searched_ = 0;  // there is no line end before this position
   bool over_ = false;
-  std::uint64_t offset_ = 0;  // of what was not handed out, in the text
+  std::uint64_t offset_ = 0;  // position in the text of the first byte that was not returned
   std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t hash_ = 0xCBF29CE484222325u;
 };
@@ -160,8 +159,8 @@ inline void drop_byte_order_mark(std::string& line) {
   if (line.rfind("\xEF\xBB\xBF", 0) == 0) line.erase(0, 3);
 }
 
-/// Keeps the lines before the first that is not UTF-8, and says what is wrong with that; empty: nothing.
-/// before: lines that were read earlier.
+/// Keeps the lines before the first one that is not UTF-8, and returns a message about that line; empty: all
+/// are UTF-8. before: number of lines read earlier.
 inline std::string cut_at_invalid_utf8(std::vector<std::string>& lines, std::size_t before,
                                        const LineReader& reader) {
   for (std::size_t i = 0; i < lines.size(); ++i) {

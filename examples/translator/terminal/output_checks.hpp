@@ -9,10 +9,10 @@
 #include "eigenformer/io/models/prepared_corpus.hpp"
 #include "eigenformer/train/checkpoint/training_folder.hpp"
 
-// Whether results can be written, asked before hours of work and not after.
+// Checks whether results can be written before hours of work are spent.
 namespace translator {
 
-/// Throws IoError where a path is there and is no folder.
+/// Throws IoError if a path exists and is not a folder.
 inline void require_folder_if_any(const char* op, const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored)) {
@@ -20,8 +20,8 @@ inline void require_folder_if_any(const char* op, const std::filesystem::path& p
   }
 }
 
-/// Throws IoError where a model that replaces what is in a folder would damage it: a prepared corpus, an
-/// adapter, or a training that can go on, whose state would belong to another model.
+/// Throws IoError if a model must not replace the contents of a folder: a prepared corpus, an adapter, or an
+/// unfinished training, whose state would no longer match the model.
 inline void require_replaceable(const char* op, const std::filesystem::path& folder) {
   const std::string there = "'" + folder.string() + "' holds ";
   if (eigenformer::is_prepared_corpus(folder))
@@ -35,8 +35,7 @@ inline void require_replaceable(const char* op, const std::filesystem::path& fol
   }
 }
 
-/// Throws IoError unless files can be written in a folder, which need not be there yet. Leaves nothing
-/// behind.
+/// Throws IoError unless files can be written in a folder, which may not exist yet. Leaves no files behind.
 inline void check_writable_folder(const char* op, const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   require_folder_if_any(op, folder);
@@ -45,7 +44,7 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
     const eigenformer::AtomicFile probe(folder / "options.json");
     return;
   }
-  // Whether the outermost folder that is missing can be made tells of all of them.
+  // If the outermost missing folder can be created, the others can be, too.
   fs::path missing = folder;
   for (fs::path parent = missing.parent_path(); !parent.empty() && !fs::exists(parent, error);
        parent = missing.parent_path()) {
@@ -56,13 +55,12 @@ inline void check_writable_folder(const char* op, const std::filesystem::path& f
   if (made) fs::remove(missing, error);
 }
 
-/// Whether two paths name one place, however they are spelled. Where they are no files yet, their folders
-/// count.
+/// Whether two paths refer to the same file. If the files do not exist yet, their folders are compared.
 inline bool is_same_path(const std::filesystem::path& a, const std::filesystem::path& b) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(a, error) && fs::exists(b, error)) {
-    // What is no file, such as a terminal or /dev/null, is none to be replaced.
+    // A terminal or /dev/null is not a file that could be replaced.
     if (!fs::is_regular_file(a, error) && !fs::is_directory(a, error)) return false;
     return fs::equivalent(a, b, error);
   }
@@ -73,8 +71,8 @@ inline bool is_same_path(const std::filesystem::path& a, const std::filesystem::
   return place(a) == place(b);
 }
 
-/// Throws ValueError for the name of an open stream, such as /dev/stdout, that leads to a file: a result
-/// appears under its name by renaming, and would take the place of what others write to the stream.
+/// Throws ValueError for the name of an open stream, such as /dev/stdout, that refers to a file: results are
+/// renamed to their final name, which would replace what other programs write to the stream.
 inline void require_no_stream_file(const char* flag, const std::filesystem::path& path) {
   std::error_code error;
   const std::string name = path.lexically_normal().string();
@@ -86,13 +84,13 @@ inline void require_no_stream_file(const char* flag, const std::filesystem::path
                        " for standard output");
 }
 
-/// Throws IoError unless a file can be written; one that is there stays as it is.
+/// Throws IoError unless a file can be written; an existing file is not changed.
 inline void check_writable_file(const std::filesystem::path& path) {
   const eigenformer::AtomicFile probe(path);
 }
 
-/// Refuses a folder for a new model that cannot be written, one that holds something where --overwrite was
-/// not given, and one that --overwrite must not replace. `option` is the flag that names the folder.
+/// Throws for a folder of a new model that cannot be written, that is not empty without --overwrite, or that
+/// --overwrite must not replace. `option` is the flag that names the folder.
 inline void require_new_model_folder(const char* op, const std::filesystem::path& folder, const char* option,
                                      bool overwrite) {
   std::error_code ignored;

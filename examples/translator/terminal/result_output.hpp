@@ -15,19 +15,19 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// Whether a path, if anything is there, is a regular file, and no device or pipe.
+/// Whether a path is free or a regular file, not a device or pipe.
 inline bool is_regular_file_if_any(const std::string& path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   return !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
 }
 
-/// Takes results: to standard output, a device or a pipe as they come, or to a file that appears when all is
-/// done, compressed where its name ends in .gz or .zst.
+/// Writes results: directly to standard output, a device or a pipe; or to a file that appears when it is
+/// complete, compressed if its name ends in .gz or .zst.
 class ResultOutput {
  public:
   explicit ResultOutput(const std::string& path) : compression_(ef::compression_of_name(path)) {
-    (void)ef::compress(compression_, "");  // throws now where it cannot
+    (void)ef::compress(compression_, "");  // throws now if it is not supported
     if (path.empty()) return;
     if (is_regular_file_if_any(path)) {
       file_.emplace(path);
@@ -48,7 +48,7 @@ class ResultOutput {
   }
 
   void finish() {
-    // No bytes are no compressed text.
+    // An empty file is not valid compressed text.
     if (!written_ && compression_ != ef::Compression::none) put(ef::compress(compression_, ""));
     if (file_) file_->commit();
   }

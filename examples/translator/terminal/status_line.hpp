@@ -33,7 +33,7 @@ inline std::string clock(double seconds) {
                   : format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
 }
 
-/// The last line of a terminal on stderr, which changes in place; nothing where stderr is no terminal.
+/// The last line of a terminal on stderr, which changes in place; does nothing if stderr is not a terminal.
 class StatusLine {
  public:
   StatusLine() = default;
@@ -43,10 +43,10 @@ class StatusLine {
 
   bool on_terminal() const { return terminal_; }
 
-  /// Shows and says nothing from now on.
+  /// Shows and prints nothing from now on.
   void silence() { terminal_ = false, silent_ = true; }
 
-  /// Shows fields, which two spaces part.
+  /// Shows fields, separated by two spaces.
   void show(const std::string& fields) {
     if (!terminal_) return;
     std::fprintf(stderr, "\r\033[K%s", whole_fields(fields, width()).c_str());
@@ -54,7 +54,7 @@ class StatusLine {
     open_ = true;
   }
 
-  /// A line that stays, on a terminal or not.
+  /// Prints a permanent line, on a terminal or not.
   void say(const std::string& text) {
     if (silent_) return;
     clear();
@@ -68,7 +68,7 @@ class StatusLine {
   }
 
  private:
-  // As many of the fields as there is room for: half a number would be another one.
+  // Only fields that fit completely: a truncated number would be a wrong one.
   static std::string whole_fields(const std::string& line, std::size_t room) {
     if (line.size() <= room) return line;
     const std::size_t end = line.rfind("  ", room);

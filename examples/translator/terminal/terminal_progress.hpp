@@ -9,8 +9,8 @@
 
 namespace translator {
 
-/// Shows on stderr how training goes: on a terminal one line that changes in place, elsewhere a plain line
-/// every so many seconds.
+/// Shows the progress of training on stderr: on a terminal a line that changes in place, elsewhere a plain
+/// line every few seconds.
 class TerminalProgress {
  public:
   explicit TerminalProgress(double seconds_between_plain_lines = 10)
@@ -31,7 +31,7 @@ class TerminalProgress {
     }
   }
 
-  /// What is shown of updates. Totals are limits that were set, which do not change with the speed.
+  /// The text about updates. Totals are the limits that were set, which do not change with the speed.
   static std::string text(const eigenformer::StepReport& r) {
     const double loss = std::fabs(r.loss);  // printf shows the sign of a NaN
     std::string line =
@@ -45,7 +45,7 @@ class TerminalProgress {
                          r.weight_per_second, r.learning_rate);
   }
 
-  /// What is said of a validation: the loss first, whatever decides.
+  /// The text about a validation, beginning with the loss.
   static std::string text(const eigenformer::ValidationReport& r) {
     std::string line = format("validation after step %lld, epoch %lld%s:", static_cast<long long>(r.step),
                               static_cast<long long>(r.epoch), r.averaged > 0 ? ", averaged weights" : "");
@@ -66,7 +66,7 @@ class TerminalProgress {
   /// Shows nothing from now on.
   void silence() { status_.silence(); }
 
-  /// A line that stays.
+  /// Prints a permanent line.
   void say(const std::string& text) { status_.say(text); }
 
  private:

@@ -6,9 +6,9 @@
 
 namespace translator {
 
-/// Sets the number of threads as --threads says; 0 leaves it at the number of cores. Throws ValueError.
+/// Applies --threads; 0 keeps the number of cores. Throws ValueError.
 inline void set_threads(eigenformer::index_t threads) {
-  constexpr eigenformer::index_t most = 1024;  // more only takes memory, and the time to start them
+  constexpr eigenformer::index_t most = 1024;  // more threads only cost memory and time to start
   if (threads < 0 || threads > most) {
     throw eigenformer::ValueError(
         "runtime", "threads is " + std::to_string(threads) + ", must be from 0 to " + std::to_string(most));

@@ -12,18 +12,17 @@
 #include "options/train_settings.hpp"
 #include "training/train_command.hpp"
 
-// A training of an adapter (--lora-rank): its folder holds the adapter and the state, and names the model
-// that it is of.
+// Training an adapter (--lora-rank): its folder holds the adapter, the state, and the name of its base model.
 namespace translator {
 
 namespace fs = std::filesystem;
 
-/// Whether the training that goes on is that of an adapter.
+/// Whether the resumed training is that of an adapter.
 inline bool resumes_adapter(const TrainCommand& command) {
   return command.resume && ef::is_adapter_folder(command.folder);
 }
 
-/// The settings of an adapter's training that goes on, with the options of its model as it was trained.
+/// The settings of a resumed adapter training, with the model options of its base.
 inline TrainSettings resumed_adapter_settings(const TrainCommand& command) {
   nlohmann::json saved = ef::read_adapter_description(command.folder).training;
   if (!saved.is_object() || !saved.contains("model"))
@@ -37,7 +36,7 @@ inline TrainSettings resumed_adapter_settings(const TrainCommand& command) {
   return settings;
 }
 
-/// What the folder of an adapter says: its base, and what training was told.
+/// The description in an adapter's folder: base model and training options.
 inline std::optional<ef::AdapterDescription> adapter_description(const TrainCommand& command,
                                                                  const TrainSettings& settings) {
   if (settings.training.lora.rank == 0) return std::nullopt;
@@ -54,8 +53,8 @@ inline std::optional<ef::AdapterDescription> adapter_description(const TrainComm
   return description;
 }
 
-/// Throws for an adapter where it cannot be: of no model, of one with int8 weights or without such targets,
-/// in the folder of a model. base: null without a model to start from.
+/// Throws for an impossible adapter: without a base model, of one with int8 weights or without the targets,
+/// or in the folder of a model. base: null without a model to start from.
 inline void require_base(const TrainCommand& command, const TrainSettings& settings,
                          ef::TranslationModel<float>* base) {
   if (settings.training.lora.rank == 0) {
@@ -80,7 +79,7 @@ inline void require_base(const TrainCommand& command, const TrainSettings& setti
   (void)ef::detail::lora_targets(ef::adaptable_rows(base->model), settings.training.lora.targets);
 }
 
-/// What a training keeps for use, in its folder: the model, or the adapter that it trains.
+/// The result of a training in its folder: the model, or the adapter.
 class TrainedModel {
  public:
   TrainedModel(fs::path folder, const ef::Seq2SeqTransformer<float>& model,
@@ -94,13 +93,13 @@ class TrainedModel {
         adapter_(std::move(adapter)) {}
 
   const fs::path& folder() const { return folder_; }
-  /// The options by which other commands load it.
+  /// The options with which other commands load it.
   std::string options() const {
     if (adapter_) return "--model " + adapter_->base + " --adapter " + folder_.string();
     return "--model " + folder_.string();
   }
 
-  /// Writes it, for a transaction of its folder.
+  /// Writes it in a transaction of its folder.
   void stage(const ef::FolderTransaction& save) const {
     if (adapter_) {
       ef::stage_adapter(save, model_, *adapter_);
@@ -109,7 +108,12 @@ class TrainedModel {
     }
   }
 
-  /// About how many bytes that takes: those of its parameters.
+  /// Writes the settings of this training into the description of the model or adapter in the folder.
+  void stage_settings(const ef::FolderTransaction& save) const {
+    ef::stage_training_options(save, folder_, adapter_ ? adapter_->training : settings_);
+  }
+
+  /// The approximate size in bytes: that of its parameters.
   std::uint64_t bytes() const {
     std::uint64_t numbers = 0;
     if (adapter_) {

@@ -16,20 +16,20 @@
 
 namespace translator {
 
-/// One of the corpora of a training.
+/// One corpus of a training.
 struct CorpusEntry {
   std::string source, target, tsv;
-  std::string data;  ///< in place of these: the folder of a prepared corpus
+  std::string data;  ///< instead of these: the folder of a prepared corpus
   std::string valid_source, valid_target;
-  std::string target_language;  ///< such as "de": its token, "<2de>", stands before each source sentence
-  std::string tag;              ///< such as "<bt>", a further token there
+  std::string target_language;  ///< such as "de": its token, "<2de>", is placed before each source sentence
+  std::string tag;              ///< such as "<bt>", a further token before each source sentence
   double weight = 0;            ///< 0: by size
 
-  /// How messages call it.
+  /// The name of the corpus in messages.
   std::string name() const {
     return source.empty() ? "'" + tsv + data + "'" : "'" + source + "' with '" + target + "'";
   }
-  /// The tokens before its source sentences.
+  /// The tokens that are placed before its source sentences.
   std::vector<std::string> tags() const {
     std::vector<std::string> found;
     if (!target_language.empty()) found.push_back("<2" + target_language + ">");
@@ -40,7 +40,7 @@ struct CorpusEntry {
 
 namespace detail {
 
-// The parts of a text between separators; none of an empty text.
+// Splits a text at separators; an empty text has no parts.
 inline std::vector<std::string> parts_of(const std::string& text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
@@ -71,7 +71,7 @@ inline void require_tag(const std::string& tag, const std::string& where) {
     throw ef::ValueError("train", where + " has the tag '" + tag + "', expected one such as <bt>");
 }
 
-// {"source": ..., "target": ...}, paths seen from the list's folder.
+// {"source": ..., "target": ...}, with paths relative to the list's folder.
 inline CorpusEntry entry_from_json(const nlohmann::json& json, const std::string& where,
                                    const std::filesystem::path& folder) {
   if (!json.is_object()) throw ef::ValueError("train", where + " is " + json.dump() + ", expected an object");
@@ -129,9 +129,8 @@ inline std::vector<CorpusEntry> read_corpus_list(const std::string& path) {
 
 }  // namespace detail
 
-/// The corpora of a training: those of --corpora, or of --source and --target or --tsv, each given once or
-/// several times. Throws ValueError for what does not fit together and IoError for a list that cannot be
-/// read.
+/// The corpora of a training: those of --corpora, or of --source and --target or --tsv, which may be
+/// repeated. Throws ValueError for conflicting options and IoError for a list that cannot be read.
 inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
   std::vector<CorpusEntry> entries;
   if (!s.corpora.empty()) {
@@ -195,7 +194,7 @@ inline std::vector<CorpusEntry> corpus_entries(const CorpusOptions& s) {
   return entries;
 }
 
-/// The folders of prepared corpora among those of a training; none where there is no corpus.
+/// The folders of the prepared corpora of a training; empty without any.
 inline std::vector<std::string> prepared_folders(const CorpusOptions& s) {
   std::vector<std::string> folders;
   if (s.data.empty() && s.corpora.empty()) return folders;
@@ -205,7 +204,7 @@ inline std::vector<std::string> prepared_folders(const CorpusOptions& s) {
   return folders;
 }
 
-/// The tokens that the corpora put before source sentences, each once, in their order.
+/// The tokens that the corpora place before source sentences, without repetition, in their order.
 inline std::vector<std::string> all_tags(const std::vector<CorpusEntry>& entries) {
   std::vector<std::string> tags;
   for (const CorpusEntry& entry : entries) {

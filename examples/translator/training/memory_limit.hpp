@@ -29,7 +29,7 @@ inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
 }
 
 /// Chooses batches, accumulation and checkpoints that keep the process within --memory-limit, if it is given,
-/// and says so. A training that goes on keeps its batches. Throws ValueError where none do.
+/// and reports them. A resumed training keeps its batches. Throws ValueError if the limit is too low.
 template <class Model, class Corpus>
 void limit_memory(const TrainCommand& command, Model& model, const Corpus& corpus,
                   ef::TrainingOptions& options, TerminalProgress& progress,

@@ -11,8 +11,8 @@
 
 namespace translator {
 
-/// A prepared corpus. Throws ValueError for one whose tokenizers are not those of the model that training
-/// starts from, and for that of the model's own folder.
+/// Loads a prepared corpus. Throws ValueError if its tokenizers differ from those of the model that training
+/// starts from, or if it is in the model's own folder.
 inline ef::PreparedCorpus open_prepared(const std::string& data,
                                         const std::optional<ef::TranslationModel<float>>& start,
                                         const std::filesystem::path& folder, TerminalProgress& progress) {
@@ -40,7 +40,7 @@ inline ef::PreparedCorpus open_prepared(const std::string& data,
   return prepared;
 }
 
-/// Throws ValueError where a model has no room for what a corpus was prepared with.
+/// Throws ValueError if a model has too few positions for a prepared corpus.
 inline void require_room_for(const ef::PreparedCorpus& prepared, const std::string& data, ef::index_t most) {
   if (prepared.description.max_length <= most) return;
   throw ef::ValueError("train", "the corpus in '" + data + "' was prepared with sentences of up to " +

@@ -9,7 +9,7 @@
 
 namespace translator {
 
-/// The folders of a list that commas separate.
+/// The folders of a comma-separated list.
 inline std::vector<std::string> teacher_folders(const std::string& list) {
   std::vector<std::string> folders;
   for (std::size_t at = 0; at <= list.size();) {
@@ -24,12 +24,13 @@ inline std::vector<std::string> teacher_folders(const std::string& list) {
   return folders;
 }
 
-/// Models that a training learns from.
+/// The teachers of a training.
 struct Teachers {
   std::unique_ptr<DecodingModels> models;
   std::shared_ptr<ef::Teacher<float>> teacher;
 
-  /// Throws as DecodingModels does, and ValueError for a model that sees the tokens that it is to foretell.
+  /// Throws as DecodingModels does, and ValueError for a model whose decoder sees the tokens that it has to
+  /// predict.
   explicit Teachers(const std::vector<std::string>& folders)
       : models(std::make_unique<DecodingModels>(folders)), teacher(std::make_shared<ef::Teacher<float>>()) {
     for (std::size_t k = 0; k < folders.size(); ++k) {
@@ -42,7 +43,7 @@ struct Teachers {
     }
   }
 
-  /// Throws ValueError unless a model that the training goes on with reads and writes the teachers' ids.
+  /// Throws ValueError unless the model to resume or start from has the teachers' ids.
   void require_same_text(const ef::TokenizerPair& tokenizers, const ef::TextConventions& text) const {
     if (same_text(models->tokenizers(), models->first().loaded.description.text, tokenizers, text)) return;
     throw ef::ValueError(

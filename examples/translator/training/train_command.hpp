@@ -12,7 +12,7 @@ namespace translator {
 
 using Trainer = ef::Trainer<ef::Seq2SeqTransformer<float>>;
 
-/// What the command line of `translator train` says.
+/// The command line of `translator train`.
 struct TrainCommand {
   std::unique_ptr<TrainFlags> flags;
   std::string memory_limit;  // as bytes_of() reads it; empty: none

@@ -20,11 +20,11 @@
 
 namespace translator {
 
-/// One corpus of a training, and what of it or beside it is validated on.
+/// One corpus of a training, with its validation data.
 struct TextCorpus {
   CorpusEntry entry;
   ef::ParallelCorpus train, validation;
-  std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< in place of train
+  std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< instead of train
 };
 
 inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
@@ -32,7 +32,7 @@ inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
                            : ef::read_parallel_tsv(entry.tsv);
 }
 
-/// Takes every so manieth pair out of a corpus: 1 %, at most `most`, and nothing of less than 1000 pairs.
+/// Moves evenly spaced pairs out of a corpus: 1 %, at most `most`; nothing if it has less than 1000 pairs.
 inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus, ef::index_t most) {
   ef::ParallelCorpus held_out, rest;
   const ef::index_t n = corpus.size();
@@ -50,8 +50,8 @@ inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus, ef::index_t most)
   return held_out;
 }
 
-/// Reads the corpora, and the validation data or holds some out. Corpora with a tag, such as <bt>, are not
-/// held out of: they are rarely what a model is to be good at.
+/// Reads the corpora and the validation data, or holds pairs out. Nothing is held out of corpora with a tag,
+/// such as <bt>, because they are rarely like the text to be translated.
 inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
                                             const std::optional<ef::TranslationModel<float>>& start,
                                             const std::filesystem::path& folder, TerminalProgress& progress) {
@@ -78,7 +78,7 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
     progress.say("validation data: " + corpus.validation.report.str());
   };
   if (!s.valid_source.empty()) {
-    // Of the target language of all corpora, and not of the first one's tag.
+    // Uses the target language of the corpora, not the first one's tag.
     TextCorpus& own = corpora.emplace_back();
     own.entry.target_language = entries[0].target_language;
     read(own, s.valid_source, s.valid_target);
@@ -104,8 +104,8 @@ inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
   return corpora;
 }
 
-/// The vocabulary of a new training: that of a prepared corpus among its corpora, or a new one of the text of
-/// all, with their tags. Throws ValueError for corpora that were prepared with different ones.
+/// The vocabulary of a new training: that of its prepared corpora, or a new one from the text of all, with
+/// their tags. Throws ValueError if prepared corpora have different ones.
 inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vector<TextCorpus>& corpora,
                                          TerminalProgress& progress) {
   const TextCorpus* first = nullptr;
@@ -138,8 +138,8 @@ inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vect
   return tokenizers;
 }
 
-/// Gives the training corpus the alignment of a file, and says what it has. Throws IoError that names the
-/// file for one that does not fit.
+/// Adds the alignment in a file to the training corpus, and reports how many links it has. Throws IoError
+/// that names a file that does not match.
 inline std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& corpus,
                          const ef::TokenizerPair& tokenizers, const std::string& path) {
   const auto words = ef::read_alignments(path);
@@ -153,7 +153,7 @@ inline std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& c
   return "guided alignment: " + std::to_string(links) + " links between tokens";
 }
 
-/// Tokens of a side at most: as many as was asked for, and as the model has room for.
+/// Maximum tokens of a side: as requested, and no more than the model has positions for.
 inline ef::index_t most_tokens(const CorpusOptions& corpus, const ef::ModelDescription& description) {
   const ef::index_t target = ef::max_target_tokens(description, std::numeric_limits<ef::index_t>::max());
   return std::min({corpus.max_length, ef::max_source_tokens(description), target - 1});

@@ -9,8 +9,7 @@
 
 namespace translator {
 
-/// Says why a training ended and what to do next.
-/// by: what decided the validations.
+/// Prints why a training ended and what to do next. by: the measure that decided validations.
 inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::ValidationMeasure by,
                          const TrainedModel& trained, TerminalProgress& progress) {
   const char* why = "";
@@ -46,7 +45,7 @@ inline void describe_end(ef::TrainingEnd end, const Trainer& trainer, ef::Valida
   }
 }
 
-/// Throws when the end of a training consists of updates that were skipped: half of all, or several in a row.
+/// Throws if the last updates were skipped: at least five of them, or half of all.
 inline void refuse_diverged(const Trainer& trainer, ef::index_t updates) {
   const ef::index_t last = trainer.skipped_in_a_row();
   if (updates == 0 || last == 0 || (last < 5 && 2 * last < updates)) return;

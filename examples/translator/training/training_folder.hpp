@@ -16,7 +16,7 @@ namespace translator {
 
 namespace fs = std::filesystem;
 
-/// Throws unless training may write to the folder as it was asked to.
+/// Throws unless training may write to the folder with the given options.
 inline void check_folder(const TrainCommand& command) {
   require_folder_if_any("train", command.folder);
   if (command.resume && command.overwrite)
@@ -60,8 +60,7 @@ inline void check_folder(const TrainCommand& command) {
   check_writable_folder("train", command.folder);
 }
 
-/// Finishes a save that was interrupted, and removes the temporary files that runs left in a model's folder
-/// when they were killed.
+/// Completes an interrupted save, and removes temporary files that killed runs left in a model's folder.
 inline void remove_leftovers(const fs::path& folder) {
   ef::FolderTransaction::recover(folder);
   for (const fs::path& place : {folder, folder / "training"}) {
@@ -70,7 +69,7 @@ inline void remove_leftovers(const fs::path& folder) {
       const std::string name = entry.path().filename().string();
       const std::size_t mark = name.rfind(".tmp-");
       if (mark == std::string::npos || !entry.is_regular_file(ignored)) continue;
-      // "<name>.tmp-<process>-<number>"; that of a process that lives is in use.
+      // "<name>.tmp-<process>-<number>"; files of a running process are in use
       const std::size_t dash = name.find('-', mark + 5);
       if (dash == std::string::npos || dash + 1 == name.size()) continue;
       if (name.find_first_not_of("0123456789", dash + 1) != std::string::npos) continue;

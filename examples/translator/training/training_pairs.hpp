@@ -17,7 +17,7 @@
 namespace translator {
 
 /// The conventions of a training whose corpora may have target languages and tags: those of the model it
-/// starts from, with these languages. Throws ValueError for a tag that the vocabulary does not have.
+/// starts from, with these languages. Throws ValueError for a tag that is not in the vocabulary.
 inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora,
                                           const ef::TokenizerPair& tokenizers, ef::TextConventions text) {
   std::vector<CorpusEntry> entries;
@@ -44,13 +44,13 @@ inline ef::TextConventions conventions_of(const std::vector<TextCorpus>& corpora
   return text;
 }
 
-/// The pairs that a training reads or validates on: one corpus, or a mixture of several with what stands
-/// around each one's sentences.
+/// The pairs of a training or a validation: one corpus, or a mixture of several with each one's tokens around
+/// its sentences.
 class TrainingPairs {
  public:
-  /// sides: &TextCorpus::train or &TextCorpus::validation; corpora without pairs are passed over.
-  /// description: its text is that of conventions_of(). room: tokens of a side at most, besides what the
-  /// model has room for. The text of training corpora moves into them where segmentations are drawn.
+  /// sides: &TextCorpus::train or &TextCorpus::validation; corpora without pairs are skipped. description:
+  /// its text is that of conventions_of(). room: maximum tokens of a side, besides the limits of the model.
+  /// The text of training corpora is moved into them if segmentations are sampled.
   TrainingPairs(std::vector<TextCorpus>& corpora, ef::ParallelCorpus TextCorpus::*side,
                 const TrainSettings& s, const ef::TokenizerPair& tokenizers,
                 const ef::ModelDescription& description, ef::index_t room, TerminalProgress& progress) {
@@ -108,11 +108,11 @@ class TrainingPairs {
   TrainingPairs(const TrainingPairs&) = delete;
   TrainingPairs& operator=(const TrainingPairs&) = delete;
 
-  /// Null where there are none.
+  /// Null without pairs.
   const ef::PairSource* pairs() const { return pairs_; }
-  /// The text of validation pairs, with what stands around it.
+  /// The text of validation pairs, including their prefixes.
   const std::vector<ef::ValidationText>& texts() const { return texts_; }
-  /// The corpus itself where it is one alone, as it stands; else null.
+  /// The corpus itself if there is only one, without additions; else null.
   ef::EncodedCorpus* single() const { return single_; }
 
  private:

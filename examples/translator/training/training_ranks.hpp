@@ -20,12 +20,12 @@
 
 namespace translator {
 
-/// The processes that mpirun started for one training; by itself a process is the first rank of one. The
-/// first writes to the folder and to the terminal.
+/// The processes that mpirun started for one training; a process without mpirun is the only rank. The first
+/// rank writes to the folder and to the terminal.
 class TrainingRanks {
  public:
-  /// Throws ValueError when there are several processes and this program has no MPI: each would train by
-  /// itself, in one folder.
+  /// Throws ValueError if there are several processes and this program has no MPI: each would train by itself
+  /// in the same folder.
   explicit TrainingRanks(const TrainCommand& command) {
     const long processes = ef::processes_of_mpirun();
 #if EIGENFORMER_WITH_MPI
@@ -49,8 +49,8 @@ class TrainingRanks {
     }
 #endif
   }
-  /// Ends the other ranks with the error of this one. Whether this rank has to print it: an error of another
-  /// rank is printed by that rank and by the first.
+  /// Ends the other ranks with this rank's error. Returns whether this rank must print it: an error of
+  /// another rank is printed by that rank and by the first.
   bool fail(const std::exception& error) const {
     if (communicator_ == nullptr) return true;
     communicator_->fail(error.what());
@@ -60,8 +60,8 @@ class TrainingRanks {
 
   bool first() const { return communicator_ == nullptr || communicator_->rank() == 0; }
 
-  /// Divides the batches of each update among ranks; a new training has as many of them as there are ranks or
-  /// workers, unless it was told otherwise.
+  /// Divides the batches of each update among ranks; by default, a new training has as many batches per
+  /// update as ranks or workers.
   void share(const TrainCommand& command, TrainSettings& settings, TerminalProgress& progress) const {
     ef::LoopOptions& loop = settings.training.loop;
     const ef::index_t ranks = communicator_ == nullptr ? 1 : communicator_->size();
@@ -76,7 +76,7 @@ class TrainingRanks {
     if (ranks > 1) progress.say("training with " + std::to_string(ranks) + " processes");
   }
 
-  /// What ranks other than the first do: they compute, and write nothing.
+  /// The part of all ranks but the first: they compute, and write nothing.
   int follow(Trainer& trainer, const TrainCommand& command, const std::stop_token& stop) const {
     if (command.resume) ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
     return trainer.run(stop) == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;

@@ -9,14 +9,14 @@
 
 namespace translator {
 
-/// The settings of a training that goes on.
+/// The settings of a resumed training.
 inline TrainSettings resumed_settings(const TrainCommand& command) {
   if (resumes_adapter(command)) return resumed_adapter_settings(command);
   const ef::ModelDescription saved = ef::read_model_description(command.folder);
   return command.flags->resumed(saved.model, saved.training);
 }
 
-/// Where a training begins: the folder of a model that it goes on with, in either way, or nothing.
+/// Where a training starts: a model folder to resume or to start from, or nothing.
 inline std::optional<ef::TranslationModel<float>> starting_model(const TrainCommand& command) {
   if (!command.resume && command.init_from.empty()) return std::nullopt;
   auto start = ef::load_model_folder<float>(resumes_adapter(command)

@@ -1,29 +1,62 @@
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "eigenformer/core/base/error.hpp"
 #include "eigenformer/data/corpus/alignment_file.hpp"
-#include "eigenformer/data/files/atomic_file.hpp"
+#include "eigenformer/data/files/resumable_file.hpp"
 #include "eigenformer/generation/alignment/word_alignment.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"
 
 namespace translator {
 
-/// Writes alignments, a line for each line of the input: links between words ("0-0 1-2"), and the weights of
-/// tokens as Marian writes them: for each target token its weights of all source tokens with commas between,
-/// spaces between target tokens.
+/// Writes alignments, one line per input line: links between words ("0-0 1-2"), and the weights of tokens in
+/// Marian's format: for each target token its weights of all source tokens separated by commas, target tokens
+/// separated by spaces. Written to .part files that an interrupted run resumes with its results.
 class AlignmentFiles {
  public:
-  /// Throws IoError where a file cannot be written. Empty paths: no such file.
+  /// Throws IoError if a file cannot be written. Empty paths: no such file.
   AlignmentFiles(const std::string& words, const std::string& weights) {
     if (!words.empty()) words_.emplace(words);
     if (!weights.empty()) weights_.emplace(weights);
   }
 
-  /// The next line and its translation; without an alignment the line is empty.
+  /// Whether weights are written, and translations need them.
+  bool wants_weights() const { return weights_.has_value(); }
+
+  /// Begins empty files. Throws IoError.
+  void restart() {
+    for_each_file([](const char*, eigenformer::ResumableFile& file) { file.restart(); });
+  }
+
+  /// Makes durable what was written, and returns how much that is, for resume(). Throws IoError.
+  nlohmann::json save() {
+    auto bytes = nlohmann::json::object();
+    for_each_file([&](const char* name, eigenformer::ResumableFile& file) {
+      file.save("");
+      bytes[name] = file.bytes_written();
+    });
+    return bytes;
+  }
+
+  /// Goes on where save() was called. Throws IoError where the files do not have what was saved.
+  void resume(const nlohmann::json& bytes) {
+    for_each_file([&](const char* name, eigenformer::ResumableFile& file) {
+      if (!file.saved())
+        throw eigenformer::IoError("translate",
+                                   "cannot resume: '" + file.part().string() +
+                                       "', which has the alignments so far, is missing or damaged; "
+                                       "remove the .part file of --output to start again");
+      file.resume(bytes.at(name).get<std::uint64_t>());
+    });
+  }
+
+  /// Writes the next line's alignment; without one the line is empty.
   void add(std::string_view source, const eigenformer::Translation& best) {
     const eigenformer::TextAlignment* const alignment = best.alignment.get();
     if (words_) {
@@ -37,13 +70,18 @@ class AlignmentFiles {
     }
   }
 
-  /// The files appear.
+  /// Renames the files to their final names.
   void finish() {
-    if (words_) words_->commit();
-    if (weights_) weights_->commit();
+    for_each_file([](const char*, eigenformer::ResumableFile& file) { file.commit(); });
   }
 
  private:
+  template <class F>
+  void for_each_file(F&& f) {
+    if (words_) f("words", *words_);
+    if (weights_) f("weights", *weights_);
+  }
+
   static std::string weights_text(const eigenformer::Tensor<float>& weights) {
     std::string text;
     const eigenformer::index_t sources = weights.dim(1);
@@ -56,7 +94,7 @@ class AlignmentFiles {
     return text;
   }
 
-  std::optional<eigenformer::AtomicFile> words_, weights_;
+  std::optional<eigenformer::ResumableFile> words_, weights_;
 };
 
 }  // namespace translator

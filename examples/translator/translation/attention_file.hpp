@@ -15,7 +15,7 @@ namespace translator {
 /// keys).
 class AttentionFile {
  public:
-  /// Throws IoError where the file cannot be written. An empty path: nothing is collected.
+  /// Throws IoError if the file cannot be written. An empty path: nothing is collected.
   explicit AttentionFile(std::string path) : path_(std::move(path)) {
     if (wanted()) check_writable_file(path_);
   }

@@ -13,19 +13,19 @@
 
 namespace translator {
 
-/// Collects sentences for the attention explorer, and writes its page.
+/// Collects sentences for the attention explorer and writes its page.
 class ExplorerFile {
  public:
-  /// A page of more would be too large for a browser.
+  /// Maximum number of lines: a larger page would be too large for a browser.
   static constexpr std::size_t most_lines = 200;
 
-  /// Throws IoError where the file cannot be written. An empty path: nothing is collected.
+  /// Throws IoError if the file cannot be written. An empty path: nothing is collected.
   ExplorerFile(const std::string& path, const DecodingModels& models) : models_(models) {
     if (!path.empty()) file_.emplace(path);
   }
 
-  /// A line, what its translation was made to begin with, and its translation, which has attention weights
-  /// and the scores of its tokens. Throws ValueError for too many lines.
+  /// Adds a line, its forced prefix, and its translation, which has attention weights and the scores of its
+  /// tokens. Throws ValueError for too many lines.
   void add(std::size_t line, const std::string& source, const std::string& prefix,
            const eigenformer::Translation& best) {
     if (!file_ || best.attention == nullptr) return;
@@ -48,7 +48,7 @@ class ExplorerFile {
         s.target_tokens.push_back(tokenizers.target->token(id));
     }
     for (const eigenformer::TokenScore& token : best.tokens) s.target_tokens.push_back(token.token);
-    // The weights of a text that was cut off go on to what would have come.
+    // The weights of a truncated text include a row for the token that would have followed.
     const auto rows = static_cast<std::size_t>(best.attention->memory.front().dim(1));
     if (s.target_tokens.size() < rows) s.target_tokens.emplace_back("\xE2\x80\xA6");
     s.begin_token = tokenizers.target->token(text.begin_id);

@@ -15,10 +15,10 @@
 
 namespace translator {
 
-/// The lines of a run's input: all of them, or those of a shard.
+/// The input lines of a run: all of them, or those of a shard.
 class InputLines {
  public:
-  /// Reads stdin where the path is empty, which has no shards. stop: ends the reading. Throws IoError.
+  /// Reads stdin if the path is empty; stdin has no shards. stop: ends reading. Throws IoError.
   InputLines(const std::string& path, const std::optional<Shard>& shard, std::stop_token stop)
       : path_(path), stop_(stop), reader_(path, std::move(stop)) {
     if (!shard) return;
@@ -29,13 +29,12 @@ class InputLines {
   }
 
   LineReader& reader() { return reader_; }
-  /// Lines of the input before the first of these.
+  /// Number of input lines before the first of these.
   std::uint64_t before() const { return before_; }
-  /// Bytes of all of the text, where shards made that to be asked.
+  /// Bytes of the whole text, known only for shards.
   const std::optional<std::uint64_t>& size() const { return size_; }
 
-  /// Skips the lines that an earlier run has translated. Throws ValueError where they are not the same any
-  /// more.
+  /// Skips the lines that an earlier run has translated. Throws ValueError if they have changed.
   void skip_to(const InputPosition& position) {
     const std::size_t skipped = reader_.skip(position.lines);
     if (stop_.stop_requested() ||
@@ -47,7 +46,7 @@ class InputLines {
                                       "translated; remove the file of that run to start again");
   }
 
-  /// The number of these lines, which takes reading the input once more; nothing where that cannot be done.
+  /// The number of these lines, which takes another pass over the input; nothing if that is impossible.
   std::optional<std::uint64_t> count() const {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path_, ignored)) return std::nullopt;

@@ -12,24 +12,24 @@
 
 namespace translator {
 
-/// Shows on a terminal how far a command has come with the lines of its input.
+/// Shows the progress of a command over its input lines on a terminal.
 class LineProgress {
  public:
-  /// total: lines of the input, where that is known. done: those that an earlier run has translated. shown:
-  /// whether to show anything. task: what is done with the lines; empty: what the command's name says.
+  /// total: number of input lines, if known. done: those that an earlier run has translated. shown: whether
+  /// to show anything. task: what is done with the lines; empty: follows from the command's name.
   LineProgress(std::optional<std::uint64_t> total, std::uint64_t done, bool shown, std::string task = {})
       : total_(total), before_(done), shown_(shown && status_.on_terminal()), task_(std::move(task)) {}
 
-  /// Whether a command whose results go to a file, or to standard output if it is empty, may show progress:
-  /// not between results on the same terminal.
+  /// Whether a command whose results go to this file, or to standard output if it is empty, may show
+  /// progress: not if results appear on the same terminal.
   static bool may_show(const std::string& output_file) {
     return isatty(STDERR_FILENO) == 1 && (!output_file.empty() || isatty(STDOUT_FILENO) == 0);
   }
 
-  /// Whether anybody sees it.
+  /// Whether progress is shown.
   bool shown() const { return shown_; }
 
-  /// done: lines, with those of earlier runs. tokens: of their translations, further ones.
+  /// done: lines, including those of earlier runs. tokens: number of new tokens in their translations.
   void add(std::uint64_t done, std::uint64_t tokens) {
     tokens_ += tokens;
     if (!shown_) return;
@@ -37,19 +37,19 @@ class LineProgress {
     status_.show(text(done, seconds));
   }
 
-  /// The same where tokens are not counted: lines are.
+  /// The same for commands that count lines instead of tokens.
   void add(std::uint64_t done) {
     counts_tokens_ = false;
     add(done, 0);
   }
 
-  /// A line that stays.
+  /// Prints a permanent line.
   void say(const std::string& line) { status_.say(line); }
 
-  /// Removes what is shown.
+  /// Removes the progress line.
   void clear() { status_.clear(); }
 
-  /// What is shown after so many seconds.
+  /// The progress line after a number of seconds.
   std::string text(std::uint64_t done, double seconds) const {
     std::string line = task_ + (task_.empty() ? "line " : "  line ") + std::to_string(done);
     if (total_) line += "/" + std::to_string(*total_);

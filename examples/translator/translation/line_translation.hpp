@@ -17,19 +17,18 @@
 
 namespace translator {
 
-/// What `translator translate` makes of lines, as its options say. Where the lines come from and where the
-/// results go is not its concern.
+/// Translates lines by the options of `translator translate`, independently of where lines come from and
+/// results go.
 class LineTranslation {
  public:
-  /// Results of some lines.
+  /// Results of a chunk of lines.
   struct Results {
-    std::string text;                     ///< as they are written
+    std::string text;                     ///< in the output format
     std::vector<std::string> warnings{};  ///< for standard error
-    std::uint64_t tokens = 0;             ///< of the first translations, where they are to be counted
+    std::uint64_t tokens = 0;             ///< of the best translations, if they are counted
   };
 
-  /// Throws where the options are impossible, and where a file of theirs cannot be read or written. models
-  /// must outlive it.
+  /// Throws for invalid options, and if one of their files cannot be read or written. models must outlive it.
   LineTranslation(const TranslateOptions& options, const DecodingModels& models)
       : with_prefixes_(options.prefixes),
         protect_(options.protect),
@@ -48,22 +47,26 @@ class LineTranslation {
                              : static_cast<std::size_t>(used.search.num_hypotheses);
   }
 
-  /// Asks for the number of tokens, which takes some time.
+  /// The alignments, which are written and resumed with the results.
+  AlignmentFiles& alignments() { return alignments_; }
+
+  /// Enables counting of tokens, which takes some time.
   void count_tokens() { counts_tokens_ = true; }
 
-  /// What stands before the results of the first line.
+  /// The header before the results of the first line.
   std::string header() const { return ef::translations_header(format_); }
 
-  /// As many lines as are worth being translated together.
+  /// The number of lines to translate together.
   std::size_t lines_at_once() const {
     return static_cast<std::size_t>(translator_.options().batching.batch_size) * 32;
   }
 
-  /// The results of lines. before: how many lines of the input stand before them.
+  /// The results of lines. before: number of input lines before them.
   Results operator()(std::vector<std::string> lines, std::size_t before) {
     std::vector<std::string> prefixes;
     if (with_prefixes_) prefixes = split_prefixes(lines);
-    auto [translations, num_split] = translate_whole(translator_, lines, document_, before, prefixes);
+    auto [translations, num_split] =
+        translate_whole(translator_, lines, document_, before, prefixes, alignments_.wants_weights());
     split_ += num_split;
     Results results;
     for (std::size_t i = 0; i < translations.size(); ++i) {
@@ -80,7 +83,7 @@ class LineTranslation {
             "line " + std::to_string(line) +
             " is too long and was translated in parts; there are no attention weights for it");
       }
-      // What was aligned is what the model said.
+      // Alignments refer to the model's own output.
       if (protect_) protect_placeholders(lines[i], of_line);
       results.text += ef::format_translations(format_, line, lines[i], of_line, shown_);
       if (counts_tokens_ && !best.text.empty()) results.tokens += target_->encode(best.text).size() + 1;
@@ -88,10 +91,10 @@ class LineTranslation {
     return results;
   }
 
-  /// What is to be said of all lines; empty: nothing.
+  /// Warnings about all lines together; empty: none.
   std::string remark() const { return split_remark(split_, max_source_); }
 
-  /// Writes what belongs to all lines together.
+  /// Writes the files that cover all lines.
   void finish() {
     attention_.finish();
     alignments_.finish();
@@ -99,7 +102,7 @@ class LineTranslation {
   }
 
  private:
-  // Takes what stands behind the first tab of each line, which its translation is to begin with, off it.
+  // Removes the text after the first tab of each line and returns it: the forced prefix of the translation.
   static std::vector<std::string> split_prefixes(std::vector<std::string>& lines) {
     std::vector<std::string> prefixes;
     for (std::string& line : lines) {
@@ -110,7 +113,7 @@ class LineTranslation {
     return prefixes;
   }
 
-  // Which terms of the glossary a translation does not have.
+  // The glossary terms that a translation lacks.
   static void add_term_warnings(std::vector<std::string>& warnings, std::size_t line,
                                 const ef::Translation& translation) {
     for (const std::string& missed : missed_terms(translation))
@@ -126,9 +129,9 @@ class LineTranslation {
   ef::DocumentOptions document_;
   ef::index_t max_source_;
   SentenceTranslator translator_;
-  std::size_t shown_ = 1;  // translations of each line
+  std::size_t shown_ = 1;  // translations per line
   bool counts_tokens_ = false, with_attention_ = false;
-  std::size_t split_ = 0;  // lines with a part of a sentence
+  std::size_t split_ = 0;  // number of lines with a sentence that was split
 };
 
 }  // namespace translator

@@ -17,7 +17,8 @@
 
 namespace translator {
 
-/// A line's translations with its placeholders. Scores and words stay those of what the model said.
+/// A line's translations with its placeholders restored. Scores and words are those of the model's own
+/// output.
 inline void protect_placeholders(const std::string& line, std::vector<ef::Translation>& translations) {
   constexpr auto format = ef::MarkupFormat::text;
   const ef::MarkupDocument read = ef::read_markup(line, format, true);
@@ -29,8 +30,8 @@ inline void protect_placeholders(const std::string& line, std::vector<ef::Transl
   }
 }
 
-/// The terms of a glossary that a translation does not have: "the term 'dog', and its translation does not
-/// have 'Hund'".
+/// Describes the glossary terms that a translation lacks: "the term 'dog', and its translation does not have
+/// 'Hund'".
 inline std::vector<std::string> missed_terms(const ef::Translation& translation) {
   std::vector<std::string> missed;
   for (const ef::TermOutcome& term : translation.terms) {
@@ -42,7 +43,7 @@ inline std::vector<std::string> missed_terms(const ef::Translation& translation)
   return missed;
 }
 
-/// Translates the whole input as one document of HTML or XML.
+/// Translates the whole input as one HTML or XML document.
 inline void translate_markup_document(const TranslateOptions& options) {
   options.set_threads();
   const DecodingModels models(options.folders, options.adapter, options.target_language);

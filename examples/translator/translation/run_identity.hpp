@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/data/files/mapped_file.hpp"
 
 namespace translator {
 
-/// What decides the results of a run besides its input: names and values.
+/// Names and values of everything besides the input that determines the results of a run.
 using RunIdentity = std::map<std::string, std::string>;
 
-/// A hash of a file's bytes, 64 bits, eight bytes at a time. Not for use against forgery.
+/// A 64-bit hash of a file's bytes; not cryptographic.
 inline std::string content_hash(const std::filesystem::path& path) {
   const auto file = eigenformer::MappedFile::open(path);
   const auto bytes = file->bytes();
@@ -31,19 +32,21 @@ inline std::string content_hash(const std::filesystem::path& path) {
   return std::to_string(hash);
 }
 
-/// Adds the files of a model's folder.
+/// Adds the files of a model folder.
 inline void add_model(RunIdentity& identity, const std::string& folder, std::size_t number) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (std::error_code ignored; it->is_regular_file(ignored)) files.push_back(it->path());
+  if (error) throw eigenformer::detail::errno_error("translate", "read the folder", folder, error.value());
   for (const fs::path& path : files) {
     identity["the model's file " + path.filename().string() +
              (number == 0 ? "" : " (model " + std::to_string(number + 1) + ")")] = content_hash(path);
   }
 }
 
-/// The first difference between two runs, as messages say it; empty: none.
+/// The first difference between two runs, for messages; empty: none.
 inline std::string difference(const RunIdentity& before, const RunIdentity& now) {
   const auto value = [](const RunIdentity& of, const std::string& name) {
     const auto found = of.find(name);

@@ -14,12 +14,12 @@
 
 namespace translator {
 
-/// The size of a text, with its compression undone.
+/// The size of a text after decompression.
 struct TextSize {
   std::uint64_t bytes = 0, lines = 0;
 };
 
-/// Reads a file once to measure its text; a plain one's bytes need no reading. Throws IoError.
+/// Reads a file once to measure its text; the size of a plain file is known without reading. Throws IoError.
 inline TextSize measure_text(const std::filesystem::path& path, bool count_lines) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw eigenformer::IoError("translate", "cannot read '" + path.string() + "'");
@@ -51,8 +51,8 @@ inline TextSize measure_text(const std::filesystem::path& path, bool count_lines
   return size;
 }
 
-/// Part i of n of a text: the lines of which the first byte lies in that part of its bytes. The parts follow
-/// one another, each line is in one of them, and how long they take is about the same, whatever the lines.
+/// Part i of n of a text: the lines whose first byte lies in that part of its bytes. Parts are consecutive,
+/// each line is in exactly one, and all take about the same time.
 struct Shard {
   std::uint64_t part = 1, of = 1;
 
@@ -77,8 +77,8 @@ struct Shard {
 
   bool first() const { return part == 1; }
 
-  /// The first byte of it in a text of so many bytes, and the first that is not in it; the last shard has no
-  /// end, so that nothing is left out of a file that grows.
+  /// The first byte of the part in a text of this size, and the first byte after it; the last part has no
+  /// end, so that lines appended to the file are included.
   std::uint64_t begin(std::uint64_t bytes) const { return bound(part - 1, bytes); }
   std::uint64_t end(std::uint64_t bytes) const {
     return part == of ? std::numeric_limits<std::uint64_t>::max() : bound(part, bytes);

@@ -23,6 +23,7 @@
 #include "run_identity.hpp"
 #include "shard.hpp"
 #include "terminal/output_checks.hpp"
+#include "terminal/result_output.hpp"
 
 namespace translator {
 
@@ -63,12 +64,10 @@ struct TranslateOptions : DecodingCommand {
     add_to(app, true, true);
     app.add_option("--alignment", alignment,
                    "file to write word alignments to: for each line its links, such as 0-0 1-2")
-        ->group("Alignments")
-        ->excludes(resume);
+        ->group("Alignments");
     app.add_option("--soft-alignment", soft_alignment,
                    "file to write soft alignments to: attention weights per token, as Marian writes them")
-        ->group("Alignments")
-        ->excludes(resume);
+        ->group("Alignments");
     alignment_fields.emplace(app, ef::AlignmentOptions{}, "Alignments");
     add_sampling_to(app, attention_option);
     explore_option->excludes(app.get_option("--sample"));
@@ -109,14 +108,14 @@ struct TranslateOptions : DecodingCommand {
         ->group("Markup");
   }
 
-  /// What the input is written in.
+  /// The format of the input.
   ef::MarkupFormat markup() const {
     return input_format == "html"  ? ef::MarkupFormat::html
            : input_format == "xml" ? ef::MarkupFormat::xml
                                    : ef::MarkupFormat::text;
   }
 
-  /// Throws ValueError for options of lines where the input is a document.
+  /// Throws ValueError for options of line input if the input is a document.
   void check_markup() const {
     if (markup() == ef::MarkupFormat::text) return;
     static constexpr std::array<std::string_view, 12> of_lines = {
@@ -130,13 +129,16 @@ struct TranslateOptions : DecodingCommand {
     }
   }
 
-  /// Whether an interrupted run could go on: one that writes but --output.
-  bool resumable() const {
-    return !output.empty() && attention.empty() && explore.empty() && alignment.empty() &&
-           soft_alignment.empty();
+  /// Whether an interrupted run can be resumed: not if it collects attention weights in memory.
+  bool resumable() const { return !output.empty() && attention.empty() && explore.empty(); }
+
+  /// Throws IoError where a file of the results cannot be written, before models are loaded.
+  void check_files() const {
+    for (const std::string* path : {&output, &attention, &alignment, &soft_alignment, &explore})
+      if (!path->empty() && is_regular_file_if_any(*path)) check_writable_file(*path);
   }
 
-  /// The part of the input that is to be translated, if not all of it. Throws ValueError.
+  /// The shard to translate, if any. Throws ValueError.
   std::optional<Shard> shard() const {
     if (shard_text.empty()) return std::nullopt;
     const Shard parsed = Shard::parse(shard_text);
@@ -151,18 +153,18 @@ struct TranslateOptions : DecodingCommand {
     return parsed;
   }
 
-  /// What decides the results besides the lines of the input: the options that were given, the contents of
-  /// the files that they name, the models, and with shards the size of the whole input, if that is given.
-  /// Throws IoError.
+  /// Everything besides the input lines that determines the results: given options, contents of the files
+  /// that they name, the models, and with shards the size of the whole input, if it is given. Throws IoError.
   RunIdentity identity(std::optional<std::uint64_t> input_size) const {
-    // These decide where the results go and how fast; models count by their contents.
+    // These only affect where results go and the speed; models are compared by their contents.
     static constexpr std::array<std::string_view, 8> without_effect = {
         "input", "output", "continue", "threads", "batch-size", "batch-tokens", "config", "model"};
     RunIdentity identity = {{"the version", ef::version_string()}};
     for (const auto& [name, value] : given_options(*command_)) {
       if (std::find(without_effect.begin(), without_effect.end(), name) != without_effect.end()) continue;
       std::error_code ignored;
-      if (std::filesystem::is_regular_file(value, ignored)) {
+      const bool is_written = name == "alignment" || name == "soft-alignment";
+      if (!is_written && std::filesystem::is_regular_file(value, ignored)) {
         identity["content of --" + name] = content_hash(value);
       } else {
         identity["--" + name] = value;
@@ -177,8 +179,8 @@ struct TranslateOptions : DecodingCommand {
     return identity;
   }
 
-  /// How lines are cut into what the models translate. Throws ValueError for a language that is unknown, or
-  /// not given and not known from the models.
+  /// How lines are split into the units that models translate. Throws ValueError for an unknown language, or
+  /// if it is neither given nor known from the models.
   ef::DocumentOptions document_options(const DecodingModels& models) const {
     ef::DocumentOptions options{.layout = ef::DocumentLayout::flow};
     if (!splits_sentences) return options;
@@ -192,7 +194,7 @@ struct TranslateOptions : DecodingCommand {
     return options;
   }
 
-  /// How results are written. Throws ValueError for options that exclude each other.
+  /// The output format. Throws ValueError for options that exclude each other.
   ef::OutputOptions output_format() const {
     const std::pair<const char*, const std::string*> files[] = {{"--output", &output},
                                                                 {"--attention", &attention},
@@ -227,7 +229,7 @@ struct TranslateOptions : DecodingCommand {
     return applied;
   }
 
-  /// The library's options, with what the results need.
+  /// The library's options, including what the output format needs.
   ef::TextTranslatorOptions for_results(const DecodingModels& models,
                                         const ef::OutputOptions& results) const {
     ef::TextTranslatorOptions options = for_models(models);

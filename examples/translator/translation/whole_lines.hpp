@@ -18,12 +18,12 @@ namespace translator {
 
 namespace ef = eigenformer;
 
-/// Translations of lines, all of which were translated: what a model cannot read at once in parts.
+/// Translations of complete lines; a line that is too long for the model is translated in parts.
 struct WholeLines {
   std::vector<std::vector<ef::Translation>> translations{};
-  std::size_t num_split = 0;  ///< lines with a sentence that is several parts
+  std::size_t num_split = 0;  ///< lines with a sentence that was split
 
-  /// The best of each line.
+  /// The best translation of each line.
   std::vector<std::string> texts() const {
     std::vector<std::string> texts;
     for (const auto& of_line : translations) texts.push_back(of_line.front().text);
@@ -31,19 +31,20 @@ struct WholeLines {
   }
 };
 
-/// What is to be said of lines that were split; empty: nothing.
+/// The warning about lines that were split; empty: none.
 inline std::string split_remark(std::size_t num_split, ef::index_t max_tokens) {
   if (num_split == 0) return {};
   return counted(static_cast<long long>(num_split), "line") + " with a sentence of more than " +
          std::to_string(max_tokens) + " tokens, which was translated in parts";
 }
 
-/// Translates lines. before: how many lines of the input stand before them; what is drawn for a part depends
-/// on the numbers of its line and of the part in the line. prefixes: empty, or what each translation begins
-/// with.
+/// Translates lines. before: number of input lines before them; samples depend on the number of the line and
+/// of the part within it. prefixes: empty, or the forced prefix of each translation. weights: whether
+/// alignments have their attention weights.
 inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
                                   const ef::DocumentOptions& options = {.layout = ef::DocumentLayout::flow},
-                                  std::size_t before = 0, std::span<const std::string> prefixes = {}) {
+                                  std::size_t before = 0, std::span<const std::string> prefixes = {},
+                                  bool weights = false) {
   const ef::SplitLines split(lines, options,
                              [&](const std::string& sentence) { return translator.fits(sentence); });
   std::vector<ef::PreparedLine> prepared;
@@ -52,11 +53,11 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
     const bool prefixed = part.place == 0 && !prefixes.empty();
     prepared.push_back(translator.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
   }
-  return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared))),
+  return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared)), weights),
           split.num_split()};
 }
 
-/// The same in chunks, where a terminal shows how many lines are done. task: what it says is done.
+/// The same in chunks, with progress on a terminal. task: its description.
 inline WholeLines translate_whole(const SentenceTranslator& translator, std::span<const std::string> lines,
                                   const char* task) {
   LineProgress progress(lines.size(), 0, true, task);
@@ -74,7 +75,7 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
   return all;
 }
 
-/// The scores of pairs of lines, in chunks where a terminal shows how many are done.
+/// The scores of pairs of lines, in chunks with progress on a terminal.
 inline std::vector<ef::Translation> score_whole(const SentenceTranslator& translator,
                                                 std::span<const std::string> sources,
                                                 std::span<const std::string> targets, const char* task) {

@@ -21,9 +21,8 @@
 ///
 /// Optional members:
 ///
-///     const std::vector<std::int32_t>& prompt(const Input&) const;  // the first tokens, of decoder-only
-///     models index_t input_length(const Input&) const;  // for batches of similar length; default:
-///     input.size()
+///     const std::vector<std::int32_t>& prompt(const Input&) const;  // the first tokens (decoder-only)
+///     index_t input_length(const Input&) const;  // for batches of similar length; default: input.size()
 ///
 /// The state holds what the model caches for each sequence:
 ///

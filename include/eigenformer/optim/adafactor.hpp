@@ -241,7 +241,7 @@ class Adafactor {
   /// parameter; then nothing changes.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("adafactor", learning_rate, grad_scale);
-    // All memory is taken first: where there is none, nothing has changed.
+    // Memory is allocated first, so that nothing has changed if it runs out.
     std::vector<Tensor<T>> new_steps(parameters_.size());
     std::vector<double> sizes(parameters_.size());
     detail::AdafactorFactors<T> factors;

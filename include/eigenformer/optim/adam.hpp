@@ -58,77 +58,17 @@ class Adam {
   /// grad_scale, the learning rate by that of the parameter's group. Each parameter counts its own steps, as
   /// in PyTorch. Throws ValueError if learning_rate or grad_scale is not finite or `gradients` has no entry
   /// for a parameter; then nothing changes.
-  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
-    detail::require_step(name_, learning_rate, grad_scale);
-    for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
-    // All memory is taken first: where there is none, nothing has changed.
-    std::vector<Tensor<T>> new_steps(moments_.size());
-    for (std::size_t i = 0; i < moments_.size(); ++i) {
-      auto& m = moments_[i];
-      if (detail::gradient_of(name_, gradients, *m.parameter) == nullptr || m.steps.defined()) continue;
-      take_memory(m);
-      new_steps[i] = Tensor<T>::scalar(T(0));
-    }
-    for (std::size_t i = 0; i < moments_.size(); ++i) {
-      auto& m = moments_[i];
-      auto& p = *m.parameter;
-      const T* g = detail::gradient_of(name_, gradients, p);
-      if (g == nullptr) continue;
-      if (!m.steps.defined()) {
-        m.first.fill(T(0));
-        m.second.fill(T(0));
-        m.steps = std::move(new_steps[i]);
-      }
-      *m.steps.data() += T(1);
-      const auto step = static_cast<index_t>(m.steps.item());
-      const auto take = [&](auto&& kernel, const auto&... more) {
-        kernel(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(),
-               learning_rate * m.rule.rate, options_.beta1, options_.beta2, options_.eps, m.rule.weight_decay,
-               decoupled_, step, grad_scale, more...);
-      };
-      if (half()) {
-        take(detail::adam_step_bf16<T>,
-             DropoutKey{detail::hash_of_name(p.name), static_cast<std::uint32_t>(step), 0});
-      } else {
-        take(kernels::adam_step<T>);
-      }
-      p.value.mark_changed();
-    }
-  }
+  void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1);
 
   /// The moments and step counts of every parameter that was stepped, under PyTorch's names: for parameter
   /// `p` "p.exp_avg", "p.exp_avg_sq" and "p.step". The tensors share storage with the optimizer. Moments in
   /// bf16 are "p.exp_avg_bf16" and "p.exp_avg_sq_bf16": flat tensors with the bits of sizeof(T) / 2 numbers
   /// in each element. Throws ValueError if two parameters have the same name.
-  std::vector<StateEntry<T>> state() const {
-    require_names();
-    std::vector<StateEntry<T>> entries;
-    for (const auto& m : moments_) {
-      if (!m.steps.defined()) continue;
-      entries.push_back({m.parameter->name + first_name(), m.first, {}});
-      entries.push_back({m.parameter->name + second_name(), m.second, {}});
-      entries.push_back({m.parameter->name + ".step", m.steps, {}});
-    }
-    return entries;
-  }
+  std::vector<StateEntry<T>> state() const;
   /// Loads what state() returned; the tensors are copied, and parameters without entries start afresh. Throws
   /// ValueError that lists all missing, unexpected and misshaped names, or if two parameters have the same
   /// name; then nothing changes.
-  void load(const std::vector<StateEntry<T>>& entries) {
-    require_names();
-    std::unordered_set<std::string> given;
-    for (const auto& e : entries) given.insert(e.name);
-    std::vector<detail::StateSlot<T>> slots;
-    for (auto& m : moments_) {
-      const std::string& n = m.parameter->name;
-      const bool any =
-          given.count(n + first_name()) + given.count(n + second_name()) + given.count(n + ".step") > 0;
-      slots.push_back({n + first_name(), &m.first, moment_shape(*m.parameter), any});
-      slots.push_back({n + second_name(), &m.second, moment_shape(*m.parameter), any});
-      slots.push_back({n + ".step", &m.steps, Shape{}, any});
-    }
-    detail::load_slots(name_, slots, entries);
-  }
+  void load(const std::vector<StateEntry<T>>& entries);
 
   /// Replaces the parameter groups. Throws ValueError as the constructor does; then nothing changes.
   void set_groups(const ParameterGroups& groups) {
@@ -145,23 +85,7 @@ class Adam {
  protected:
   /// For AdamW: `name` begins error messages, decoupled as in decoupled().
   Adam(const char* name, const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options,
-       bool decoupled)
-      : name_(name), options_(options), decoupled_(decoupled) {
-    const auto require = [&](bool valid, const char* field, double value, const char* rule) {
-      if (!valid)
-        throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
-    };
-    require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
-    require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
-    require(options.eps >= 0 && std::isfinite(options.eps), "eps", options.eps, "finite and not negative");
-    require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
-            options.weight_decay, "finite and not negative");
-    for (const auto& p : detail::distinct(name, parameters)) {
-      moments_.push_back({p, {}, {}, {}, {}});
-      if (!p->frozen) take_memory(moments_.back());
-    }
-    set_groups(options.groups);
-  }
+       bool decoupled);
 
  private:
   struct Moments {
@@ -195,6 +119,97 @@ class Adam {
   bool decoupled_;
   std::vector<Moments> moments_;
 };
+
+// Defined outside of the class for the reason given in nn/models/seq2seq.hpp.
+
+template <class T>
+Adam<T>::Adam(const char* name, const std::vector<ParameterHandle<T>>& parameters, const AdamOptions& options,
+              bool decoupled)
+    : name_(name), options_(options), decoupled_(decoupled) {
+  const auto require = [&](bool valid, const char* field, double value, const char* rule) {
+    if (!valid)
+      throw ValueError(name, std::string(field) + " is " + std::to_string(value) + ", must be " + rule);
+  };
+  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
+  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
+  require(options.eps >= 0 && std::isfinite(options.eps), "eps", options.eps, "finite and not negative");
+  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
+          options.weight_decay, "finite and not negative");
+  for (const auto& p : detail::distinct(name, parameters)) {
+    moments_.push_back({p, {}, {}, {}, {}});
+    if (!p->frozen) take_memory(moments_.back());
+  }
+  set_groups(options.groups);
+}
+
+template <class T>
+void Adam<T>::step(const Gradients<T>& gradients, double learning_rate, double grad_scale) {
+  detail::require_step(name_, learning_rate, grad_scale);
+  for (const auto& m : moments_) (void)detail::gradient_of(name_, gradients, *m.parameter);
+  // Memory is allocated first, so that nothing has changed if it runs out.
+  std::vector<Tensor<T>> new_steps(moments_.size());
+  for (std::size_t i = 0; i < moments_.size(); ++i) {
+    auto& m = moments_[i];
+    if (detail::gradient_of(name_, gradients, *m.parameter) == nullptr || m.steps.defined()) continue;
+    take_memory(m);
+    new_steps[i] = Tensor<T>::scalar(T(0));
+  }
+  for (std::size_t i = 0; i < moments_.size(); ++i) {
+    auto& m = moments_[i];
+    auto& p = *m.parameter;
+    const T* g = detail::gradient_of(name_, gradients, p);
+    if (g == nullptr) continue;
+    if (!m.steps.defined()) {
+      m.first.fill(T(0));
+      m.second.fill(T(0));
+      m.steps = std::move(new_steps[i]);
+    }
+    *m.steps.data() += T(1);
+    const auto step = static_cast<index_t>(m.steps.item());
+    const auto take = [&](auto&& kernel, const auto&... more) {
+      kernel(p.value.data(), g, m.first.data(), m.second.data(), p.value.numel(), learning_rate * m.rule.rate,
+             options_.beta1, options_.beta2, options_.eps, m.rule.weight_decay, decoupled_, step, grad_scale,
+             more...);
+    };
+    if (half()) {
+      take(detail::adam_step_bf16<T>,
+           DropoutKey{detail::hash_of_name(p.name), static_cast<std::uint32_t>(step), 0});
+    } else {
+      take(kernels::adam_step<T>);
+    }
+    p.value.mark_changed();
+  }
+}
+
+template <class T>
+std::vector<StateEntry<T>> Adam<T>::state() const {
+  require_names();
+  std::vector<StateEntry<T>> entries;
+  for (const auto& m : moments_) {
+    if (!m.steps.defined()) continue;
+    entries.push_back({m.parameter->name + first_name(), m.first, {}});
+    entries.push_back({m.parameter->name + second_name(), m.second, {}});
+    entries.push_back({m.parameter->name + ".step", m.steps, {}});
+  }
+  return entries;
+}
+
+template <class T>
+void Adam<T>::load(const std::vector<StateEntry<T>>& entries) {
+  require_names();
+  std::unordered_set<std::string> given;
+  for (const auto& e : entries) given.insert(e.name);
+  std::vector<detail::StateSlot<T>> slots;
+  for (auto& m : moments_) {
+    const std::string& n = m.parameter->name;
+    const bool any =
+        given.count(n + first_name()) + given.count(n + second_name()) + given.count(n + ".step") > 0;
+    slots.push_back({n + first_name(), &m.first, moment_shape(*m.parameter), any});
+    slots.push_back({n + second_name(), &m.second, moment_shape(*m.parameter), any});
+    slots.push_back({n + ".step", &m.steps, Shape{}, any});
+  }
+  detail::load_slots(name_, slots, entries);
+}
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019), in PyTorch's form. Otherwise as Adam.
 ///

@@ -13,26 +13,36 @@
 namespace eigenformer {
 
 /// The mean of several state dicts, tensor by tensor, in new tensors, summed in double in the given order;
-/// tied parameters share the first one's tensor. Throws ValueError if there are no states or their names or
-/// shapes differ.
+/// tied parameters share the first one's tensor. Throws ValueError if there are no states, if their names,
+/// shapes or ties differ, and for an entry that is tied to one that does not come before it.
 template <class T>
 [[nodiscard]] std::vector<StateEntry<T>> average_states(
     const std::vector<std::vector<StateEntry<T>>>& states) {
   if (states.empty()) throw ValueError("average", "there are no states to average, expected at least one");
+  for (const auto& state : states) {
+    if (state.size() == states[0].size()) continue;
+    throw ValueError("average", "states differ: one has " + std::to_string(states[0].size()) +
+                                    " entries, another " + std::to_string(state.size()));
+  }
   std::vector<StateEntry<T>> averaged;
   std::map<std::string, Tensor<T>> first;
   for (std::size_t e = 0; e < states[0].size(); ++e) {
     const StateEntry<T>& entry = states[0][e];
     for (const auto& state : states) {
-      if (state.size() != states[0].size() || state[e].name != entry.name ||
-          state[e].value.shape() != entry.value.shape()) {
+      if (state[e].name != entry.name || state[e].value.shape() != entry.value.shape() ||
+          state[e].alias_of != entry.alias_of) {
         throw ValueError("average", "states differ: '" + entry.name + "' of shape " +
                                         entry.value.shape().str() + " is not the entry at position " +
-                                        std::to_string(e) + " in all of them");
+                                        std::to_string(e) + " in all of them, with the same ties");
       }
     }
     if (!entry.alias_of.empty()) {
-      averaged.push_back({entry.name, first.at(entry.alias_of), entry.alias_of});
+      const auto shared = first.find(entry.alias_of);
+      if (shared == first.end()) {
+        throw ValueError("average", "'" + entry.name + "' is tied to '" + entry.alias_of +
+                                        "', which does not come before it");
+      }
+      averaged.push_back({entry.name, shared->second, entry.alias_of});
       continue;
     }
     Tensor<T> mean(entry.value.shape());

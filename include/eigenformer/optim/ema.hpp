@@ -35,9 +35,7 @@ class ExponentialAverage {
   /// Adds the current parameters to the average. A parameter that is frozen has no average until it is
   /// unfrozen. Throws ValueError while the averages are in the parameters (see exchange()).
   void update() {
-    if (exchanged_)
-      throw ValueError("ema",
-                       "the parameters hold the averages now; call exchange() first to restore the weights");
+    require_weights();
     const auto n = static_cast<double>(updates_++);
     // Computed so that the two weights add up to 1 exactly; otherwise the average would drift.
     const T kept = static_cast<T>(std::min(decay_, (1 + n) / (10 + n)));
@@ -86,9 +84,11 @@ class ExponentialAverage {
     return entries;
   }
   /// Loads what state() and updates() returned; the tensors are copied, and parameters without an entry have
-  /// no average. Call it only while exchanged() is false. Throws ValueError for a negative number of updates,
-  /// and ValueError that lists all unexpected and misshaped names; then nothing changes.
+  /// no average. Throws ValueError for a negative number of updates and while the averages are in the
+  /// parameters (see exchange()), and ValueError that lists all unexpected and misshaped names; then nothing
+  /// changes.
   void load(const std::vector<StateEntry<T>>& entries, index_t updates) {
+    require_weights();
     if (updates < 0)
       throw ValueError("ema", "updates is " + std::to_string(updates) + ", must not be negative");
     detail::require_distinct_names("ema", parameters_);
@@ -100,6 +100,12 @@ class ExponentialAverage {
   }
 
  private:
+  void require_weights() const {
+    if (exchanged_)
+      throw ValueError("ema",
+                       "the parameters hold the averages now; call exchange() first to restore the weights");
+  }
+
   double decay_;
   std::vector<ParameterHandle<T>> parameters_;
   std::vector<Tensor<T>> averages_;

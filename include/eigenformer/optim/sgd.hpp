@@ -55,7 +55,7 @@ class Sgd {
   /// grad_scale is not finite or `gradients` has no entry for a parameter; then nothing changes.
   void step(const Gradients<T>& gradients, double learning_rate, double grad_scale = 1) {
     detail::require_step("sgd", learning_rate, grad_scale);
-    // All memory is taken first: where there is none, nothing has changed.
+    // Memory is allocated first, so that nothing has changed if it runs out.
     std::vector<Tensor<T>> new_momentum(parameters_.size());
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const bool steps = detail::gradient_of("sgd", gradients, *parameters_[i]) != nullptr;

@@ -46,8 +46,9 @@ struct ServerLog {
 ///     server.stop();  // answers accepted requests
 class TranslationServer {
  public:
-  /// Opens the port; requests are answered after start(). Throws ValueError for invalid options, no models
-  /// and two models for the same languages, IoError when the port cannot be opened.
+  /// Opens the port; requests are answered after start(). Throws ValueError for invalid options, no models,
+  /// two models for the same languages, and an adapter without a name or with that of another one of the
+  /// model; IoError when the port cannot be opened.
   TranslationServer(ServerOptions options, std::vector<ServedModel> models, ServerLog log = {})
       : options_(std::move(options)),
         log_(std::move(log)),
@@ -100,6 +101,14 @@ class TranslationServer {
   static void require_different(const std::vector<ServedModel>& models) {
     if (models.empty()) throw ValueError("server", "there is no model, expected at least one");
     for (std::size_t i = 0; i < models.size(); ++i) {
+      const auto& names = models[i].adapters;
+      for (auto name = names.begin(); name != names.end(); ++name) {
+        if (!name->empty() && std::find(names.begin(), name, *name) == name) continue;
+        throw ValueError("server", "the model " + models[i].source + "-" + models[i].target +
+                                       (name->empty() ? " has an adapter without a name"
+                                                      : " has two adapters '" + *name + "'") +
+                                       ", expected a name of its own for each");
+      }
       for (std::size_t j = 0; j < i; ++j) {
         if (models[i].source != models[j].source || models[i].target != models[j].target) continue;
         throw ValueError("server", "two models translate " + models[i].source + "-" + models[i].target +
@@ -200,13 +209,16 @@ class TranslationServer {
     const bool unknown = std::find(languages.begin(), languages.end(), wanted.source) == languages.end();
     if (!has_target(wanted.source) || (unknown && wanted.source == wanted.target))
       throw HttpError(400, wanted.target + " is not supported as a target of " + wanted.source);
+    const auto model = models_->find(wanted.source, wanted.target);
+    if (model) require_adapter(models_->model(*model), wanted.task.adapter);
     // The log must not contain the texts themselves.
     std::size_t bytes = 0;
     for (const std::string& text : wanted.task.texts) bytes += text.size();
-    reply.describe("/translate", wanted.source + "-" + wanted.target +
-                                     " texts=" + std::to_string(wanted.task.texts.size()) +
-                                     " bytes=" + std::to_string(bytes));
-    const auto model = models_->find(wanted.source, wanted.target);
+    reply.describe(
+        "/translate",
+        wanted.source + "-" + wanted.target + " texts=" + std::to_string(wanted.task.texts.size()) +
+            " bytes=" + std::to_string(bytes) +
+            (model && !wanted.task.adapter.empty() ? " adapter=" + wanted.task.adapter : std::string()));
     const auto job = std::make_shared<TranslateJob>(std::move(wanted), std::move(detected), reply, headers,
                                                     jobs_.add(), metrics_);
     if (!model || job->task().texts.empty()) {  // in its language already
@@ -220,6 +232,16 @@ class TranslationServer {
     models_->use(*model, [job](const std::shared_ptr<TranslationBackend>& backend,
                                const std::exception_ptr& error) { job->begin(backend, error); });
     return std::nullopt;
+  }
+
+  // Throws HttpError 400 for a name that is none of the model's adapters; an empty one is none.
+  static void require_adapter(const ServedModel& model, const std::string& name) {
+    const auto& names = model.adapters;
+    if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
+    std::string list;
+    for (const std::string& known : names) list += (list.empty() ? "; there are: " : ", ") + known;
+    throw HttpError(400, "there is no adapter " + name + " of " + model.source + "-" + model.target +
+                             (names.empty() ? "; it has none" : list));
   }
 
   // The most likely of the models' source languages. target: only languages with a model to it, and itself;
@@ -275,6 +297,11 @@ class TranslationServer {
       auto language = language_json(code);
       const auto found = targets_.find(code);
       language["targets"] = found == targets_.end() ? std::vector<std::string>() : found->second;
+      for (std::size_t i = 0; i < models_->size(); ++i) {
+        const ServedModel& model = models_->model(i);
+        if (model.source == code && !model.adapters.empty())
+          language["adapters"][model.target] = model.adapters;
+      }
       json.push_back(std::move(language));
     }
     return json_answer(json);

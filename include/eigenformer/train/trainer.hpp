@@ -9,6 +9,7 @@
 #include "eigenformer/io/adapters/adapter_folder.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/nn/adapters/lora.hpp"
+#include "eigenformer/train/checkpoint/saved_corpus.hpp"
 #include "eigenformer/train/loop/loop.hpp"
 #include "eigenformer/train/loop/prefetched.hpp"
 #include "eigenformer/train/objectives/loss.hpp"
@@ -91,7 +92,7 @@ class Trainer {
             {.max_target_tokens = options.batch_tokens, .seed = options.loop.seed, .text = options.text}),
         // A rank takes every N-th batch only; reading ahead would make all of them.
         batches_(batcher_, options.loop.communicator == nullptr ? options.prefetch : 0),
-        corpus_(corpus.fingerprint()),
+        corpus_(corpus),
         parameters_(trained(model, options)),
         base_(lora_parameters(model).empty() ? "" : adapted_fingerprint(model)),
         stepped_(detail::parameters_of_rank(parameters_, options.loop)),
@@ -113,7 +114,21 @@ class Trainer {
 
   /// Trains until a limit of the options, early stopping or the stop token ends the run; see
   /// TrainingLoop::run().
-  TrainingEnd run(std::stop_token stop = {}) { return loop_.run(std::move(stop)); }
+  /// Ranks also compare their corpora: when they differ, all throw ValueError before the first update.
+  TrainingEnd run(std::stop_token stop = {}) {
+    if (const auto& ranks = options_.loop.communicator; ranks != nullptr) {
+      try {
+        corpus_.require_same_on_ranks(*ranks);
+        detail::require_same_on_ranks(
+            *ranks, "the options of batches",
+            "batch_tokens " + std::to_string(options_.batch_tokens) + ", " + training_ids(options_.text));
+      } catch (const std::exception& error) {
+        ranks->fail(error.what());
+        throw;
+      }
+    }
+    return loop_.run(std::move(stop));
+  }
 
   /// Updates so far.
   index_t step() const noexcept { return loop_.step(); }
@@ -139,7 +154,8 @@ class Trainer {
   TrainingState<T> state() const {
     TrainingState<T> state = loop_.state();
     state.values["batch_tokens"] = options_.batch_tokens;
-    state.values["corpus"] = corpus_;
+    corpus_.save(state.values);
+    state.values["text"] = training_ids(options_.text);
     const std::optional<index_t> warmup = warmup_.decided();
     state.values["warmup"] = warmup ? nlohmann::json(*warmup) : nlohmann::json();
     if (!decays_all_) state.values["decays"] = "matrices";
@@ -153,9 +169,10 @@ class Trainer {
   }
 
   /// Restores a saved state. Throws ValueError, and changes nothing, when the state belongs to another model,
-  /// another corpus, or options that lead to other updates (seed, batch_tokens, accumulate, the deciding
-  /// measure of validations). The warm-up is that of the saved training unless the options have one. A state
-  /// of version 0.1.0 keeps decaying norms and biases, unless the options have groups.
+  /// another corpus (the message says what differs), or options that lead to other updates (seed,
+  /// batch_tokens, accumulate, text, the deciding measure of validations). The warm-up is that of the saved
+  /// training unless the options have one. A state of version 0.1.0 keeps decaying norms and biases, unless
+  /// the options have groups.
   void load(const TrainingState<T>& state) {
     const detail::StateReader<T> reader(state);
     reader.require_equal("batch_tokens", options_.batch_tokens);
@@ -170,14 +187,8 @@ class Trainer {
       reader.require_equal("lora", lora_settings());
       reader.require_equal("lora_base", base_);
     }
-    const auto corpus = reader.template value<std::string>("corpus");
-    if (corpus != corpus_) {
-      throw ValueError(
-          "training",
-          "the corpus differs from that of the saved training (number of pairs and hash of tokens: " +
-              corpus_ + ", expected " + corpus +
-              "); to continue with other data, start a new training from the saved model");
-    }
+    corpus_.require_saved(reader.template value<std::string>("corpus"), state.values);
+    if (reader.has("text")) reader.require_equal("text", training_ids(options_.text));
     const auto warmup = warmup_of(reader);
     // Version 0.1.0 had Adam alone.
     if (reader.has("optimizer")) {
@@ -264,7 +275,7 @@ class Trainer {
   TrainingOptions options_;
   Batcher batcher_;
   detail::TrainerBatches batches_;
-  std::string corpus_;
+  detail::SavedCorpus corpus_;
   std::vector<ParameterHandle<T>> parameters_;
   std::string base_;  // fingerprint of the weights that an adapter's training adapts; else empty
   std::vector<ParameterHandle<T>> stepped_;  // by this rank: all parameters, or its own

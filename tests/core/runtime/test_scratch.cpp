@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -54,8 +56,7 @@ using Job = std::function<std::vector<float>()>;
 
 Job packed_product(kernels::PackedMatrix::Format format, index_t m, index_t n, index_t k) {
   const auto packed = kernels::PackedMatrix::pack(random({n, k}, 1).data(), n, k, false, format);
-  return [=] {
-    const Tensor<float> x = random({m, k}, 2);
+  return [=, x = random({m, k}, 2)] {
     Tensor<float> y(Shape{m, n});
     kernels::gemm_packed(m, x.data(), k, packed, 0.0F, y.data(), n);
     return values(y);
@@ -63,14 +64,14 @@ Job packed_product(kernels::PackedMatrix::Format format, index_t m, index_t n, i
 }
 
 Job attention_step(index_t batch, index_t length, index_t width) {
-  return [=] {
+  const Shape shape{batch, length, width};
+  return [queries = random(shape, 1), keys = random(shape, 2), values_of = random(shape, 3),
+          cotangent = random(shape, 4)] {
     Tape<float> tape;
-    const Shape shape{batch, length, width};
-    const Var<float> q = tape.variable(random(shape, 1)), k = tape.variable(random(shape, 2)),
-                     v = tape.variable(random(shape, 3));
+    const Var<float> q = tape.variable(queries), k = tape.variable(keys), v = tape.variable(values_of);
     const Var<float> y = attention(q, k, v, AttentionMask::causal());
     Gradients<float> none;
-    tape.backward(y, random(shape, 4), none);
+    tape.backward(y, cotangent, none);
     std::vector<float> all = values(y.value());
     for (const auto& leaf : {q, k, v}) {
       const std::vector<float> gradient = values(tape.gradient(leaf));
@@ -121,6 +122,13 @@ TEST_CASE("scratch: memory is aligned, kept while it is large enough, and zero w
   bool zero = true;
   for (int i = 0; i < 100000; ++i) zero = zero && large[i] == 0.0F;
   CHECK(zero);
+}
+
+TEST_CASE("scratch: a number of elements whose bytes overflow is refused") {
+  detail::Scratch scratch;
+  CHECK_THROWS_AS(scratch.reserve<double>(index_t{1} << 61), std::bad_alloc);
+  CHECK_THROWS_AS(scratch.reserve<double>(std::numeric_limits<index_t>::max()), std::bad_alloc);
+  CHECK(scratch.reserve<double>(3) != nullptr);
 }
 
 TEST_CASE("scratch: a thread's kernels do not share buffers with what an executor runs while they wait") {

@@ -91,4 +91,7 @@ TEST_CASE("IBM Model 1 finds which words stand for each other") {
   CHECK_THROWS_AS(train_lexicon(sources, std::vector<Ids>{}, 9), ValueError);
   CHECK_THROWS_AS(train_lexicon(sources, targets, 3), IndexError);
   CHECK_THROWS_AS(train_lexicon(sources, targets, 9, {.iterations = 0}), ValueError);
+  CHECK_THROWS_AS(train_lexicon(sources, targets, -1), ValueError);
+  const std::vector<std::vector<AlignmentLink>> none(sources.size());
+  CHECK_THROWS_AS(lexicon_of_alignments(sources, targets, none, -1), ValueError);
 }

@@ -193,3 +193,29 @@ TEST_CASE("token file: what cannot be is refused") {
   CHECK_THROWS_AS((void)file.source_length(-1), IndexError);
   CHECK(contains(message_of<IoError>([&] { TokenFile missing(folder.path() / "none"); }), "none"));
 }
+
+TEST_CASE("token file: a pair that is refused leaves nothing behind, and the writer goes on") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "tokens";
+  TokenFileWriter writer(path, 50, 50);
+  writer.add(Ids{1, 2}, Ids{3});
+  CHECK_THROWS_AS(writer.add(Ids{4, 5}, Ids{6, 50}), IndexError);
+  CHECK_THROWS_AS(writer.add(Ids{-1}, Ids{6}), IndexError);
+  CHECK_THROWS_AS(writer.add(Ids{7}, Ids(static_cast<std::size_t>(TokenFileWriter::longest) + 1, 1)),
+                  ValueError);
+  CHECK(writer.size() == 1);
+  CHECK(writer.source_tokens() == 2);
+  CHECK(writer.target_tokens() == 1);
+  writer.add(Ids{8}, Ids{9, 10});
+  writer.commit();
+  const TokenFile file(path);
+  REQUIRE(file.size() == 2);
+  EncodedPair pair;
+  file.read(0, 1, pair);
+  CHECK(pair.source == Ids{8});
+  CHECK(pair.target == Ids{9, 10});
+  // A committed writer is finished, and its file stays.
+  CHECK_THROWS_AS(writer.add(Ids{1}, Ids{1}), IoError);
+  CHECK_THROWS_AS(writer.commit(), IoError);
+  CHECK(TokenFile(path).size() == 2);
+}

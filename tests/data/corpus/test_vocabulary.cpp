@@ -61,6 +61,11 @@ TEST_CASE("vocabulary: what cannot be is refused") {
                  "max_size is -1"));
   CHECK(contains(message_of<ValueError>([] { Vocabulary::from_counts({}, {.min_count = -2}); }),
                  "min_count is -2"));
+  const std::vector<std::string> reserved = {"<2de>", "<2fr>", "<2it>"};
+  CHECK(contains(
+      message_of<ValueError>([&] { Vocabulary::from_counts({}, {.max_size = 6, .reserved = reserved}); }),
+      "max_size is 6"));
+  CHECK(Vocabulary::from_counts({{"a", 1}}, {.max_size = 7, .reserved = reserved}).size() == 7);
 }
 
 TEST_CASE("vocabulary: saved and loaded, odd tokens too") {

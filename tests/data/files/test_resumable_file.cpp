@@ -35,6 +35,10 @@ TEST_CASE("resumable file: it appears complete, and what was saved outlives an i
     ResumableFile file(path);
     REQUIRE(file.saved());
     CHECK(*file.saved() == "2");
+    CHECK_THROWS_AS(file.resume(9), ValueError);
+    file.resume(4);
+    CHECK(file.bytes_written() == 4);
+    file.write("two ");
     file.resume();
     CHECK(file.bytes_written() == 8);
     file.write("three");

@@ -95,6 +95,7 @@ TEST_CASE("weights are the shares of an epoch, and a corpus repeats nothing unti
   CHECK(thirds.pairs_of(0) == 14);
   CHECK(thirds.pairs_of(1) == 13);
   CHECK(thirds.pairs_of(2) == 13);
+  CHECK_THROWS_AS((void)thirds.pairs_of(3), IndexError);
   CHECK(thirds.fingerprint() != Mixture({{&c, 2}, {&d, 1}, {&e, 1}}).fingerprint());
 }
 
@@ -218,6 +219,12 @@ TEST_CASE("a corpus with drawn segmentations follows from seed, epoch and pair")
   CHECK(seen.size() > 1);
   CHECK(corpus.fingerprint() == same.fingerprint());
   CHECK(corpus.fingerprint() != other.fingerprint());
+  const SampledCorpus limited(text, tokenizers, sampling, 5, 30), longer(text, tokenizers, sampling, 5, 31);
+  CHECK(limited.size() == longer.size());  // a drawn segmentation may have more tokens than the plain one
+  CHECK(limited.fingerprint() != longer.fingerprint());
+  CHECK(limited.identity().options != longer.identity().options);
+  CHECK(limited.identity().content == longer.identity().content);
+  CHECK(limited.identity().tokenizers == std::to_string(tokenizer_fingerprint(tokenizers)));
   CHECK(corpus.source_length(3) == static_cast<index_t>(tokenizers.source->encode(text.source[3]).size()));
 
   // One side alone, and no more tokens than the limit.
@@ -235,3 +242,43 @@ TEST_CASE("a corpus with drawn segmentations follows from seed, epoch and pair")
   CHECK_THROWS_AS(SampledCorpus(text, tokenizers, {.unigram_alpha = 0.1}, 5), ValueError);
 }
 #endif
+
+TEST_CASE("a mixture's fingerprint covers what changes its batches, and older states match") {
+  const EncodedCorpus a = numbered(10, 100), b = numbered(20, 200), c = numbered(20, 300);
+  const TextConventions text;
+  const auto mixture = [&](const TextConventions& own, const MixtureOptions& options = {},
+                           const PairSource* second = nullptr) {
+    return Mixture({{&a, 0, own}, {second == nullptr ? &b : second}}, options);
+  };
+  std::vector<TextConventions> others(5);
+  others[0].source_prefix = {7};
+  others[1].source_suffix = {7, 3};
+  others[2].begin_id = 7;
+  others[3].target_prefix = {7};
+  others[4].end_id = 7;
+  std::set<std::string> all = {mixture(text).fingerprint(),
+                               mixture(text, {.shuffle = false}).fingerprint(),
+                               mixture(text, {.seed = 2}).fingerprint(),
+                               mixture(text, {}, &c).fingerprint(),
+                               Mixture({{&a}, {&b}}).fingerprint(),
+                               Mixture({{&a}, {&b}}, {.temperature = 2}).fingerprint()};
+  for (const TextConventions& other : others) all.insert(mixture(other).fingerprint());
+  CHECK(all.size() == 11);
+  CHECK(mixture(text).fingerprint() == mixture(text).fingerprint());
+  TextConventions search;
+  search.length_penalty = 0.3;  // of no use in training
+  CHECK(mixture(search).fingerprint() == mixture(text).fingerprint());
+
+  const std::string older =
+      "mixture with seed 1; 10 of " + a.fingerprint() + " after,,; 20 of " + b.fingerprint();
+  CHECK(detail::same_fingerprint(older, mixture(text).fingerprint()));
+  CHECK_FALSE(detail::same_fingerprint(older, mixture(text, {.seed = 2}).fingerprint()));
+  CHECK_FALSE(
+      detail::same_fingerprint(mixture(text, {.shuffle = false}).fingerprint(), mixture(text).fingerprint()));
+
+  const SourceIdentity one = mixture(text).identity(), other = mixture(others[2]).identity();
+  CHECK(one.pairs == 30);
+  CHECK(one.content == other.content);
+  CHECK(one.content != mixture(text, {}, &c).identity().content);
+  CHECK(one.options != other.options);
+}

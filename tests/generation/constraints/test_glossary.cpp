@@ -6,6 +6,7 @@
 
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 #include "eigenformer/generation/constraints/glossary.hpp"
+#include "eigenformer/generation/constraints/phrase_automaton.hpp"
 #include "eigenformer/generation/constraints/term_forms.hpp"
 #include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/generation/text/text_translator.hpp"

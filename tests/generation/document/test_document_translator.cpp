@@ -1,10 +1,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "eigenformer/generation/alignment/word_alignment.hpp"
 #include "eigenformer/generation/document/document_translator.hpp"
 #include "eigenformer/generation/document/split_lines.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"
@@ -213,6 +217,34 @@ TEST_CASE("the sentences of a document as one translation") {
   CHECK(joined_translation(translator.translate(" a ")).text == " a ");
   CHECK(joined_translation(translator.translate(" a ")).tokens.size() == 1);
   CHECK(joined_translation(translator.translate(" ")).text == " ");
+}
+
+TEST_CASE("an alignment without weights takes no memory or time that grows with the square of the text") {
+  DocumentTranslation document;
+  TextAlignment all;
+  constexpr std::size_t sentences = 1000, words = 100;
+  const auto alignment = std::make_shared<TextAlignment>();
+  alignment->attention = Tensor<float>::zeros(Shape{words, words});
+  for (std::size_t i = 0; i < sentences; ++i)
+    document.sentences.emplace_back().translation.alignment = alignment;
+  for (std::uint32_t k = 0; k < sentences * words; ++k) {
+    document.text += "a ";
+    const ByteSpan word{2 * std::size_t{k}, 2 * std::size_t{k} + 1};
+    all.source.push_back(word);
+    all.target.push_back(word);
+    all.links.emplace_back(k, k);
+  }
+  document.alignment = std::make_shared<const TextAlignment>(std::move(all));
+  // The weights would take 40 GB.
+  const Translation t = joined_translation(document, false);
+  REQUIRE(t.alignment != nullptr);
+  CHECK(t.alignment->attention.numel() == 0);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto links = word_links(*t.alignment, t.text, t.text);
+  REQUIRE(links.size() == sentences * words);
+  CHECK(links.back().source == static_cast<index_t>(sentences * words) - 1);
+  // Comparing each token with each word takes minutes.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
 }
 
 TEST_CASE("lines are cut and put together again, one translation for each line") {

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "eigenformer/generation/search/sample_token.hpp"
 #include "eigenformer/generation/search/sampling.hpp"
 #include "generation/generation_tools.hpp"
 #include "generation/language_tools.hpp"

@@ -110,3 +110,34 @@ TEST_CASE("crafted checksums are refused") {
   saved.scratch.write("m/options.json", json.dump(2) + "\n");
   CHECK(contains(saved.failure(), "../m is missing; source.vocab has other bytes"));
 }
+
+TEST_CASE("a resumed training stores its options beside the model that is there") {
+  const Saved saved;
+  const std::string weights = read_file(saved.folder / "model.safetensors");
+  const nlohmann::json before = nlohmann::json::parse(read_file(saved.folder / "options.json"));
+  const auto store = [&](const nlohmann::json& training) {
+    FolderTransaction save(saved.folder);
+    stage_training_options(save, saved.folder, training);
+    save.commit();
+  };
+  store({{"max_steps", 40}});
+  verify_model_folder(saved.folder);
+  const auto description = read_model_description<LanguageModel<float>>(saved.folder);
+  CHECK(description.training == nlohmann::json{{"max_steps", 40}});
+  nlohmann::json after = nlohmann::json::parse(read_file(saved.folder / "options.json"));
+  CHECK(after.at("checksums").at("model.safetensors") == before.at("checksums").at("model.safetensors"));
+  for (const char* changed : {"training", "checksums"}) after[changed] = before.at(changed);
+  CHECK(after == before);
+  CHECK(read_file(saved.folder / "model.safetensors") == weights);
+
+  // The same options once more: the file stays as it is, byte by byte, also one without checksums.
+  after.erase("checksums");
+  const std::string compact = after.dump();
+  write_file(saved.folder / "options.json", compact);
+  store(after.at("training"));
+  CHECK(read_file(saved.folder / "options.json") == compact);
+  store({{"max_steps", 41}});
+  CHECK_FALSE(nlohmann::json::parse(read_file(saved.folder / "options.json")).contains("checksums"));
+  write_file(saved.folder / "options.json", compact.substr(1));
+  CHECK(contains(message_of<IoError>([&] { store({{"max_steps", 42}}); }), "truncated or not a JSON object"));
+}

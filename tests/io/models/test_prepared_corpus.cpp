@@ -163,6 +163,8 @@ TEST_CASE("a prepared corpus that is damaged or mixed up is refused") {
     write_file(one / "prepared.json", bad);
     CHECK(contains(refusal(), "prepared.json' is damaged"));
   }
+  write_file(one / "prepared.json", "{\"source_text\": \"x\", " + json.substr(1));
+  CHECK(contains(refusal(), "'source_text' twice"));
   write_file(one / "prepared.json", json);
   CHECK(load_prepared_corpus(one).pairs->size() == 200);
 

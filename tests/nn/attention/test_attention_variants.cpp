@@ -298,6 +298,10 @@ TEST_CASE("slopes and buckets are those of the papers' code") {
   const std::map<index_t, index_t> one{{3, 0},    {0, 0},    {-1, 1},    {-15, 15},
                                        {-16, 16}, {-19, 17}, {-128, 31}, {-999, 31}};
   for (const auto& [distance, bucket] : one) CHECK(relative_bias_bucket(distance, 32, 128, false) == bucket);
+  for (const index_t buckets : {0, -4, 6})
+    CHECK_THROWS_AS((void)relative_bias_bucket(3, buckets, 128, true), ValueError);
+  for (const index_t reach : {0, -1, 16})
+    CHECK_THROWS_AS((void)relative_bias_bucket(3, 32, reach, true), ValueError);
 }
 
 TEST_CASE("names and shapes of parameters of variants; defaults have none of them") {

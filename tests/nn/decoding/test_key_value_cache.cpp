@@ -231,3 +231,8 @@ TEST_CASE("a prefix comes in one step, one for each sequence, and linear attenti
                  }),
                  "linear attention has no prefix"));
 }
+
+TEST_CASE("a cache of fewer than no sequences is refused") {
+  CHECK_THROWS_AS(KeyValueCache<double>(-1), ValueError);
+  CHECK(KeyValueCache<double>(0).sequences() == 0);
+}

@@ -137,7 +137,7 @@ TEST_CASE("the gradients are right for the numbers that dropout kept") {
           return model.loss(Context<double>::training(tape, DropoutKey{3, 1, 0}), batch.source,
                             batch.source_layout, batch.target_in, batch.target_layout, batch.target_out);
         },
-        {}, parameters(model));
+        {}, parameters(model), sampled);
     CHECK_MESSAGE(result.ok, result.str());
   }
 }

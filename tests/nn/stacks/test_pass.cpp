@@ -169,6 +169,37 @@ TEST_CASE("attention to a memory with positions or a window is refused where a c
   }
 }
 
+TEST_CASE("attention to a memory of another width decodes with a cache; self-attention needs one width") {
+  RandomGenerator rng(1);
+  const auto ctx = Context<double>::inference();
+  const Var<double> x = random_tensor<double>({2, 12}, 3);
+  const Memory<double> memory{random_tensor<double>({5, 8}, 4), SequenceLayout::packed({2, 3})};
+  const MultiHeadAttentionOptions plain{.d_model = 12, .num_heads = 3, .kdim = 8, .vdim = 8, .cross = true};
+  MultiHeadAttentionOptions normed = plain, linear = plain;
+  normed.query_key_norm = NormKind::rms_norm;
+  linear.attention = AttentionKind::linear;
+  for (const MultiHeadAttentionOptions& options : {plain, normed, linear}) {
+    const MultiHeadAttention<double> attention(options, rng);
+    DecoderState<double> state(ctx, 2, {memory},
+                               [&](const Context<double>& c, const Tokens&, LayerPass<double>& pass) {
+                                 return pass.memory_attention(c, attention, x);
+                               });
+    const SequenceLayout rows = SequenceLayout::packed({1, 1});
+    const Tensor<double> whole = attention.cross(ctx, x, rows, memory.rows, memory.layout).value();
+    check_close(state.step(Tokens::from({2}, {4, 5})).value(), whole, 1e-12);
+    check_close(state.step(Tokens::from({2}, {6, 7})).value(), whole, 1e-12);
+  }
+  const MultiHeadAttention<double> attention({.d_model = 12, .num_heads = 3, .kdim = 8}, rng);
+  DecoderState<double> state(ctx, 2, {},
+                             [&](const Context<double>& c, const Tokens&, LayerPass<double>& pass) {
+                               return pass.self_attention(c, attention, x);
+                             });
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)state.step(Tokens::from({2}, {4, 5}));
+                 }),
+                 "kdim is 8 and vdim 12, must both be d_model, which is 12, for self-attention"));
+}
+
 TEST_CASE("either stack has layers of its own sizes, trains and decodes") {
   Seq2SeqOptions o = small_seq2seq();
   LayerOptions narrow = o.layer;

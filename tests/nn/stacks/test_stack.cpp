@@ -228,3 +228,54 @@ TEST_CASE("layers that are run again take less memory") {
   MESSAGE("bytes after the forward pass: " << all << ", with checkpoints " << inputs);
   CHECK(4 * inputs < all);
 }
+
+namespace {
+
+// Options that convert to LayerOptions but do not derive from them.
+struct ConvertibleOptions {
+  index_t width = 12;
+  operator LayerOptions() const {
+    return {.d_model = width,
+            .num_heads = 3,
+            .layer_drop = 0.4,
+            .norm = {.kind = NormKind::rms_norm},
+            .positions = RelativeBiasPositions{}};
+  }
+};
+struct DerivedOptions : LayerOptions {};
+
+template <class O>
+struct PlainLayer {
+  using value_type = float;
+  using Options = O;
+  Linear<float> linear;
+  double layer_drop;
+  PlainLayer(const O& o, RandomGenerator& rng)
+      : linear({12, 12}, rng), layer_drop(static_cast<LayerOptions>(o).layer_drop) {
+    name_parameters(*this);
+  }
+  Var<float> operator()(const Context<float>& ctx, const Var<float>& x, LayerPass<float>&) const {
+    return linear(ctx, x);
+  }
+  index_t d_model() const { return 12; }
+  static void fields(auto& self, auto&& visit) { visit("linear", self.linear); }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "a stack takes norm, depth and relative bias from options that derive from LayerOptions, and no others") {
+  RandomGenerator rng(8);
+  DerivedOptions options;
+  static_cast<LayerOptions&>(options) = ConvertibleOptions{};
+  const Stack<PlainLayer<DerivedOptions>> derived({.num_layers = 2, .final_norm = true, .layer = options},
+                                                  rng);
+  CHECK(derived.relative_bias.has_value());
+  CHECK(derived.norm->options.kind == NormKind::rms_norm);
+  CHECK(derived.layers[0].layer_drop == 0.2);
+  CHECK(derived.layers[1].layer_drop == 0.4);
+  const Stack<PlainLayer<ConvertibleOptions>> other({.num_layers = 2, .final_norm = true, .layer = {}}, rng);
+  CHECK_FALSE(other.relative_bias.has_value());
+  CHECK(other.norm->options.kind == NormKind::layer_norm);
+  CHECK(other.layers[0].layer_drop == 0.4);
+}

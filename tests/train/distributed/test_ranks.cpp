@@ -317,3 +317,32 @@ TEST_CASE("what ranks cannot do together is refused") {
   CHECK(contains(refusal(2, [](LoopOptions& o, int rank) { o.seed += static_cast<std::uint64_t>(rank); }),
                  "the options of rank 1 differ from those of rank 0"));
 }
+
+TEST_CASE("ranks with different corpora or batches end before the first update, and say what differs") {
+  const EncodedCorpus same = reversal_corpus(60, 5), longer = reversal_corpus(61, 5),
+                      other = reversal_corpus(60, 7);
+  int updates = 0;
+  const auto refusal = [&](const EncodedCorpus& of_rank_1, index_t batch_tokens) {
+    return message_of<ValueError>([&] {
+      run_ranks(2, [&](const std::shared_ptr<Communicator>& communicator) {
+        const bool first = communicator->rank() == 0;
+        auto model = small_model(0.1);
+        TrainingOptions options = options_of(2);
+        options.loop.communicator = communicator;
+        options.loop.max_steps = 2;
+        options.batch_tokens = first ? 60 : batch_tokens;
+        Recorder sink;
+        Trainer trainer(model, first ? same : of_rank_1, nullptr, options, sink);
+        if (first) sink.at_step = [&](index_t) { ++updates; };
+        trainer.run();
+      });
+    });
+  };
+  CHECK(contains(refusal(longer, 60),
+                 "the corpus of rank 1 differs from that of rank 0 (number of pairs: 61, expected 60)"));
+  CHECK(contains(refusal(other, 60), "(as many pairs, but not the same ones)"));
+  CHECK(contains(refusal(same, 61), "the options of batches of rank 1 differ"));
+  CHECK(updates == 0);
+  CHECK(refusal(same, 60) == "no error");
+  CHECK(updates == 2);
+}

@@ -125,6 +125,10 @@ TEST_CASE("ema: validations and on_best see the average; training goes its own w
     }
     check_close_to(values_of(line), smooth.back());
     CHECK(model_of(loop.state()) == raw.back());
+    const TrainingState<double> state = loop.state();
+    CHECK(contains(message_of<ValueError>([&] { loop.load(state); }), "evaluation_weights()"));
+    CHECK(contains(message_of<ValueError>([&] { loop.run(); }), "evaluation_weights()"));
+    check_close_to(values_of(line), smooth.back());
   }
   CHECK(values_of(line) == raw.back());
   // What it is for: of weights that noise moves about, the average is nearer to what they move about.

@@ -54,9 +54,7 @@ class Gradients {
   /// Gradients of no parameters.
   Gradients() = default;
   /// Gradients of the given parameters, all zero; a parameter listed twice (tied) has one entry.
-  explicit Gradients(const std::vector<ParameterHandle<T>>& parameters) {
-    for (const auto& p : parameters) add(p);
-  }
+  explicit Gradients(const std::vector<ParameterHandle<T>>& parameters);
 
   /// A copy with its own values, for the same parameters.
   Gradients(const Gradients& other) : entries_(other.entries_), index_(other.index_) {
@@ -77,12 +75,7 @@ class Gradients {
 
   /// Appends a parameter with a gradient of zero; without effect if it is listed. It invalidates references
   /// to entries.
-  void add(const ParameterHandle<T>& parameter) {
-    if (!index_.emplace(parameter->id, entries_.size()).second) return;
-    const Shape& shape = parameter->value.shape();
-    entries_.push_back({parameter, Tensor<T>::without_storage(shape), false});
-    if (!large(entries_.back().value)) entries_.back().value = Tensor<T>(shape);
-  }
+  void add(const ParameterHandle<T>& parameter);
 
   /// All entries, in the order in which they were added. Do not add or remove any.
   std::vector<Entry>& entries() noexcept { return entries_; }
@@ -146,6 +139,21 @@ class Gradients {
   std::vector<Entry> entries_;
   std::unordered_map<std::uint64_t, std::size_t> index_;
 };
+
+// Outside of the class, as in tape.hpp.
+
+template <class T>
+Gradients<T>::Gradients(const std::vector<ParameterHandle<T>>& parameters) {
+  for (const auto& p : parameters) add(p);
+}
+
+template <class T>
+void Gradients<T>::add(const ParameterHandle<T>& parameter) {
+  if (!index_.emplace(parameter->id, entries_.size()).second) return;
+  const Shape& shape = parameter->value.shape();
+  entries_.push_back({parameter, Tensor<T>::without_storage(shape), false});
+  if (!large(entries_.back().value)) entries_.back().value = Tensor<T>(shape);
+}
 
 EIGENFORMER_INSTANCES(class Gradients)
 

@@ -1,15 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <memory>
-#include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/autograd/tape/backward.hpp"
+#include "eigenformer/autograd/tape/record.hpp"
 
 namespace eigenformer {
 
@@ -22,13 +19,9 @@ class Tape {
   using OnComplete = std::function<void(typename Gradients<T>::Entry&)>;
 
   /// An empty tape.
-  Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
+  Tape();
   /// Releases what is recorded; Vars on it keep their values, and ops on them throw ValueError.
-  ~Tape() {
-    if (state_ == nullptr) return;
-    state_->clear();
-    state_->alive = false;
-  }
+  ~Tape();
   /// Takes over what is recorded; Vars remain valid. The other tape can only be destroyed.
   Tape(Tape&&) noexcept = default;
   Tape& operator=(Tape&&) noexcept = delete;
@@ -36,30 +29,11 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   /// A leaf with this value (shared storage), whose gradient gradient() returns after backward().
-  Var<T> variable(Tensor<T> value) {
-    detail::TapeNode<T> node;
-    node.op = "variable";
-    node.leaf = true;
-    return append(std::move(node), std::move(value));
-  }
+  Var<T> variable(Tensor<T> value);
 
   /// The leaf of a parameter, one for all its uses. A constant while the function of a checkpoint runs
   /// forward. Context::use() calls it for unfrozen parameters.
-  Var<T> parameter(const ParameterHandle<T>& p) {
-    auto at = state_->parameters.find(p->id);
-    if (at == state_->parameters.end()) {
-      detail::TapeNode<T> node;
-      node.op = "parameter";
-      node.leaf = true;
-      node.parameter = p;
-      at = state_->parameters.emplace(p->id, append(std::move(node), p->value).node()).first;
-    }
-    if (state_->checkpointed != nullptr) {
-      state_->checkpointed->push_back(p);
-      return Var<T>(p->value);
-    }
-    return Var<T>(p->value, state_, state_->generation, at->second);
-  }
+  Var<T> parameter(const ParameterHandle<T>& p);
 
   /// Makes each layer of a Stack a checkpoint() from now on: less memory for the time of a second forward
   /// pass, with bit-identical results.
@@ -92,74 +66,17 @@ class Tape {
   ///
   /// `complete` is called with the entry of each recorded parameter as soon as this backward no longer writes
   /// to it, so that a gradient can be sent, or added elsewhere and reset, before the others are complete.
-  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {}) {
-    if (loss.numel() != 1) {
-      throw ShapeError("backward",
-                       "loss of shape " + loss.shape().str() +
-                           " must have one element; give a cotangent "
-                           "for anything else",
-                       {loss.shape()});
-    }
-    backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
-  }
+  void backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete = {});
   /// The same for a tape without parameters, with variable() leaves alone.
-  void backward(const Var<T>& loss) {
-    Gradients<T> none;
-    backward(loss, none);
-  }
+  void backward(const Var<T>& loss);
   /// The same from an output of any shape, with `cotangent` as the gradient with respect to it. Throws
   /// ShapeError when their shapes differ, and as above.
   void backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
-                const OnComplete& complete = {}) {
-    check_here(output);
-    if (cotangent.shape() != output.shape()) {
-      throw ShapeError("backward",
-                       "cotangent of shape " + cotangent.shape().str() + " must have the output's shape " +
-                           output.shape().str(),
-                       {cotangent.shape(), output.shape()});
-    }
-    for (const auto& node : state_->nodes) {
-      if (node.parameter == nullptr) continue;
-      const auto* entry = gradients.find(node.parameter->id);
-      if (entry != nullptr && entry->value.shape() != node.shape) {
-        throw ShapeError("backward",
-                         "the gradients hold parameter '" + node.parameter->name + "' with shape " +
-                             entry->value.shape().str() + ", it was recorded with " + node.shape.str(),
-                         {entry->value.shape(), node.shape});
-      }
-      if (entry == nullptr) {
-        throw ValueError(
-            "backward",
-            "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
-                " was recorded but is missing in the gradients; construct them with it, or freeze it");
-      }
-    }
-    auto& nodes = state_->nodes;
-    auto& last = nodes[static_cast<std::size_t>(output.node())];
-    if (last.parameter != nullptr) throw ValueError("backward", "the output is a parameter itself");
-    last.gradient = cotangent;
-    last.written = true;
-    state_->leaf_gradients.assign(nodes.size(), Tensor<T>());
-    state_->leaf_generation = state_->generation;
-    // Consumed even when an op throws: half of the closures are gone by then.
-    const Consumer consumer{*state_};
-    try {
-      run_backward(gradients, 0, complete);
-    } catch (...) {
-      restore(gradients);
-      throw;
-    }
-  }
+                const OnComplete& complete = {});
 
   /// The gradient of a variable() leaf by the last backward(), zeros if the output does not depend on it.
   /// Throws ValueError for any other Var.
-  Tensor<T> gradient(const Var<T>& leaf) const {
-    if (leaf.tape() != state_ || leaf.generation() != state_->leaf_generation ||
-        !state_->leaf_gradients[static_cast<std::size_t>(leaf.node())].defined()) {
-      throw ValueError("gradient", "not a variable of this tape's last backward");
-    }
-    return state_->leaf_gradients[static_cast<std::size_t>(leaf.node())];
-  }
+  Tensor<T> gradient(const Var<T>& leaf) const;
 
  private:
   // Visits the nodes from the last to `first`. A checkpoint appends nodes, none of them a parameter's, and
@@ -320,134 +237,6 @@ class Tape {
   std::shared_ptr<detail::TapeState<T>> state_;
 };
 
-namespace detail {
-
-/// The tape of an op's recorded inputs; null when none is recorded. Throws ValueError when one is on a tape
-/// that was cleared or destroyed, or when two are on different tapes.
-template <class T>
-EIGENFORMER_NOINLINE std::shared_ptr<TapeState<T>> tape_of(const char* op, const Tensor<T>& y,
-                                                           std::span<const Var<T>* const> inputs) {
-  std::shared_ptr<TapeState<T>> tape;
-  count_bytes<T>(y.numel());
-  for (const Var<T>* x : inputs) {
-    count_bytes<T>(x->shape().numel());
-    if (!x->recorded()) continue;
-    if (!x->tape()->alive || x->generation() != x->tape()->generation) {
-      throw ValueError(
-          op, "an input of shape " + x->shape().str() +
-                  " was recorded on a tape that has been cleared, consumed by backward or destroyed");
-    }
-    if (tape != nullptr && tape != x->tape())
-      throw ValueError(op, "the inputs were recorded on different tapes");
-    tape = x->tape();
-  }
-  return tape;
-}
-
-/// Whether none of an op's inputs is recorded: the op then returns its result `y` without making a closure
-/// for record().
-template <class T, class... X>
-bool not_recorded(const Tensor<T>& y, const X&... inputs) {
-  if ((inputs.recorded() || ...)) return false;
-  count_bytes<T>((y.numel() + ... + inputs.shape().numel()));
-  return true;
-}
-template <class T>
-bool not_recorded(const Tensor<T>& y, const std::vector<Var<T>>& inputs) {
-  for (const Var<T>& x : inputs) {
-    if (x.recorded()) return false;
-  }
-  count_bytes<T>(y.numel());
-  for (const Var<T>& x : inputs) count_bytes<T>(x.shape().numel());
-  return true;
-}
-
-template <class T>
-EIGENFORMER_NOINLINE std::vector<const Var<T>*> addresses(std::span<const Var<T>> inputs) {
-  std::vector<const Var<T>*> result;
-  result.reserve(inputs.size());
-  for (const Var<T>& x : inputs) result.push_back(&x);
-  return result;
-}
-
-// Stores the versions of the tensors that the backward of the op recorded last will read.
-template <class T>
-EIGENFORMER_NOINLINE void note_saved(TapeState<T>& tape, const Tensor<T>& y,
-                                     std::span<const Var<T>* const> inputs, const SavedTensors& saved) {
-  const auto note = [&](const void* data, SavedVersion version) {
-    version.node = static_cast<std::int32_t>(tape.nodes.size()) - 1;
-    version.input = y.data() == data ? SavedVersion::output : SavedVersion::other;
-    for (std::size_t i = inputs.size(); i-- > 0;) {
-      if (inputs[i]->value().data() == data) version.input = static_cast<std::int32_t>(i);
-    }
-    tape.saved.push_back(std::move(version));
-  };
-  saved.for_each(note);
-  if (!saved.everything()) return;
-  for (const Var<T>* x : inputs) {
-    if (x->defined()) note(x->value().data(), SavedTensors::version_of<T>(&x->value()));
-  }
-  note(y.data(), SavedTensors::version_of<T>(&y));
-}
-
-/// Appends an op's node to a tape.
-template <class T>
-EIGENFORMER_NOINLINE Var<T> append_op(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
-                                      std::shared_ptr<TapeState<T>> tape, const SavedTensors& saved,
-                                      std::function<void(Backward<T>&)> backward) {
-  TapeNode<T> node;
-  node.op = op;
-  node.shape = y.shape();
-  node.inputs.reserve(inputs.size());
-  for (const Var<T>* x : inputs) node.inputs.push_back(x->node());
-  node.backward = std::move(backward);
-  tape->nodes.push_back(std::move(node));
-  note_saved(*tape, y, inputs, saved);
-  const std::uint64_t generation = tape->generation;
-  const auto id = static_cast<std::int32_t>(tape->nodes.size()) - 1;
-  return Var<T>(std::move(y), std::move(tape), generation, id);
-}
-
-}  // namespace detail
-
-/// Makes an op of a forward result `y` and a backward, (Backward<T>&) -> void. The result is recorded when an
-/// input is; otherwise it is a constant, and `backward` is discarded. `backward` is called at most once, and
-/// must read no tensors except `saved` and those that it alone owns. `op` must outlive the tape (a string
-/// literal). Throws ValueError when an input is on a tape that was cleared, consumed or destroyed, or when
-/// two inputs are on different tapes.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::span<const Var<T>* const> inputs,
-                            const SavedTensors& saved, F&& backward) {
-  auto tape = detail::tape_of<T>(op, y, inputs);
-  if (tape == nullptr) return Var<T>(std::move(y));
-  return detail::append_op<T>(op, std::move(y), inputs, std::move(tape), saved, std::forward<F>(backward));
-}
-
-/// The same for inputs in braces.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs,
-                            const SavedTensors& saved, F&& backward) {
-  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
-                std::forward<F>(backward));
-}
-/// The same for a vector of inputs.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs,
-                            const SavedTensors& saved, F&& backward) {
-  return record(op, std::move(y), std::span<const Var<T>* const>(detail::addresses<T>(inputs)), saved,
-                std::forward<F>(backward));
-}
-/// The same for a backward that may read every input and the output, or none if it captures nothing.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, std::initializer_list<Var<T>> inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
-}
-/// The same for a vector of inputs.
-template <class T, class F>
-[[nodiscard]] Var<T> record(const char* op, Tensor<T> y, const std::vector<Var<T>>& inputs, F&& backward) {
-  return record(op, std::move(y), inputs, SavedTensors::assumed<F>(), std::forward<F>(backward));
-}
-
 template <class T>
 Var<T> Tape<T>::record_checkpoint(const std::vector<Var<T>>& inputs, const std::function<Var<T>()>& run,
                                   detail::Recomputation<T> again) {
@@ -478,6 +267,114 @@ Var<T> Tape<T>::record_checkpoint(const std::vector<Var<T>>& inputs, const std::
   Var<T> v = detail::append_op<T>("checkpoint", std::move(y), addresses, state_, saved, nullptr);
   state_->nodes.back().again = std::make_unique<detail::Recomputation<T>>(std::move(again));
   return v;
+}
+
+// Functions defined in a class are inline and compiled in every file that uses them, although
+// eigenformer::compiled contains them.
+
+template <class T>
+Tape<T>::Tape() : state_(std::make_shared<detail::TapeState<T>>()) {}
+
+template <class T>
+Tape<T>::~Tape() {
+  if (state_ == nullptr) return;
+  state_->clear();
+  state_->alive = false;
+}
+
+template <class T>
+Var<T> Tape<T>::variable(Tensor<T> value) {
+  detail::TapeNode<T> node;
+  node.op = "variable";
+  node.leaf = true;
+  return append(std::move(node), std::move(value));
+}
+
+template <class T>
+Var<T> Tape<T>::parameter(const ParameterHandle<T>& p) {
+  auto at = state_->parameters.find(p->id);
+  if (at == state_->parameters.end()) {
+    detail::TapeNode<T> node;
+    node.op = "parameter";
+    node.leaf = true;
+    node.parameter = p;
+    at = state_->parameters.emplace(p->id, append(std::move(node), p->value).node()).first;
+  }
+  if (state_->checkpointed != nullptr) {
+    state_->checkpointed->push_back(p);
+    return Var<T>(p->value);
+  }
+  return Var<T>(p->value, state_, state_->generation, at->second);
+}
+
+template <class T>
+void Tape<T>::backward(const Var<T>& loss, Gradients<T>& gradients, const OnComplete& complete) {
+  if (loss.numel() != 1) {
+    throw ShapeError("backward",
+                     "loss of shape " + loss.shape().str() +
+                         " must have one element; give a cotangent "
+                         "for anything else",
+                     {loss.shape()});
+  }
+  backward(loss, Tensor<T>::ones(loss.shape()), gradients, complete);
+}
+
+template <class T>
+void Tape<T>::backward(const Var<T>& loss) {
+  Gradients<T> none;
+  backward(loss, none);
+}
+
+template <class T>
+void Tape<T>::backward(const Var<T>& output, const Tensor<T>& cotangent, Gradients<T>& gradients,
+                       const OnComplete& complete) {
+  check_here(output);
+  if (cotangent.shape() != output.shape()) {
+    throw ShapeError("backward",
+                     "cotangent of shape " + cotangent.shape().str() + " must have the output's shape " +
+                         output.shape().str(),
+                     {cotangent.shape(), output.shape()});
+  }
+  for (const auto& node : state_->nodes) {
+    if (node.parameter == nullptr) continue;
+    const auto* entry = gradients.find(node.parameter->id);
+    if (entry != nullptr && entry->value.shape() != node.shape) {
+      throw ShapeError("backward",
+                       "the gradients hold parameter '" + node.parameter->name + "' with shape " +
+                           entry->value.shape().str() + ", it was recorded with " + node.shape.str(),
+                       {entry->value.shape(), node.shape});
+    }
+    if (entry == nullptr) {
+      throw ValueError(
+          "backward",
+          "parameter '" + node.parameter->name + "' of shape " + node.shape.str() +
+              " was recorded but is missing in the gradients; construct them with it, or freeze it");
+    }
+  }
+  auto& nodes = state_->nodes;
+  auto& last = nodes[static_cast<std::size_t>(output.node())];
+  if (last.parameter != nullptr) throw ValueError("backward", "the output is a parameter itself");
+  last.gradient = cotangent;
+  last.written = true;
+  state_->leaf_gradients.assign(nodes.size(), Tensor<T>());
+  state_->leaf_generation = state_->generation;
+  // Consumed even when an op throws: half of the closures are gone by then.
+  const Consumer consumer{*state_};
+  try {
+    run_backward(gradients, 0, complete);
+  } catch (...) {
+    restore(gradients);
+    throw;
+  }
+}
+
+template <class T>
+Tensor<T> Tape<T>::gradient(const Var<T>& leaf) const {
+  if (leaf.tape() != state_ || leaf.generation() != state_->leaf_generation ||
+      !state_->leaf_gradients[static_cast<std::size_t>(leaf.node())].defined()) {
+    throw ValueError("gradient", "not a variable of this tape's last backward");
+  }
+  return state_->leaf_gradients[static_cast<std::size_t>(leaf.node())];
 }
 
 EIGENFORMER_INSTANCES(class Tape)

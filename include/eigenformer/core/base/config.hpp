@@ -1,20 +1,30 @@
 #pragma once
 
-// What the library cannot be compiled for is refused here, before any other header is read.
+// Refuses targets and flags that the library does not support, before any other header is read.
 #if defined(_WIN32)
+#define EIGENFORMER_REFUSED
 #error \
     "eigenformer: Windows, and with it MSVC, is not supported, because files and processes are handled by POSIX \
 functions; compile with GCC or Clang on Linux, for example in WSL"
 #elif !defined(__cplusplus) || __cplusplus < 202002L
+#define EIGENFORMER_REFUSED
 #error "eigenformer: C++20 is required; compile with -std=c++20 or newer, and GCC 11, Clang 14 or newer"
+#elif !__has_include(<Eigen/Core>)
+#define EIGENFORMER_REFUSED
+#error \
+    "eigenformer: Eigen was not found; install Eigen 3.4 or newer (Debian and Ubuntu: libeigen3-dev) and compile \
+with -I and the folder that holds Eigen/Core, such as -I/usr/include/eigen3"
 #elif !defined(__cpp_exceptions)
+#define EIGENFORMER_REFUSED
 #error \
     "eigenformer: exceptions are required, because errors are reported by them; compile without -fno-exceptions"
-#elif !defined(__SIZEOF_POINTER__) || __SIZEOF_POINTER__ < 8
+#elif !defined(__SIZEOF_POINTER__) || (__SIZEOF_POINTER__ < 8 && !defined(__EMSCRIPTEN__))
+#define EIGENFORMER_REFUSED
 #error \
     "eigenformer: a 64-bit target is required, because sizes and offsets of tensors and files have 64 bits; \
 compile without -m32 and -mx32"
 #elif !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#define EIGENFORMER_REFUSED
 #error \
     "eigenformer: a little-endian target is required, because files of weights are read and written as they are \
 in memory"
@@ -24,9 +34,15 @@ in memory"
 // -ffast-math, softmax(1, 2, 3) was 0.077 0.308 0.615. (clang++ has no macro for -fassociative-math alone.)
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || \
     defined(__ASSOCIATIVE_MATH__)
+#define EIGENFORMER_REFUSED
 #error \
     "eigenformer: results are wrong with -ffast-math, -Ofast, -ffinite-math-only and \
 -funsafe-math-optimizations; compile files that include it without these (-fno-fast-math after -Ofast)"
+#endif
+
+#if defined(EIGENFORMER_REFUSED)
+// A missing file ends the compilation: thousands of errors would follow, with the one above out of sight.
+#include <eigenformer was refused: see the first error>
 #endif
 
 #include <cstdint>
@@ -36,6 +52,24 @@ in memory"
 #define EIGENFORMER_INLINE
 #else
 #define EIGENFORMER_INLINE inline
+#endif
+
+/// 1 where the definitions of large functions that are no templates are read: where headers are used alone,
+/// and in modules.cpp of eigenformer::compiled, which holds them. 0 in files that link that target: they
+/// neither parse these definitions nor instantiate what is in them.
+#if defined(EIGENFORMER_COMPILED_MODULES) || \
+    !(defined(EIGENFORMER_COMPILED) || defined(EIGENFORMER_COMPILED_BUILD))
+#define EIGENFORMER_DEFINITIONS 1
+#else
+#define EIGENFORMER_DEFINITIONS 0
+#endif
+
+/// Stands before declaration and definition of such a function: `inline` where headers are used alone, empty
+/// where one file of the program defines it.
+#if EIGENFORMER_DEFINITIONS && !defined(EIGENFORMER_COMPILED_MODULES)
+#define EIGENFORMER_FUNCTION inline
+#else
+#define EIGENFORMER_FUNCTION
 #endif
 
 /// One template instance that eigenformer::compiled holds, such as `struct Linear<float>`. It is declared

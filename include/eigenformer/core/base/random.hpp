@@ -25,15 +25,19 @@ struct Philox4x32 {
 
   /// The four random words of one counter: ten rounds.
   static constexpr Counter generate(Counter c, Key key) noexcept {
+    // Plain variables: without optimisation each access to an array is a call.
+    std::uint32_t c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3], key0 = key[0], key1 = key[1];
     for (int round = 0; round < 10; ++round) {
-      const std::uint64_t p0 = std::uint64_t{multiplier0} * c[0];
-      const std::uint64_t p1 = std::uint64_t{multiplier1} * c[2];
-      c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key[0], static_cast<std::uint32_t>(p1),
-           static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key[1], static_cast<std::uint32_t>(p0)};
-      key[0] += weyl0;
-      key[1] += weyl1;
+      const std::uint64_t p0 = std::uint64_t{multiplier0} * c0;
+      const std::uint64_t p1 = std::uint64_t{multiplier1} * c2;
+      c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ key0;
+      c1 = static_cast<std::uint32_t>(p1);
+      c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ key1;
+      c3 = static_cast<std::uint32_t>(p0);
+      key0 += weyl0;
+      key1 += weyl1;
     }
-    return c;
+    return {c0, c1, c2, c3};
   }
 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -31,6 +30,9 @@ struct OpProfile {
 /// relaxed load per op. Work that a work-stealing executor runs while an op waits counts for that op.
 class Profiler {
  public:
+  /// Stopped and without results.
+  Profiler();
+  ~Profiler();
   /// Measures the ops that begin from now on, in all threads; earlier results are kept.
   void start() { enabled_.store(true, std::memory_order_relaxed); }
   /// Ops that begin from now on are not measured; results are kept.
@@ -39,35 +41,13 @@ class Profiler {
   bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
 
   /// Discards all results.
-  void clear() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    profiles_.clear();
-  }
+  void clear();
 
   /// Adds one call to the totals of `op`; OpScope does so at its end.
-  void add(const char* op, bool backward, double seconds, double flops, double bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    OpProfile& p = profiles_[{op, backward}];
-    ++p.calls;
-    p.seconds += seconds;
-    p.flops += flops;
-    p.bytes += bytes;
-  }
+  void add(const char* op, bool backward, double seconds, double flops, double bytes);
 
   /// The ops measured since clear(), by falling time.
-  std::vector<OpProfile> report() const {
-    std::vector<OpProfile> rows;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      for (const auto& [key, profile] : profiles_) {
-        rows.push_back(profile);
-        rows.back().op = key.first;
-        rows.back().backward = key.second;
-      }
-    }
-    std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-    return rows;
-  }
+  std::vector<OpProfile> report() const;
 
  private:
   friend class Runtime;
@@ -109,31 +89,14 @@ class OpScope {
  public:
   /// Starts the clock unless the profiler is off or another scope is open on this thread; `op` must outlive
   /// the scope.
-  EIGENFORMER_NOINLINE OpScope(Profiler& profiler, const char* op, bool backward = false) {
-    if (!profiler.enabled() || active()) return;
-    profiler_ = &profiler;
-    op_ = op;
-    backward_ = backward;
-    active() = true;
-    work_ = detail::work_counter();
-    start_ = std::chrono::steady_clock::now();
-  }
+  OpScope(Profiler& profiler, const char* op, bool backward = false);
   /// Adds the time and the counted work to the profiler.
-  EIGENFORMER_NOINLINE ~OpScope() {
-    if (profiler_ == nullptr) return;
-    active() = false;
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-    const detail::WorkCounter& now = detail::work_counter();
-    profiler_->add(op_, backward_, elapsed.count(), now.flops - work_.flops, now.bytes - work_.bytes);
-  }
+  ~OpScope();
   OpScope(const OpScope&) = delete;
   OpScope& operator=(const OpScope&) = delete;
 
  private:
-  static bool& active() {
-    thread_local bool value = false;
-    return value;
-  }
+  static bool& active();
 
   Profiler* profiler_ = nullptr;
   const char* op_ = nullptr;
@@ -143,3 +106,69 @@ class OpScope {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+#include <algorithm>
+
+namespace eigenformer {
+
+EIGENFORMER_FUNCTION bool& OpScope::active() {
+  thread_local bool value = false;
+  return value;
+}
+
+EIGENFORMER_FUNCTION Profiler::Profiler() {}
+EIGENFORMER_FUNCTION Profiler::~Profiler() {}
+
+EIGENFORMER_FUNCTION void Profiler::clear() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  profiles_.clear();
+}
+
+EIGENFORMER_FUNCTION void Profiler::add(const char* op, bool backward, double seconds, double flops,
+                                        double bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  OpProfile& p = profiles_[{op, backward}];
+  ++p.calls;
+  p.seconds += seconds;
+  p.flops += flops;
+  p.bytes += bytes;
+}
+
+EIGENFORMER_FUNCTION std::vector<OpProfile> Profiler::report() const {
+  std::vector<OpProfile> rows;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, profile] : profiles_) {
+      rows.push_back(profile);
+      rows.back().op = key.first;
+      rows.back().backward = key.second;
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return rows;
+}
+
+EIGENFORMER_FUNCTION EIGENFORMER_NOINLINE OpScope::OpScope(Profiler& profiler, const char* op,
+                                                           bool backward) {
+  if (!profiler.enabled() || active()) return;
+  profiler_ = &profiler;
+  op_ = op;
+  backward_ = backward;
+  active() = true;
+  work_ = detail::work_counter();
+  start_ = std::chrono::steady_clock::now();
+}
+
+EIGENFORMER_FUNCTION EIGENFORMER_NOINLINE OpScope::~OpScope() {
+  if (profiler_ == nullptr) return;
+  active() = false;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  const detail::WorkCounter& now = detail::work_counter();
+  profiler_->add(op_, backward_, elapsed.count(), now.flops - work_.flops, now.bytes - work_.bytes);
+}
+
+}  // namespace eigenformer
+
+#endif

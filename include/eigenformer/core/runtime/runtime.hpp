@@ -1,15 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <thread>
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 #include "eigenformer/core/base/error.hpp"
 #include "eigenformer/core/runtime/profiler.hpp"
@@ -24,37 +17,21 @@ class Runtime {
  public:
   /// The only instance. It is never destroyed, so that tensors of static duration can release their storage
   /// at any time.
-  static Runtime& instance() {
-    static Runtime* runtime = new Runtime;
-    return *runtime;
-  }
+  static Runtime& instance();
 
   /// Replaces the executor by a pool of `threads` threads, the caller's included. Throws ValueError for less
   /// than 1 and when the system cannot start that many; the executor is unchanged then. Running loops finish
   /// on the executor they started on.
-  void set_threads(int threads) {
-    if (threads < 1)
-      throw ValueError("runtime", "threads is " + std::to_string(threads) + ", must be at least 1");
-    set_executor(std::make_shared<ThreadPool>(threads));
-  }
+  void set_threads(int threads);
 
   /// Runs parallel loops on `executor` from now on; nullptr restores a pool of default_threads() threads.
-  void set_executor(std::shared_ptr<Executor> executor) {
-    if (executor == nullptr) executor = default_executor();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    executor_.swap(executor);
-  }
+  void set_executor(std::shared_ptr<Executor> executor);
 
   /// The number of threads of executor(); default_threads() unless it was set.
-  int threads() { return executor()->threads(); }
+  int threads();
 
   /// The executor of loops that this thread starts: its innermost ThreadScope's, else the process-wide one.
-  std::shared_ptr<Executor> executor() {
-    if (thread_executor() != nullptr) return *thread_executor();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (executor_ == nullptr) executor_ = default_executor();
-    return executor_;
-  }
+  std::shared_ptr<Executor> executor();
 
   /// The pool that owns the storage of tensors.
   MemoryPool& pool() noexcept { return pool_; }
@@ -62,48 +39,21 @@ class Runtime {
   Profiler& profiler() noexcept { return profiler_; }
 
   /// The number of cores this process may use (on Linux its CPU affinity), at least 1.
-  static int default_threads() {
-#if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }
+  static int default_threads();
 
  private:
   friend class ThreadScope;
-  Runtime() {
-    (void)detail::ForkCounter::instance();  // its handlers are registered before a mutex of ours is held
-    detail::at_fork([] { instance().lock(); }, [] { instance().unlock(); }, [] { instance().unlock(); });
-  }
+  Runtime();
 
   // Held around a fork, so that no thread is in the middle of a change that the child would never see
   // completed.
-  void lock() {
-    mutex_.lock();
-    pool_.mutex_.lock();
-    profiler_.mutex_.lock();
-  }
-  void unlock() {
-    profiler_.mutex_.unlock();
-    pool_.mutex_.unlock();
-    mutex_.unlock();
-  }
+  void lock();
+  void unlock();
 
   /// A pool of default_threads() threads; the number is halved until the system can start them.
-  static std::shared_ptr<Executor> default_executor() {
-    for (int threads = default_threads();; threads /= 2) {
-      try {
-        return std::make_shared<ThreadPool>(threads);
-      } catch (const ValueError&) {  // never with one thread, the caller's
-      }
-    }
-  }
+  static std::shared_ptr<Executor> default_executor();
 
-  static const std::shared_ptr<Executor>*& thread_executor() {
-    thread_local const std::shared_ptr<Executor>* executor = nullptr;
-    return executor;
-  }
+  static const std::shared_ptr<Executor>*& thread_executor();
 
   std::mutex mutex_;
   std::shared_ptr<Executor> executor_;
@@ -116,16 +66,11 @@ class ThreadScope {
  public:
   /// A new pool of `threads` threads; with 1 all work runs on the calling thread. Throws ValueError when the
   /// system cannot start them.
-  explicit ThreadScope(int threads) : ThreadScope(std::make_shared<ThreadPool>(threads)) {}
+  explicit ThreadScope(int threads);
   /// The given executor. Throws ValueError when it is null.
-  explicit ThreadScope(std::shared_ptr<Executor> executor)
-      : executor_(std::move(executor)), previous_(Runtime::thread_executor()) {
-    if (executor_ == nullptr)
-      throw ValueError("runtime", "the executor of a thread scope is null, must be an executor");
-    Runtime::thread_executor() = &executor_;
-  }
+  explicit ThreadScope(std::shared_ptr<Executor> executor);
   /// Restores the executor that was set before.
-  ~ThreadScope() { Runtime::thread_executor() = previous_; }
+  ~ThreadScope();
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
 
@@ -141,10 +86,6 @@ inline bool& inside_parallel() {
   return inside;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// A call f(begin, end) without ownership.
 class RangeRef {
  public:
@@ -158,32 +99,7 @@ class RangeRef {
   void (*call_)(void*, index_t, index_t);
 };
 
-EIGENFORMER_NOINLINE inline void parallel_ranges(index_t n, index_t grain, RangeRef f) {
-  const std::shared_ptr<Executor> executor = Runtime::instance().executor();
-  const index_t threads = executor->threads();
-  if (threads == 1) {
-    f(index_t{0}, n);
-    return;
-  }
-  // A few ranges for each thread balance the load when other processes use a core.
-  const auto divide_up = [n](index_t by) { return n / by + (n % by == 0 ? 0 : 1); };
-  const index_t chunk = std::max(grain, divide_up(threads * 4));
-  const index_t tasks = divide_up(chunk);
-  std::exception_ptr error;
-  std::atomic<bool> failed{false};
-  auto task = [&](index_t i) {
-    const bool outer = inside_parallel();
-    inside_parallel() = true;
-    try {
-      if (!failed.load(std::memory_order_relaxed)) f(i * chunk, i * chunk + std::min(chunk, n - i * chunk));
-    } catch (...) {
-      if (!failed.exchange(true)) error = std::current_exception();
-    }
-    inside_parallel() = outer;
-  };
-  executor->run(tasks, TaskRef(task));
-  if (error) std::rethrow_exception(error);
-}
+EIGENFORMER_FUNCTION void parallel_ranges(index_t n, index_t grain, RangeRef f);
 
 }  // namespace detail
 
@@ -204,3 +120,7 @@ void parallel_for(index_t n, index_t grain, F&& f) {
 }
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+#include "eigenformer/core/runtime/runtime-inl.hpp"
+#endif

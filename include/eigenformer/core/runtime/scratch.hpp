@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <utility>
@@ -51,8 +52,11 @@ class ThreadLease {
 class Scratch {
  public:
   /// Room for `count` elements, 64-byte aligned; when it grows, the contents are lost and all bytes are zero.
+  /// Throws std::bad_alloc when there is not that much memory.
   template <class P>
   P* reserve(index_t count) {
+    if (count > std::numeric_limits<std::ptrdiff_t>::max() / static_cast<index_t>(sizeof(P)) - 4096)
+      throw std::bad_array_new_length();
     const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(P) + 4095) / 4096 * 4096;
     if (bytes > bytes_) {
       data_.reset();

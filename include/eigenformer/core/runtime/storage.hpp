@@ -1,16 +1,11 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <new>
-#include <string>
 #include <utility>
 
 #include "eigenformer/core/base/error.hpp"
@@ -77,92 +72,44 @@ class MemoryPool {
   /// An empty pool without a byte limit.
   MemoryPool() = default;
   /// Frees the blocks kept for reuse. Blocks in use must not outlive the pool.
-  ~MemoryPool() { trim(); }
+  ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
 
   /// A block of at least `bytes` bytes, uninitialised, which returns to the pool with its last owner.
   /// `*state` is set to the address of the block's state, which lives as long as the block. Throws Error when
   /// memory runs out.
-  std::shared_ptr<void> allocate(std::size_t bytes, StorageState** state = nullptr) {
-    if (bytes > most) throw Error("storage", "cannot allocate " + std::to_string(bytes) + " bytes");
-    auto block = std::make_shared<Block>(*this);  // first, so that a failure leaves nothing to give back
-    if (bytes < large) {
-      allocate_small(bytes, *block);
-    } else {
-      allocate_large(bytes, *block);
-    }
-    if (state != nullptr) *state = &block->state;
-    void* const memory = block->memory;
-    return std::shared_ptr<void>(std::move(block), memory);
-  }
+  std::shared_ptr<void> allocate(std::uint64_t bytes, StorageState** state = nullptr);
 
   /// Sets the most bytes that are kept for reuse; the rest is returned to the operating system. No limit by
   /// default.
-  void set_byte_limit(std::size_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    limit_ = bytes;
-    trim_to(bytes);
-  }
+  void set_byte_limit(std::size_t bytes);
 
   /// Returns cached blocks to the operating system until at most `keep_bytes` are kept. On systems other than
   /// Linux a segment can be returned only when no block of it is in use.
-  void trim(std::size_t keep_bytes = 0) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    trim_to(keep_bytes);
-  }
+  void trim(std::size_t keep_bytes = 0);
 
   /// The counters of this moment.
-  PoolStatistics statistics() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    PoolStatistics all = small_;
-    all.bytes_in_use += segments_.in_use();
-    all.bytes_cached += segments_.cached();
-    return all;
-  }
+  PoolStatistics statistics() const;
 
   /// Sets peak_bytes to the bytes held now.
-  void reset_peak() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    small_.peak_bytes = held();
-  }
+  void reset_peak();
 
  private:
   friend class Runtime;
 
   static constexpr std::size_t steps = 8;        // classes per power of two
   static constexpr std::size_t reuse_slack = 4;  // classes a reused block may be larger: 1.5 times
-  static constexpr std::size_t most = std::size_t{1} << 47;
+  static constexpr std::size_t most = std::size_t{1} << (sizeof(std::size_t) < 8 ? 30 : 47);
 
   // Stored at the beginning of a free block, so that freeing takes no memory and cannot fail.
   struct FreeBlock {
     FreeBlock* next;
   };
 
-  // The shared state of a block's owners; it returns the memory to the pool when the last of them is
-  // destroyed.
-  struct Block {
-    explicit Block(MemoryPool& from) noexcept : pool(from) {}
-    Block(const Block&) = delete;
-    Block& operator=(const Block&) = delete;
-    ~Block() {
-      if (memory != nullptr) pool.give_back(*this);
-    }
+  struct Block;
 
-    MemoryPool& pool;
-    void* memory = nullptr;
-    std::size_t size = 0;  // the class of a small block, the bytes of a large one
-    bool is_large = false;
-    StorageState state;
-  };
-
-  void give_back(const Block& block) noexcept {
-    if (block.is_large) {
-      give_back_large(static_cast<char*>(block.memory), block.size);
-    } else {
-      give_back_small(block.memory, block.size);
-    }
-  }
+  void give_back(const Block& block) noexcept;
 
   // Class c holds 64 * 2^(c / 8) * (1 + (c % 8) / 8) bytes, rounded to the alignment.
   static constexpr std::size_t class_bytes(std::size_t cls) {
@@ -171,106 +118,21 @@ class MemoryPool {
     return (bytes + alignment - 1) / alignment * alignment;
   }
 
-  static std::size_t class_of(std::size_t bytes) {
-    if (bytes <= alignment) return 0;
-    const std::size_t units = (bytes + alignment - 1) / alignment;
-    std::size_t cls = static_cast<std::size_t>(std::bit_width(units) - 1) * steps;
-    while (class_bytes(cls) < bytes) ++cls;
-    return cls;
-  }
+  static std::size_t class_of(std::size_t bytes);
 
-  void allocate_small(std::size_t bytes, Block& result) {
-    const std::size_t wanted = class_of(bytes);
-    std::size_t cls = wanted;
-    void* block = nullptr;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const std::size_t last = std::min(wanted + reuse_slack, free_.size() - 1);
-      for (; cls <= last && free_[cls] == nullptr; ++cls) {
-      }
-      if (cls <= last) {
-        block = take_free(cls);
-        ++small_.reuses;
-      } else {
-        cls = wanted;
-        block = std::aligned_alloc(alignment, class_bytes(cls));
-        if (block == nullptr) {
-          trim_to(0);
-          block = std::aligned_alloc(alignment, class_bytes(cls));
-        }
-        if (block == nullptr) out_of_memory(class_bytes(cls));
-        ++small_.system_allocations;
-      }
-      small_.bytes_in_use += class_bytes(cls);
-      small_.peak_bytes = std::max(small_.peak_bytes, held());
-    }
-    detail::forbid(static_cast<char*>(block) + bytes, class_bytes(cls) - bytes);
-    result.memory = block;
-    result.size = cls;
-  }
+  void allocate_small(std::size_t bytes, Block& result);
 
-  void allocate_large(std::size_t wanted, Block& result) {
-    const std::size_t bytes = detail::Segments::rounded(wanted);
-    char* block = nullptr;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      block = segments_.allocate(bytes);
-      if (block != nullptr) {
-        ++small_.reuses;
-      } else {
-        if (!segments_.grow(bytes)) {
-          trim_to(0);
-          if (!segments_.grow(bytes)) out_of_memory(bytes);
-        }
-        block = segments_.allocate(bytes);
-        ++small_.system_allocations;
-      }
-      small_.peak_bytes = std::max(small_.peak_bytes, held());
-    }
-    detail::forbid(block + wanted, bytes - wanted);
-    result.memory = block;
-    result.size = bytes;
-    result.is_large = true;
-  }
+  void allocate_large(std::size_t wanted, Block& result);
 
-  [[noreturn]] void out_of_memory(std::size_t bytes) const {
-    throw Error("storage", "out of memory: cannot allocate " + std::to_string(bytes) + " bytes, with " +
-                               std::to_string(small_.bytes_in_use + segments_.in_use()) + " bytes in use");
-  }
+  [[noreturn]] void out_of_memory(std::size_t bytes) const;
 
-  void give_back_small(void* block, std::size_t cls) noexcept {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const std::size_t bytes = class_bytes(cls);
-    small_.bytes_in_use -= bytes;
-    if (cached() + bytes > limit_) {
-      std::free(block);
-      return;
-    }
-    detail::permit(block, bytes);
-    free_[cls] = ::new (block) FreeBlock{free_[cls]};
-    detail::forbid(static_cast<char*>(block) + sizeof(FreeBlock), bytes - sizeof(FreeBlock));
-    small_.bytes_cached += bytes;
-  }
+  void give_back_small(void* block, std::size_t cls) noexcept;
 
-  void* take_free(std::size_t cls) noexcept {
-    void* const block = std::exchange(free_[cls], free_[cls]->next);
-    detail::permit(block, class_bytes(cls));
-    small_.bytes_cached -= class_bytes(cls);
-    return block;
-  }
+  void* take_free(std::size_t cls) noexcept;
 
-  void give_back_large(char* block, std::size_t bytes) noexcept {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    segments_.give_back(block, bytes);
-    if (cached() > limit_) segments_.trim(limit_ > small_.bytes_cached ? limit_ - small_.bytes_cached : 0);
-  }
+  void give_back_large(char* block, std::size_t bytes) noexcept;
 
-  void trim_to(std::size_t keep) noexcept {
-    segments_.trim(keep > small_.bytes_cached ? keep - small_.bytes_cached : 0);
-    for (std::size_t cls = free_.size(); cls-- > 0;) {
-      while (free_[cls] != nullptr && cached() > keep) std::free(take_free(cls));
-    }
-  }
+  void trim_to(std::size_t keep) noexcept;
 
   std::size_t cached() const noexcept { return small_.bytes_cached + segments_.cached(); }
   std::size_t held() const noexcept { return small_.bytes_in_use + segments_.in_use() + cached(); }
@@ -283,3 +145,7 @@ class MemoryPool {
 };
 
 }  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+#include "eigenformer/core/runtime/storage-inl.hpp"
+#endif

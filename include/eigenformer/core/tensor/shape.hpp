@@ -17,8 +17,8 @@ namespace eigenformer {
 class Shape {
  public:
   static constexpr index_t max_rank = 6;  ///< the highest rank
-  /// The most elements that a shape may have; sizes in bytes cannot overflow below it.
-  static constexpr index_t max_numel = index_t{1} << 58;
+  /// The most elements that a shape may have, 2^27 in WebAssembly; sizes in bytes cannot overflow below it.
+  static constexpr index_t max_numel = index_t{1} << (sizeof(std::size_t) < 8 ? 27 : 58);
 
   /// Rank 0: one element.
   Shape() = default;

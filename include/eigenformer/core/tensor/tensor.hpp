@@ -66,7 +66,7 @@ class Tensor {
 
   /// An uninitialised tensor of the given shape. Throws Error when memory runs out.
   EIGENFORMER_NOINLINE explicit Tensor(const Shape& shape) : shape_(shape) {
-    const auto bytes = static_cast<std::size_t>(shape.numel()) * sizeof(T);
+    const auto bytes = static_cast<std::uint64_t>(shape.numel()) * sizeof(T);
     std::shared_ptr<void> storage = Runtime::instance().pool().allocate(bytes, &state_);
     T* data = static_cast<T*>(storage.get());
     storage_ = std::shared_ptr<T>(std::move(storage), data);

@@ -38,6 +38,11 @@ inline void require_lexicon_pairs(std::size_t sources, std::size_t targets) {
                                   std::to_string(targets) + " targets, must be equal numbers");
 }
 
+inline void require_source_size(index_t source_size) {
+  if (source_size >= 0) return;
+  throw ValueError("lexicon", "source_size is " + std::to_string(source_size) + ", must not be negative");
+}
+
 // Weights by source and target id.
 using LexiconCounts = std::vector<std::unordered_map<std::int32_t, double>>;
 
@@ -57,14 +62,15 @@ inline Lexicon normalised(const LexiconCounts& counts, double least) {
 
 /// Computes a translation table from aligned sentence pairs: for each source id, the share of its links that
 /// go to each target id. source_size: size of the source vocabulary, which is the size of the result. Throws
-/// ValueError for lists of different sizes, IndexError for a link outside its sentences, a source id outside
-/// the vocabulary or a negative target id.
+/// ValueError for lists of different sizes and a negative source_size, IndexError for a link outside its
+/// sentences, a source id outside the vocabulary or a negative target id.
 inline Lexicon lexicon_of_alignments(std::span<const std::vector<std::int32_t>> sources,
                                      std::span<const std::vector<std::int32_t>> targets,
                                      std::span<const std::vector<AlignmentLink>> alignments,
                                      index_t source_size) {
   detail::require_lexicon_pairs(sources.size(), targets.size());
   detail::require_lexicon_pairs(sources.size(), alignments.size());
+  detail::require_source_size(source_size);
   detail::LexiconCounts counts(static_cast<std::size_t>(source_size));
   for (std::size_t p = 0; p < sources.size(); ++p) {
     for (const AlignmentLink& link : alignments[p]) {
@@ -93,14 +99,16 @@ struct LexiconOptions {
 
 /// Estimates p(target id | source id) from sentence pairs without alignments by IBM Model 1 (Brown et al.
 /// 1993, 4.1) without its empty word: every target token comes from some source token. source_size: size of
-/// the source vocabulary, which is the size of the result. Throws ValueError for lists of different sizes and
-/// for less than one iteration, IndexError for a source id outside the vocabulary or a negative target id.
+/// the source vocabulary, which is the size of the result. Throws ValueError for lists of different sizes, a
+/// negative source_size and less than one iteration, IndexError for a source id outside the vocabulary or a
+/// negative target id.
 inline Lexicon train_lexicon(std::span<const std::vector<std::int32_t>> sources,
                              std::span<const std::vector<std::int32_t>> targets, index_t source_size,
                              const LexiconOptions& options = {}) {
   detail::require_lexicon_pairs(sources.size(), targets.size());
   if (options.iterations < 1)
     throw ValueError("lexicon", "iterations is " + std::to_string(options.iterations) + ", must be positive");
+  detail::require_source_size(source_size);
   detail::LexiconCounts probability(static_cast<std::size_t>(source_size));
   for (int pass = 0; pass < options.iterations; ++pass) {
     detail::LexiconCounts counts(probability.size());

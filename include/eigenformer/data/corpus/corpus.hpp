@@ -173,7 +173,20 @@ struct EncodedCorpus : PairSource {
     out.text = nullptr;
   }
   /// The number of pairs and a hash of all ids and links (FNV-1a, 64 bits), as text.
-  std::string fingerprint() const override {
+  std::string fingerprint() const override { return std::to_string(size()) + " pairs, " + content(); }
+  SourceIdentity identity() const override {
+    return {.pairs = size(), .content = content(), .tokenizers = {}, .options = {}};
+  }
+  bool aligned() const override {
+    if (alignment.empty() || static_cast<index_t>(alignment.size()) == size()) return !alignment.empty();
+    throw ValueError("corpus", "the corpus has " + std::to_string(alignment.size()) + " alignments and " +
+                                   std::to_string(size()) +
+                                   " pairs, expected one alignment for each pair or none");
+  }
+  bool in_memory() const noexcept override { return true; }
+
+ private:
+  std::string content() const {
     std::uint64_t hash = 0xCBF29CE484222325u;
     const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
     for (const TokenSequences* side : {&source, &target}) {
@@ -190,15 +203,8 @@ struct EncodedCorpus : PairSource {
         add(static_cast<std::uint64_t>(link.target));
       }
     }
-    return std::to_string(size()) + " pairs, " + std::to_string(hash);
+    return std::to_string(hash);
   }
-  bool aligned() const override {
-    if (alignment.empty() || static_cast<index_t>(alignment.size()) == size()) return !alignment.empty();
-    throw ValueError("corpus", "the corpus has " + std::to_string(alignment.size()) + " alignments and " +
-                                   std::to_string(size()) +
-                                   " pairs, expected one alignment for each pair or none");
-  }
-  bool in_memory() const noexcept override { return true; }
 };
 
 /// Encodes every pair; source_text is put before each source sentence. Pairs with a side of no token or of

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eigenformer/core/base/config.hpp"
@@ -22,6 +25,14 @@ struct EncodedPair {
 struct PairLengths {
   index_t source = 0,  ///< source tokens
       target = 0;      ///< target tokens
+};
+
+/// What the pairs of a PairSource depend on, in parts, so that a message can say which of them differs.
+struct SourceIdentity {
+  index_t pairs = 0;         ///< number of pairs in an epoch
+  std::string content{};     ///< a hash of ids and links, or of what they are computed from
+  std::string tokenizers{};  ///< a hash of the tokenizers; empty: not known
+  std::string options{};     ///< readable: sampling, shares, order, ids around sentences; may be empty
 };
 
 /// Indexed sentence pairs that training reads: a corpus in memory (EncodedCorpus), a mapped file (TokenFile),
@@ -46,9 +57,13 @@ class PairSource {
   /// Replaces `out` with pair i of an epoch; the result depends on these two numbers alone. Throws IndexError
   /// when there is no pair i, IoError for a damaged file.
   virtual void read(index_t epoch, index_t i, EncodedPair& out) const = 0;
-  /// A text that identifies the pairs: sources with equal fingerprints are taken to have equal pairs. A
-  /// training state stores it, to refuse to resume on other data.
+  /// A text that identifies the pairs: sources with equal fingerprints are taken to have equal pairs in every
+  /// epoch, with equal conventions. A training state stores it, to refuse to resume on other data.
   virtual std::string fingerprint() const = 0;
+  /// The parts of what fingerprint() covers, for messages. Default: the fingerprint as the content.
+  virtual SourceIdentity identity() const {
+    return {.pairs = size(), .content = fingerprint(), .tokenizers = {}, .options = {}};
+  }
   /// Whether all pairs have alignment links. Throws ValueError when only some have.
   virtual bool aligned() const { return false; }
   /// Whether the pairs are held in memory; Batcher then also holds the order of a whole epoch, whatever its
@@ -66,5 +81,24 @@ class PairSource {
   /// See the copy constructor.
   PairSource& operator=(PairSource&&) = default;
 };
+
+namespace detail {
+
+// Separates the parts of a fingerprint that were added later, which older training states lack.
+inline constexpr const char* fingerprint_bar = " | ";
+
+// The parts of a fingerprint before and after the bar.
+inline std::pair<std::string, std::string> fingerprint_parts(const std::string& fingerprint) {
+  const std::size_t bar = fingerprint.find(fingerprint_bar);
+  if (bar == std::string::npos) return {fingerprint, ""};
+  return {fingerprint.substr(0, bar), fingerprint.substr(bar + std::strlen(fingerprint_bar))};
+}
+
+// Whether a stored fingerprint is `now`, or what an older state has for it.
+inline bool same_fingerprint(const std::string& stored, const std::string& now) {
+  return stored == now || stored == fingerprint_parts(now).first;
+}
+
+}  // namespace detail
 
 }  // namespace eigenformer

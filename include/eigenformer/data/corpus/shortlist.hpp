@@ -81,7 +81,7 @@ class Shortlist {
     if (head.magic != magic)
       throw refuse("is not a binary shortlist: its first eight bytes are not those of the format");
     const std::size_t left = bytes.size() - sizeof head;
-    // Before sizes are multiplied.
+    // Checked before sizes are multiplied.
     if (head.offsets > left / 8 || head.ids > left / 4 || 8 * head.offsets + 4 * head.ids != left) {
       throw refuse("is truncated or damaged: " + std::to_string(head.offsets) + " offsets and " +
                    std::to_string(head.ids) + " ids do not take the " + std::to_string(left) +

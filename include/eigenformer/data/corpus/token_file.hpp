@@ -124,6 +124,13 @@ class TokenFile final : public PairSource {
     return std::to_string(tail_.pairs) + " pairs, " + std::to_string(tail_.hash);
   }
 
+  SourceIdentity identity() const override {
+    return {.pairs = size(),
+            .content = std::to_string(tail_.ids_hash) + " " + std::to_string(tail_.lengths_hash),
+            .tokenizers = tail_.tokenizers == 0 ? "" : std::to_string(tail_.tokenizers),
+            .options = {}};
+  }
+
   /// Number of source tokens of all pairs.
   index_t source_tokens() const noexcept { return static_cast<index_t>(tail_.source_tokens); }
   /// Number of target tokens of all pairs.

@@ -44,12 +44,17 @@ class TokenFileWriter {
   }
 
   /// Appends a pair. Throws ValueError for a side of more than `longest` tokens, IndexError for an id outside
-  /// its vocabulary, IoError when writing fails. After an exception, do not use the writer again.
+  /// its vocabulary, IoError after commit() and when writing fails. A pair that is refused is not added,
+  /// and more can be added after it; once writing has failed, commit() throws IoError.
   void add(std::span<const std::int32_t> source, std::span<const std::int32_t> target) {
-    append(source, "source", tail_.source_vocabulary);
-    append(target, "target", tail_.target_vocabulary);
+    require_unfinished();
+    require(source, "source", tail_.source_vocabulary);
+    require(target, "target", tail_.target_vocabulary);
+    ids_.reserve(block + (source.size() + target.size()) * head_.id_bytes);  // what follows cannot fail
     lengths_.push_back(
         {static_cast<std::uint16_t>(source.size()), static_cast<std::uint16_t>(target.size())});
+    append(source);
+    append(target);
     ++tail_.pairs;
     tail_.source_tokens += source.size();
     tail_.target_tokens += target.size();
@@ -63,8 +68,11 @@ class TokenFileWriter {
   /// Number of target tokens added so far.
   index_t target_tokens() const noexcept { return static_cast<index_t>(tail_.target_tokens); }
 
-  /// Completes the file and renames it to its final name; call it once, after the last add(). Throws IoError.
+  /// Completes the file and renames it to its final name. Throws IoError, also when it is called
+  /// again, whether or not it had succeeded.
   void commit() {
+    require_unfinished();
+    finished_ = true;
     flush();
     tail_.ids_hash = hash_.value();
     Hash64 hash;
@@ -85,7 +93,7 @@ class TokenFileWriter {
  private:
   static constexpr std::size_t block = std::size_t{1} << 20;
 
-  void append(std::span<const std::int32_t> ids, const char* side, std::uint32_t vocabulary) {
+  void require(std::span<const std::int32_t> ids, const char* side, std::uint32_t vocabulary) const {
     if (static_cast<index_t>(ids.size()) > longest) {
       throw ValueError("token_file", "the " + std::string(side) + " of pair " + std::to_string(tail_.pairs) +
                                          " has " + std::to_string(ids.size()) +
@@ -97,8 +105,15 @@ class TokenFileWriter {
                                            std::to_string(tail_.pairs) + " has the id " + std::to_string(id) +
                                            ", must be in [0, " + std::to_string(vocabulary) + ")");
       }
-      ids_.append(reinterpret_cast<const char*>(&id), head_.id_bytes);
     }
+  }
+  void append(std::span<const std::int32_t> ids) {
+    for (const std::int32_t id : ids) ids_.append(reinterpret_cast<const char*>(&id), head_.id_bytes);
+  }
+
+  void require_unfinished() const {
+    if (finished_)
+      throw IoError("token_file", "commit() was called before, expected one call after the last add()");
   }
 
   void flush() {
@@ -113,6 +128,7 @@ class TokenFileWriter {
   std::string ids_;
   Hash64 hash_;
   std::deque<detail::TokenFileLengths> lengths_;
+  bool finished_ = false;  // by commit(), also by one that threw
 };
 
 }  // namespace eigenformer

@@ -76,7 +76,8 @@ class Vocabulary {
 
   /// Makes a vocabulary of the most frequent tokens, in descending order; equally frequent ones are ordered
   /// by their bytes, so that ids are the same on every machine. Throws ValueError for a max_size that leaves
-  /// no room beside the special entries, a negative min_count, and an empty or repeated reserved entry.
+  /// no room beside the special entries or is too small for the reserved ones, a negative min_count, and an
+  /// empty or repeated reserved entry.
   static Vocabulary from_counts(const TokenCounts& counts, const VocabularyOptions& options = {}) {
     if (options.max_size != 0 && options.max_size <= num_specials) {
       throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
@@ -85,6 +86,13 @@ class Vocabulary {
     if (options.min_count < 0) {
       throw ValueError("vocabulary",
                        "min_count is " + std::to_string(options.min_count) + ", must not be negative");
+    }
+    const auto reserved_size = static_cast<index_t>(options.reserved.size());
+    if (options.max_size != 0 && reserved_size > options.max_size - num_specials) {
+      throw ValueError("vocabulary", "max_size is " + std::to_string(options.max_size) +
+                                         ", must be 0 (no limit) or at least " +
+                                         std::to_string(num_specials + reserved_size) +
+                                         ", the number of special and reserved entries");
     }
     std::vector<std::pair<std::string, index_t>> entries;
     for (const auto& entry : counts) {
@@ -96,10 +104,8 @@ class Vocabulary {
       return a.second != b.second ? a.second > b.second : a.first < b.first;
     });
     std::size_t room = entries.size();
-    if (options.max_size != 0) {
-      const auto kept = static_cast<std::size_t>(options.max_size - num_specials);
-      room = std::min(room, kept - std::min(kept, options.reserved.size()));
-    }
+    if (options.max_size != 0)
+      room = std::min(room, static_cast<std::size_t>(options.max_size - num_specials - reserved_size));
     std::vector<std::string> tokens = options.reserved;
     tokens.reserve(tokens.size() + room);
     for (std::size_t i = 0; i < room; ++i) tokens.push_back(std::move(entries[i].first));

@@ -117,7 +117,8 @@ class AtomicFile {
 
   /// Makes the file durable and renames it to the target. Throws IoError when that fails, or when the size of
   /// the file is not the number of bytes written; the target is then unchanged, unless only syncing its
-  /// folder failed.
+  /// folder failed: then the message says that the new file is in place. Either way the object is finished:
+  /// write() and commit() throw IoError from then on.
   void commit() {
     require_open();
     struct stat state {};
@@ -127,7 +128,12 @@ class AtomicFile {
     if (const int descriptor = std::exchange(descriptor_, -1); ::close(descriptor) != 0) fail("write", errno);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename a temporary file to", errno);
     temporary_.clear();
-    detail::sync_directory("write", target_.parent_path());
+    try {
+      detail::sync_directory("write", target_.parent_path());
+    } catch (const IoError& error) {
+      throw IoError("write", detail::message_of(error) + "; '" + target_.string() +
+                                 "' is replaced, but may be lost if the system fails now");
+    }
   }
 
  private:

@@ -47,7 +47,8 @@ class FolderTransaction {
   explicit FolderTransaction(const std::filesystem::path& folder) : folder_(folder) {
     std::error_code error;
     created_ = std::filesystem::create_directories(folder_, error);
-    if (error || !std::filesystem::is_directory(folder_)) {
+    std::error_code ignored;
+    if (error || !std::filesystem::is_directory(folder_, ignored)) {
       throw detail::errno_error("write", "create the folder", folder_, error ? error.value() : ENOTDIR);
     }
     recover(folder_);

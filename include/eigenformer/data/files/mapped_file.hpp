@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "eigenformer/data/files/atomic_file.hpp"
 
@@ -37,6 +38,7 @@ class MappedFile {
     file->path_ = path;
     file->descriptor_ = descriptor;
     if (::fstat(descriptor, &state) != 0) throw detail::errno_error("read", "read", path, errno);
+    if (!std::in_range<std::ptrdiff_t>(state.st_size)) throw detail::errno_error("read", "read", path, EFBIG);
     file->map(descriptor, static_cast<std::size_t>(state.st_size));
     return file;
   }
@@ -46,7 +48,7 @@ class MappedFile {
   std::shared_ptr<MappedFile> again() const {
     struct stat state {};
     if (::fstat(descriptor_, &state) != 0) throw detail::errno_error("read", "read", path_, errno);
-    if (static_cast<std::size_t>(state.st_size) != bytes_.size()) {
+    if (!std::cmp_equal(state.st_size, bytes_.size())) {
       throw IoError("read", "'" + path_.string() + "' has changed since it was opened: it had " +
                                 std::to_string(bytes_.size()) + " bytes, and now has " +
                                 std::to_string(state.st_size));

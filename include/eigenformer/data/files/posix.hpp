@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 
-/// What Linux has and other POSIX systems, such as macOS, have otherwise or lack. Files that need it include
-/// this header, so that a port has one place to look at.
+/// Functions that Linux has and that other POSIX systems, such as macOS, lack or name differently. All other
+/// files use them through this header, so that a port changes one place.
 namespace eigenformer::detail {
 
 struct FileTime {
@@ -26,8 +26,8 @@ inline FileTime modification_time(const struct stat& state) noexcept {
 #endif
 }
 
-/// Makes a file's bytes durable, and its size; other properties need not be. Returns 0 or the errno of the
-/// failure.
+/// Makes the bytes and the size of a file durable, not necessarily its other properties. Returns 0 or the
+/// errno of the failure.
 inline int sync_data(int descriptor) noexcept {
 #ifdef __linux__
   return ::fdatasync(descriptor) == 0 ? 0 : errno;
@@ -36,8 +36,8 @@ inline int sync_data(int descriptor) noexcept {
 #endif
 }
 
-/// Takes the room of a file of `bytes` on the disk. Returns 0 or the errno of the failure: EOPNOTSUPP or
-/// ENOSYS where the system or the file system cannot take room in advance.
+/// Allocates `bytes` of disk space for a file. Returns 0 or the errno of the failure: EOPNOTSUPP or ENOSYS if
+/// the system or the file system cannot allocate space in advance.
 inline int reserve_room(int descriptor, std::uint64_t bytes) noexcept {
 #ifdef __linux__
   while (::fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) != 0) {

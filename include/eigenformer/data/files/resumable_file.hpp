@@ -86,9 +86,17 @@ class ResumableFile {
 
   /// Continues after the last saved byte. Throws ValueError when nothing was saved, IoError when the part
   /// cannot be truncated.
-  void resume() {
+  void resume() { resume(saved_bytes_); }
+  /// Continues after the first `bytes` bytes, such as those that a file saved together with this one belongs
+  /// to. Throws as above, and ValueError when fewer were saved.
+  void resume(std::uint64_t bytes) {
     if (!saved_) throw ValueError("write", "there is no saved state to resume from");
-    begin_at(saved_bytes_);
+    if (bytes > saved_bytes_) {
+      throw ValueError("write", "cannot resume '" + part_.string() + "' after " + std::to_string(bytes) +
+                                    " bytes, must be at most the " + std::to_string(saved_bytes_) +
+                                    " that were saved");
+    }
+    begin_at(bytes);
   }
   /// Discards what was saved and begins with an empty part. Throws IoError.
   void restart() {

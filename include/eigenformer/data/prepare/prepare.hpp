@@ -24,7 +24,6 @@
 #include "eigenformer/core/runtime/runtime.hpp"
 #include "eigenformer/data/corpus/token_file_writer.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
-#include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/prepare/hash_set.hpp"
 #include "eigenformer/data/prepare/pair_filter.hpp"
 #include "eigenformer/data/prepare/pair_reader.hpp"
@@ -47,19 +46,6 @@ struct PreparedNames {
   static constexpr const char* validation_source = "validation.source";  ///< text, one sentence per line
   static constexpr const char* validation_target = "validation.target";  ///< text, one sentence per line
 };
-
-/// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
-/// be set. Stored by TokenFileWriter.
-inline std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
-  Hash64 hash;
-  for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
-    hash.add(tokenizer->kind() + '\n');
-    for (index_t id = 0; id < tokenizer->vocabulary_size(); ++id)
-      hash.add(tokenizer->token(static_cast<std::int32_t>(id)) + '\n');
-    if (tokenizers.joint()) break;
-  }
-  return hash.value();
-}
 
 namespace detail {
 
@@ -120,8 +106,9 @@ class Spool {
 /// of its file, a low estimate.
 inline void require_room(const PrepareFiles& files, const std::filesystem::path& folder) {
   double text = 0;
+  std::error_code error;
   for (const auto& path : {files.source, files.target, files.tsv}) {
-    if (path.empty() || !std::filesystem::is_regular_file(path)) continue;
+    if (path.empty() || !std::filesystem::is_regular_file(path, error)) continue;
     char begin[4] = {};
     std::size_t n = 0;
     if (std::FILE* const file = std::fopen(path.c_str(), "rb")) {
@@ -129,9 +116,9 @@ inline void require_room(const PrepareFiles& files, const std::filesystem::path&
       std::fclose(file);
     }
     const bool plain = compression_of_content({begin, n}).value_or(Compression::none) == Compression::none;
-    text += static_cast<double>(std::filesystem::file_size(path)) * (plain ? 1 : 3);
+    const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+    if (!error) text += static_cast<double>(bytes) * (plain ? 1 : 3);
   }
-  std::error_code error;
   const auto space = std::filesystem::space(folder, error);
   if (error || static_cast<double>(space.available) >= 1.5 * text) return;
   const auto gigabytes = [](double bytes) {

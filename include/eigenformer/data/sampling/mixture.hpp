@@ -71,8 +71,14 @@ class Mixture final : public PairSource {
 
   /// Number of corpora.
   std::size_t num_parts() const noexcept { return parts_.size(); }
-  /// Number of pairs of corpus k in every epoch. Throws std::out_of_range when there is no corpus k.
-  index_t pairs_of(std::size_t k) const { return k == 0 ? ends_.at(0) : ends_.at(k) - ends_.at(k - 1); }
+  /// Number of pairs of corpus k in every epoch. Throws IndexError when there is no corpus k.
+  index_t pairs_of(std::size_t k) const {
+    if (k >= ends_.size()) {
+      throw IndexError("mixture", "corpus " + std::to_string(k) + " does not exist, there are " +
+                                      std::to_string(ends_.size()));
+    }
+    return k == 0 ? ends_[0] : ends_[k] - ends_[k - 1];
+  }
 
   index_t size() const noexcept override { return ends_.back(); }
   index_t source_length(index_t i) const override { return lengths(0, i).source; }
@@ -88,17 +94,32 @@ class Mixture final : public PairSource {
     if (out.text == nullptr && part.text) out.text = &*part.text;
   }
   std::string fingerprint() const override {
-    std::string text = "mixture with seed " + std::to_string(options_.seed);
+    std::string text = "mixture with seed " + std::to_string(options_.seed), more = order();
     for (std::size_t k = 0; k < parts_.size(); ++k) {
-      text += "; " + std::to_string(pairs_of(k)) + " of " + parts_[k].source->fingerprint();
+      const auto [part, more_of_part] = detail::fingerprint_parts(parts_[k].source->fingerprint());
+      text += "; " + std::to_string(pairs_of(k)) + " of " + part;
+      more += "; " + more_of_part;
       if (!parts_[k].text) continue;
+      more += ", " + training_ids(*parts_[k].text);
       text += " after";
       for (const auto* ids : {&parts_[k].text->source_prefix, &parts_[k].text->target_prefix}) {
         for (const std::int32_t id : *ids) text += ' ' + std::to_string(id);
         text += ',';
       }
     }
-    return text;
+    return text + detail::fingerprint_bar + more;
+  }
+  SourceIdentity identity() const override {
+    SourceIdentity all{.pairs = size(), .content = {}, .tokenizers = {}, .options = order()};
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      const SourceIdentity part = parts_[k].source->identity();
+      all.content += (k == 0 ? "" : "; ") + std::to_string(part.pairs) + " " + part.content;
+      all.tokenizers += (k == 0 ? "" : "; ") + part.tokenizers;
+      all.options += "; " + std::to_string(pairs_of(k)) + " of corpus " + std::to_string(k + 1);
+      if (!part.options.empty()) all.options += ", " + part.options;
+      if (parts_[k].text) all.options += ", " + training_ids(*parts_[k].text);
+    }
+    return all;
   }
   bool aligned() const override {
     const auto is_aligned = [](const MixturePart& part) { return part.source->aligned(); };
@@ -117,6 +138,10 @@ class Mixture final : public PairSource {
     std::size_t part;
     index_t pass, pair;
   };
+
+  std::string order() const {
+    return options_.shuffle ? "order of seed " + std::to_string(options_.seed) : "order of the corpora";
+  }
 
   Place place(index_t epoch, index_t i) const {
     if (i < 0 || i >= size()) {

@@ -9,6 +9,7 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
 #include "eigenformer/data/corpus/pair_source.hpp"
+#include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/sampling/subword_sampling.hpp"
 #include "eigenformer/data/tokenizers/tokenizer_factory.hpp"
 
@@ -57,16 +58,35 @@ class SampledCorpus final : public PairSource {
     if (draws_target()) draw(*tokenizers_.target, target_, epoch, i, 1, out.target);
   }
   std::string fingerprint() const override {
-    const auto side = static_cast<std::size_t>(sampling_.sides);
-    return plain_.fingerprint() + ", drawn (bpe_dropout " + detail::number_text(sampling_.bpe_dropout) +
-           ", unigram_alpha " + detail::number_text(sampling_.unigram_alpha) + ", " +
-           EnumNames<SampledSides>::names[side] + ", seed " + std::to_string(seed_) + ")";
+    return plain_.fingerprint() + ", " + drawn() + detail::fingerprint_bar + "max_length " +
+           std::to_string(max_length_) + ", text " + std::to_string(text_hash()) + ", tokenizers " +
+           std::to_string(tokenizer_fingerprint(tokenizers_));
+  }
+  SourceIdentity identity() const override {
+    return {.pairs = size(),
+            .content = plain_.identity().content + " " + std::to_string(text_hash()),
+            .tokenizers = std::to_string(tokenizer_fingerprint(tokenizers_)),
+            .options = drawn() + ", max_length " + std::to_string(max_length_)};
   }
   bool in_memory() const noexcept override { return true; }
 
  private:
   bool draws_source() const noexcept { return sampling_.on() && sampling_.sides != SampledSides::target; }
   bool draws_target() const noexcept { return sampling_.on() && sampling_.sides != SampledSides::source; }
+
+  std::string drawn() const {
+    const auto side = static_cast<std::size_t>(sampling_.sides);
+    return "drawn (bpe_dropout " + detail::number_text(sampling_.bpe_dropout) + ", unigram_alpha " +
+           detail::number_text(sampling_.unigram_alpha) + ", " + EnumNames<SampledSides>::names[side] +
+           ", seed " + std::to_string(seed_) + ")";
+  }
+  std::uint64_t text_hash() const {
+    Hash64 hash;
+    for (const auto* side : {&source_, &target_}) {
+      for (const std::string& line : *side) hash.add(line + '\n');
+    }
+    return hash.value();
+  }
 
   void draw(const Tokenizer& tokenizer, const std::vector<std::string>& text, index_t epoch, index_t i,
             std::uint32_t side, std::vector<std::int32_t>& ids) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -11,6 +12,7 @@
 #include "eigenformer/core/base/linked.hpp"
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/data/corpus/corpus.hpp"
+#include "eigenformer/data/files/hash64.hpp"
 #include "eigenformer/data/tokenizers/foreign_tokenizer.hpp"
 #include "eigenformer/data/tokenizers/tokenizer.hpp"
 #if defined(EIGENFORMER_WITH_SENTENCEPIECE) && EIGENFORMER_WITH_SENTENCEPIECE
@@ -44,6 +46,19 @@ struct TokenizerPair {
   /// Whether both sides share one tokenizer object.
   bool joint() const noexcept { return source == target; }
 };
+
+/// A hash of the kinds and all tokens of tokenizers, to tell whether ids were made by them; both sides must
+/// be set. Stored by TokenFileWriter.
+inline std::uint64_t tokenizer_fingerprint(const TokenizerPair& tokenizers) {
+  Hash64 hash;
+  for (const auto& tokenizer : {tokenizers.source, tokenizers.target}) {
+    hash.add(tokenizer->kind() + '\n');
+    for (index_t id = 0; id < tokenizer->vocabulary_size(); ++id)
+      hash.add(tokenizer->token(static_cast<std::int32_t>(id)) + '\n');
+    if (tokenizers.joint()) break;
+  }
+  return hash.value();
+}
 
 /// encode_corpus() with the tokenizers and conventions of a model folder or an import. Of `text`, only
 /// source_text is used; Batcher adds the ids around a sentence. Throws ValueError as encode_corpus() does,

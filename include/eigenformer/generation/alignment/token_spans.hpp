@@ -37,8 +37,12 @@ struct PartMatch {
   bool whole = false;
 };
 inline PartMatch match_part(std::string_view text, std::size_t begin, std::string_view part) {
-  const std::size_t at = trimmed_span(text, {begin, text.size()}).begin;
-  std::size_t done = 0;
+  std::size_t at = begin, done = 0;
+  while (at < text.size()) {
+    const DecodedCodePoint c = decode_front(text.substr(at));
+    if (c.length == 0 || !is_space(c.value)) break;
+    at += c.length;
+  }
   bool same = true;
   for_each_code_point(part, [&](char32_t, std::string_view bytes) {
     same = same && text.substr(at + done, bytes.size()) == bytes;

@@ -38,11 +38,12 @@ struct WordRange {
 inline std::vector<WordRange> words_of_tokens(std::span<const ByteSpan> tokens,
                                               std::span<const ByteSpan> words) {
   std::vector<WordRange> ranges;
+  std::size_t first = 0;
   for (const ByteSpan& token : tokens) {
     WordRange range;
     if (!token.empty()) {
-      while (range.first < words.size() && words[range.first].end <= token.begin) ++range.first;
-      range.last = range.first;
+      while (first < words.size() && words[first].end <= token.begin) ++first;
+      range = {first, first};
       while (range.last < words.size() && words[range.last].begin < token.end) ++range.last;
     }
     ranges.push_back(range);

@@ -93,19 +93,4 @@ class BatchConstraints {
   std::shared_ptr<const PhrasesByPlace> phrases_;  // null: no constraints
 };
 
-/// All ids in the constraints of some inputs, with duplicates.
-inline std::vector<std::int32_t> constraint_ids(const GenerationOptions& options,
-                                                std::span<const std::size_t> places) {
-  std::vector<std::int32_t> ids;
-  if (options.constraints.empty()) return ids;
-  for (const std::size_t place : places) {
-    for (const PhraseConstraint& constraint : options.constraints[place]) {
-      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
-        for (const auto& form : *forms) ids.insert(ids.end(), form.begin(), form.end());
-      }
-    }
-  }
-  return ids;
-}
-
 }  // namespace eigenformer::detail

@@ -53,8 +53,13 @@ inline void require_one_constraint_list_each(const char* op, std::size_t lists, 
 }
 
 /// Throws ValueError for a constraint without forms, and for forms that no text can contain.
-inline void require_possible(const char* op, const PhraseConstraints& constraints, index_t vocabulary,
-                             std::int32_t end_id) {
+EIGENFORMER_FUNCTION void require_possible(const char* op, const PhraseConstraints& constraints,
+                                           index_t vocabulary, std::int32_t end_id);
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void require_possible(const char* op, const PhraseConstraints& constraints,
+                                           index_t vocabulary, std::int32_t end_id) {
   for (std::size_t c = 0; c < constraints.size(); ++c) {
     const auto refuse = [&](const std::string& what) {
       return ValueError(op, "constraint " + std::to_string(c) + " " + what);
@@ -86,6 +91,8 @@ inline void require_possible(const char* op, const PhraseConstraints& constraint
     }
   }
 }
+
+#endif
 
 }  // namespace detail
 

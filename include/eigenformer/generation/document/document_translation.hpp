@@ -154,13 +154,14 @@ inline Tensor<float> joined_attention(const DocumentTranslation& document) {
 
 /// Merges the sentences of a document into one Translation: the document's text and alignment, the sums of
 /// scores and log-probabilities, all tokens and words with the mean confidence of the words, and the mean
-/// expected utility. Attention is kept for a single sentence only, else null.
-inline Translation joined_translation(DocumentTranslation document) {
+/// expected utility. Attention is kept for a single sentence only, else null. weights: whether the alignment
+/// gets its attention weights, whose number grows with the square of the document's length.
+inline Translation joined_translation(DocumentTranslation document, bool weights = true) {
   Translation all;
   if (document.sentences.size() == 1) all = document.sentences.front().translation;
   all.text = std::move(document.text);
   all.alignment = document.alignment;
-  if (document.alignment != nullptr) {
+  if (document.alignment != nullptr && weights) {
     TextAlignment alignment = *document.alignment;
     alignment.attention = detail::joined_attention(document);
     all.alignment = std::make_shared<const TextAlignment>(std::move(alignment));

@@ -49,8 +49,10 @@ class SplitLines {
 
   /// Joins the translations of the parts (one list per part, the best first) to one list per line: a line's
   /// i-th translation has the i-th translation of each part, or the last one of a part with fewer; see
-  /// joined_translation(). Throws ValueError for another number of parts and for a part without translations.
-  std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts) const {
+  /// joined_translation(), also for `weights`. Throws ValueError for another number of parts and for a part
+  /// without translations.
+  std::vector<std::vector<Translation>> join(std::vector<std::vector<Translation>> of_parts,
+                                             bool weights = true) const {
     if (of_parts.size() != parts_.size()) {
       throw ValueError("document", "there are translations of " + std::to_string(of_parts.size()) +
                                        " parts, must be " + std::to_string(parts_.size()));
@@ -65,7 +67,7 @@ class SplitLines {
         joined[i].emplace_back();
       } else {
         for (DocumentTranslation& line : assemble_documents(lines_[i], of_lines_[i], std::span(next, end)))
-          joined[i].push_back(joined_translation(std::move(line)));
+          joined[i].push_back(joined_translation(std::move(line), weights));
       }
       next = end;
     }

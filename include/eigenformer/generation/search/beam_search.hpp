@@ -1,27 +1,146 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "eigenformer/generation/constraints/batch_constraints.hpp"
 #include "eigenformer/generation/decoding/attention_maps.hpp"
 #include "eigenformer/generation/decoding/length_limits.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
-#include "eigenformer/generation/search/rules.hpp"
-#include "eigenformer/generation/search/sentence_search.hpp"
-#include "eigenformer/generation/search/step_scores.hpp"
+#include "eigenformer/generation/search/hypothesis.hpp"
+#include "eigenformer/generation/search/options.hpp"
 
 namespace eigenformer {
 
 namespace detail {
+
+/// All ids in the constraints of some inputs, with duplicates.
+EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const GenerationOptions& options,
+                                                              std::span<const std::size_t> places);
+
+/// The search itself. inputs: the prompts' inputs as indices into the caller's list; limits: maximum target
+/// tokens of each, empty: max_length. end_score: see EndScore.
+template <class T>
+std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Prompts& prompts,
+                                                  std::span<const std::size_t> inputs,
+                                                  std::span<const index_t> limits,
+                                                  const GenerationOptions& options,
+                                                  const EndScore& end_score);
+
+/// Throws ValueError if there is no function attention_maps() for the model. what: what needs it, for the
+/// message.
+template <class M>
+void require_attention_maps(const char* what) {
+  if (HasAttentionMaps<M>) return;
+  throw ValueError("generation", std::string(what) +
+                                     ", but there is no function attention_maps(model, ctx, input, target, "
+                                     "begin_id, prefix) for this model");
+}
+
+/// The attention weights of a hypothesis. place: the index of its input in the caller's list.
+template <class M>
+AttentionMaps hypothesis_maps(const M& model, const Context<ValueOf<M>>& ctx, const typename M::Input& input,
+                              std::size_t place, const Hypothesis& h, const GenerationOptions& options) {
+  std::vector<std::int32_t> target = options.prefix_ids;
+  if (!options.prefixes.empty())
+    target.insert(target.end(), options.prefixes[place].begin(), options.prefixes[place].end());
+  target.insert(target.end(), h.ids.begin(), h.ids.end());
+  return attention_maps(model, ctx, input, target, options.begin_id, options.prefix_length);
+}
+
+// Searches one batch. places: its inputs as indices into the caller's list.
+template <class M>
+std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<ValueOf<M>>& ctx,
+                                                  std::span<const typename M::Input> inputs,
+                                                  std::span<const std::size_t> places,
+                                                  const GenerationOptions& options) {
+  require_id("generation", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), 0);
+  if (!models::HasPrompt<M> && options.prefix_length > static_cast<index_t>(options.prefix_ids.size()) + 1) {
+    throw ValueError("generation", "prefix_length is " + std::to_string(options.prefix_length) +
+                                       ", must be at most " + std::to_string(options.prefix_ids.size() + 1) +
+                                       ", the begin_id and the prefix_ids");
+  }
+  if (inputs.empty()) return {};
+  if (!options.constraints.empty()) {
+    for (const std::size_t place : places) {
+      require_possible("generation", options.constraints[place],
+                       static_cast<index_t>(model.vocabulary_size()), options.end_id);
+    }
+  }
+  EndScore coverage;
+  if (options.coverage_penalty > 0) {
+    require_attention_maps<M>("a coverage penalty is set");
+    if constexpr (HasAttentionMaps<M>) {
+      coverage = [&](std::size_t i, const Hypothesis& h) {
+        const AttentionMaps maps = hypothesis_maps(model, ctx, inputs[i], places[i], h, options);
+        return options.coverage_penalty * coverage_log(maps, h.finished);
+      };
+    }
+  }
+  const Prompts prompts = make_prompts("generation", model, inputs, options, places);
+  ModelNextTokens<M> next("generation", model, ctx, inputs);
+  if (options.shortlist != nullptr) {
+    std::vector<std::int32_t> more = constraint_ids(options, places);
+    more.push_back(options.end_id);
+    next.use(*options.shortlist, inputs, more);
+  }
+  const std::vector<index_t> limits = length_limits(model, inputs, options);
+  return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
+}
+
+}  // namespace detail
+
+/// Beam search (Wu et al. 2016, section 7) for all inputs as one batch, with the model's key/value cache;
+/// generate() forms batches.
+///
+/// model: as in generation/model.hpp. An input's result does not depend on the batch, unless a shortlist is
+/// used. Beam size 1 is greedy search. Returns options.num_hypotheses texts for each input, or fewer if fewer
+/// are found, the best first. Throws ValueError for invalid options and for logits that are NaN or infinite,
+/// and what the model throws.
+template <class M>
+std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<detail::ValueOf<M>>& ctx,
+                                                 std::span<const typename detail::InputOf<M>::type> inputs,
+                                                 const GenerationOptions& options = {}) {
+  options.validate();
+  detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
+  detail::require_one_constraint_list_each("generation", options.constraints.size(), inputs.size());
+  std::vector<std::size_t> places(inputs.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  return detail::search_batch(model, ctx, inputs, places, options);
+}
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <optional>
+
+#include "eigenformer/generation/constraints/batch_constraints.hpp"
+#include "eigenformer/generation/search/rules.hpp"
+#include "eigenformer/generation/search/sentence_search.hpp"
+#include "eigenformer/generation/search/step_scores.hpp"
+
+namespace eigenformer::detail {
+
+EIGENFORMER_FUNCTION std::vector<std::int32_t> constraint_ids(const GenerationOptions& options,
+                                                              std::span<const std::size_t> places) {
+  std::vector<std::int32_t> ids;
+  if (options.constraints.empty()) return ids;
+  for (const std::size_t place : places) {
+    for (const PhraseConstraint& constraint : options.constraints[place]) {
+      for (const auto* forms : {&constraint.forms, &constraint.initial_forms}) {
+        for (const auto& form : *forms) ids.insert(ids.end(), form.begin(), form.end());
+      }
+    }
+  }
+  return ids;
+}
 
 // The options of each input's search: one for all, or one per input when inputs have their own prefixes or
 // limits. inputs: indices into the caller's list; limits: maximum target tokens of each, or empty.
@@ -63,8 +182,6 @@ inline void merge_groups(std::vector<Hypothesis>& found, const GenerationOptions
   found = std::move(merged);
 }
 
-/// The search itself. inputs: the prompts' inputs as indices into the caller's list; limits: maximum target
-/// tokens of each, empty: max_length. end_score: see EndScore.
 template <class T>
 std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Prompts& prompts,
                                                   std::span<const std::size_t> inputs,
@@ -167,86 +284,6 @@ EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> search_beams(
     NextTokens<double>&, const Prompts&, std::span<const std::size_t>, std::span<const index_t>,
     const GenerationOptions&, const EndScore&))
 
-/// Throws ValueError if there is no function attention_maps() for the model. what: what needs it, for the
-/// message.
-template <class M>
-void require_attention_maps(const char* what) {
-  if (HasAttentionMaps<M>) return;
-  throw ValueError("generation", std::string(what) +
-                                     ", but there is no function attention_maps(model, ctx, input, target, "
-                                     "begin_id, prefix) for this model");
-}
+}  // namespace eigenformer::detail
 
-/// The attention weights of a hypothesis. place: the index of its input in the caller's list.
-template <class M>
-AttentionMaps hypothesis_maps(const M& model, const Context<ValueOf<M>>& ctx, const typename M::Input& input,
-                              std::size_t place, const Hypothesis& h, const GenerationOptions& options) {
-  std::vector<std::int32_t> target = options.prefix_ids;
-  if (!options.prefixes.empty())
-    target.insert(target.end(), options.prefixes[place].begin(), options.prefixes[place].end());
-  target.insert(target.end(), h.ids.begin(), h.ids.end());
-  return attention_maps(model, ctx, input, target, options.begin_id, options.prefix_length);
-}
-
-// Searches one batch. places: its inputs as indices into the caller's list.
-template <class M>
-std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<ValueOf<M>>& ctx,
-                                                  std::span<const typename M::Input> inputs,
-                                                  std::span<const std::size_t> places,
-                                                  const GenerationOptions& options) {
-  require_id("generation", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), 0);
-  if (!models::HasPrompt<M> && options.prefix_length > static_cast<index_t>(options.prefix_ids.size()) + 1) {
-    throw ValueError("generation", "prefix_length is " + std::to_string(options.prefix_length) +
-                                       ", must be at most " + std::to_string(options.prefix_ids.size() + 1) +
-                                       ", the begin_id and the prefix_ids");
-  }
-  if (inputs.empty()) return {};
-  if (!options.constraints.empty()) {
-    for (const std::size_t place : places) {
-      require_possible("generation", options.constraints[place],
-                       static_cast<index_t>(model.vocabulary_size()), options.end_id);
-    }
-  }
-  EndScore coverage;
-  if (options.coverage_penalty > 0) {
-    require_attention_maps<M>("a coverage penalty is set");
-    if constexpr (HasAttentionMaps<M>) {
-      coverage = [&](std::size_t i, const Hypothesis& h) {
-        const AttentionMaps maps = hypothesis_maps(model, ctx, inputs[i], places[i], h, options);
-        return options.coverage_penalty * coverage_log(maps, h.finished);
-      };
-    }
-  }
-  const Prompts prompts = make_prompts("generation", model, inputs, options, places);
-  ModelNextTokens<M> next("generation", model, ctx, inputs);
-  if (options.shortlist != nullptr) {
-    std::vector<std::int32_t> more = constraint_ids(options, places);
-    more.push_back(options.end_id);
-    next.use(*options.shortlist, inputs, more);
-  }
-  const std::vector<index_t> limits = length_limits(model, inputs, options);
-  return search_beams<ValueOf<M>>(next, prompts, places, limits, options, coverage);
-}
-
-}  // namespace detail
-
-/// Beam search (Wu et al. 2016, section 7) for all inputs as one batch, with the model's key/value cache;
-/// generate() forms batches.
-///
-/// model: as in generation/model.hpp. An input's result does not depend on the batch, unless a shortlist is
-/// used. Beam size 1 is greedy search. Returns options.num_hypotheses texts for each input, or fewer if fewer
-/// are found, the best first. Throws ValueError for invalid options and for logits that are NaN or infinite,
-/// and what the model throws.
-template <class M>
-std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<detail::ValueOf<M>>& ctx,
-                                                 std::span<const typename detail::InputOf<M>::type> inputs,
-                                                 const GenerationOptions& options = {}) {
-  options.validate();
-  detail::require_one_prefix_each("generation", options.prefixes.size(), inputs.size());
-  detail::require_one_constraint_list_each("generation", options.constraints.size(), inputs.size());
-  std::vector<std::size_t> places(inputs.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  return detail::search_batch(model, ctx, inputs, places, options);
-}
-
-}  // namespace eigenformer
+#endif

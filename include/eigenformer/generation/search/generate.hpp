@@ -29,17 +29,27 @@ struct BatchGenerationOptions {
   }
 
   /// Throws ValueError for an invalid field and names it.
-  void validate() const { validate_fields("generation", *this); }
+  void validate() const;
 };
+
+#if EIGENFORMER_DEFINITIONS
+EIGENFORMER_FUNCTION void BatchGenerationOptions::validate() const { validate_fields("generation", *this); }
+#endif
 
 namespace detail {
 
 /// Splits inputs into batches of similar length: fills `order` with the indices sorted by length, the longest
 /// first (so that no thread ends with the longest batch), and returns ranges of it. Throws ValueError for an
 /// invalid batch size.
-inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std::vector<index_t>& lengths,
-                                                                       const BatchGenerationOptions& batching,
-                                                                       std::vector<std::size_t>& order) {
+EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_batches(
+    const std::vector<index_t>& lengths, const BatchGenerationOptions& batching,
+    std::vector<std::size_t>& order);
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION std::vector<std::pair<std::size_t, std::size_t>> length_batches(
+    const std::vector<index_t>& lengths, const BatchGenerationOptions& batching,
+    std::vector<std::size_t>& order) {
   batching.validate();
   order.resize(lengths.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -58,6 +68,8 @@ inline std::vector<std::pair<std::size_t, std::size_t>> length_batches(const std
   }
   return batches;
 }
+
+#endif
 
 /// Calls run(batch) for each batch: many batches run in parallel, one thread each; few run one after the
 /// other, with threads inside each product.
@@ -120,5 +132,9 @@ std::vector<std::vector<Hypothesis>> generate(const M& model, const Context<deta
   });
   return results;
 }
+
+EIGENFORMER_INSTANCE(std::vector<std::vector<Hypothesis>> generate(
+    const Seq2SeqTransformer<float>&, const Context<float>&, std::span<const std::vector<std::int32_t>>,
+    const GenerationOptions&, const BatchGenerationOptions&))
 
 }  // namespace eigenformer

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -31,5 +32,12 @@ struct Hypothesis {
   /// Indices of the input's constraints that the text does not meet; texts with more of them rank lower.
   std::vector<std::size_t> unmet{};
 };
+
+namespace detail {
+
+/// Returns what to add to the score of a finished hypothesis; an empty function: nothing.
+using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
+
+}  // namespace detail
 
 }  // namespace eigenformer

@@ -71,7 +71,8 @@ inline double length_penalty(index_t length, double alpha) {
 
 /// The score of a hypothesis by the options' rule and word penalty, without the coverage penalty. length: its
 /// tokens without begin symbol and prefix, with the end symbol if it has one.
-double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options);
+EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
+                                             const GenerationOptions& options);
 
 namespace detail {
 
@@ -182,7 +183,11 @@ class MarianRule : public BeamRule {
 };
 
 /// The options' own_rule, or else the rule that they name. Valid as long as the options.
-inline const BeamRule& beam_rule(const GenerationOptions& options) {
+EIGENFORMER_FUNCTION const BeamRule& beam_rule(const GenerationOptions& options);
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION const BeamRule& beam_rule(const GenerationOptions& options) {
   static const GnmtRule gnmt;
   static const HuggingFaceRule huggingface;
   static const CTranslate2Rule ctranslate2;
@@ -201,7 +206,7 @@ inline const BeamRule& beam_rule(const GenerationOptions& options) {
   return gnmt;
 }
 
-inline void GenerationOptions::validate() const {
+EIGENFORMER_FUNCTION void GenerationOptions::validate() const {
   validate_fields("generation", *this);
   detail::require_at_most("generation", "num_hypotheses", num_hypotheses, "beam_size", beam_size);
   detail::require_at_most("generation", "min_length", min_length, "max_length", max_length);
@@ -220,9 +225,12 @@ inline void GenerationOptions::validate() const {
   beam_rule(*this).validate(*this);
 }
 
-inline double hypothesis_score(double log_probability, index_t length, const GenerationOptions& options) {
+EIGENFORMER_FUNCTION double hypothesis_score(double log_probability, index_t length,
+                                             const GenerationOptions& options) {
   const double penalty = options.word_penalty * static_cast<double>(length);
   return beam_rule(options).score(log_probability - penalty, length, options);
 }
+
+#endif
 
 }  // namespace eigenformer

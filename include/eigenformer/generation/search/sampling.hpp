@@ -1,23 +1,68 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "eigenformer/core/base/random.hpp"
 #include "eigenformer/generation/decoding/length_limits.hpp"
 #include "eigenformer/generation/decoding/next_tokens.hpp"
 #include "eigenformer/generation/search/hypothesis.hpp"
-#include "eigenformer/generation/search/sample_token.hpp"
+#include "eigenformer/generation/search/sampling_options.hpp"
 
 namespace eigenformer {
 
 namespace detail {
+
+/// Draws the texts of all prompts together. limits: maximum tokens of each prompt's texts; empty: max_length.
+template <class T>
+std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
+                                     std::span<const index_t> limits, const SamplingOptions& options);
+
+}  // namespace detail
+
+/// Samples options.num_samples texts for each input, all in one batch, with the model's key/value cache:
+/// translations of source sentences (with the end symbol that the model was trained with) or continuations of
+/// prompts.
+///
+/// model: as in generation/model.hpp. Returns inputs.size() * num_samples texts, those of an input next to
+/// each other, without begin and end symbol and forced prefix. A text depends on its input, the input's
+/// number (SamplingOptions::numbers), its own number among the input's samples and the seed, but not on the
+/// other texts. A text ends where every next token is forbidden. Throws ValueError for invalid options, an
+/// empty prompt, and logits that are NaN or infinite; IndexError for an id outside the vocabulary.
+template <class M>
+std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
+                               std::span<const typename detail::InputOf<M>::type> inputs,
+                               const SamplingOptions& options = {}) {
+  options.validate();
+  detail::require_id("sampling", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), -1);
+  if (!options.numbers.empty() && options.numbers.size() != inputs.size()) {
+    throw ValueError("sampling", std::to_string(options.numbers.size()) + " numbers must be " +
+                                     std::to_string(inputs.size()) + ", one for each input");
+  }
+  detail::require_one_prefix_each("sampling", options.prefixes.size(), inputs.size());
+  if (inputs.empty()) return {};
+  std::vector<std::size_t> places(inputs.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  const std::vector<index_t> limits = detail::length_limits(model, inputs, options);
+  const Prompts prompts = detail::make_prompts("sampling", model, inputs, options, places);
+  detail::ModelNextTokens<M> next("sampling", model, ctx, inputs);
+  return detail::sample_texts<detail::ValueOf<M>>(next, prompts, limits, options);
+}
+
+}  // namespace eigenformer
+
+#if EIGENFORMER_DEFINITIONS
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "eigenformer/core/base/random.hpp"
+#include "eigenformer/generation/search/sample_token.hpp"
+
+namespace eigenformer::detail {
 
 // The uniform number in [0, 1) for the token at `place` of sample `sample` of text `number`: a function of
 // these and the seed, so that a text does not depend on its batch.
@@ -58,7 +103,6 @@ Tensor<T> repeated_rows(const Tensor<T>& x, index_t n) {
   return y;
 }
 
-/// Draws the texts of all prompts together. limits: maximum tokens of each prompt's texts; empty: max_length.
 template <class T>
 std::vector<Hypothesis> sample_texts(NextTokens<T>& model, const Prompts& prompts,
                                      std::span<const index_t> limits, const SamplingOptions& options) {
@@ -121,35 +165,6 @@ EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<float>&, co
 EIGENFORMER_INSTANCE(std::vector<Hypothesis> sample_texts(NextTokens<double>&, const Prompts&,
                                                           std::span<const index_t>, const SamplingOptions&))
 
-}  // namespace detail
+}  // namespace eigenformer::detail
 
-/// Samples options.num_samples texts for each input, all in one batch, with the model's key/value cache:
-/// translations of source sentences (with the end symbol that the model was trained with) or continuations of
-/// prompts.
-///
-/// model: as in generation/model.hpp. Returns inputs.size() * num_samples texts, those of an input next to
-/// each other, without begin and end symbol and forced prefix. A text depends on its input, the input's
-/// number (SamplingOptions::numbers), its own number among the input's samples and the seed, but not on the
-/// other texts. A text ends where every next token is forbidden. Throws ValueError for invalid options, an
-/// empty prompt, and logits that are NaN or infinite; IndexError for an id outside the vocabulary.
-template <class M>
-std::vector<Hypothesis> sample(const M& model, const Context<detail::ValueOf<M>>& ctx,
-                               std::span<const typename detail::InputOf<M>::type> inputs,
-                               const SamplingOptions& options = {}) {
-  options.validate();
-  detail::require_id("sampling", "end_id", options.end_id, static_cast<index_t>(model.vocabulary_size()), -1);
-  if (!options.numbers.empty() && options.numbers.size() != inputs.size()) {
-    throw ValueError("sampling", std::to_string(options.numbers.size()) + " numbers must be " +
-                                     std::to_string(inputs.size()) + ", one for each input");
-  }
-  detail::require_one_prefix_each("sampling", options.prefixes.size(), inputs.size());
-  if (inputs.empty()) return {};
-  std::vector<std::size_t> places(inputs.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  const std::vector<index_t> limits = detail::length_limits(model, inputs, options);
-  const Prompts prompts = detail::make_prompts("sampling", model, inputs, options, places);
-  detail::ModelNextTokens<M> next("sampling", model, ctx, inputs);
-  return detail::sample_texts<detail::ValueOf<M>>(next, prompts, limits, options);
-}
-
-}  // namespace eigenformer
+#endif

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -14,9 +13,6 @@
 #include "eigenformer/generation/search/rules.hpp"
 
 namespace eigenformer::detail {
-
-/// Returns what to add to the score of a finished hypothesis; an empty function: nothing.
-using EndScore = std::function<double(std::size_t input, const Hypothesis& ended)>;
 
 /// The beam of one sentence, or one group of a diverse beam: growing and finished hypotheses.
 class SentenceSearch {

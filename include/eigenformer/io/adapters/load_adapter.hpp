@@ -29,7 +29,7 @@ inline AdapterDescription read_adapter_description(const std::filesystem::path& 
     description.base = detail::read_peft_config(folder_file(folder, "adapter_config.json")).base;
     return description;
   }
-  const nlohmann::json json = detail::parse_json(read_text_file(path));
+  const nlohmann::json json = detail::read_unique_json("adapter", path);
   const auto refuse = [&](const std::string& why) {
     return IoError("adapter", "'" + path.string() + "' " + why);
   };

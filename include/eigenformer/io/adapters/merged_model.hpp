@@ -8,6 +8,18 @@
 
 namespace eigenformer {
 
+namespace detail {
+
+/// Throws IoError for a model folder with int8 weights: adapters change weights by less than their rounding.
+inline void require_adaptable(const std::filesystem::path& folder) {
+  if (read_model_description(folder).weights != WeightFormat::int8) return;
+  throw IoError("adapter", "'" + folder.string() +
+                               "' has int8 weights, which no adapter can change; merge the adapter into the "
+                               "float32 model it was quantized from, and quantize the result");
+}
+
+}  // namespace detail
+
 /// Loads a translation model from its folder and merges an adapter into its weights, which can then be saved,
 /// packed or trained like any others. Throws as load_model_folder() and load_adapter() do, and IoError for a
 /// model with int8 weights, whose rounding would lose the small changes of an adapter.
@@ -17,11 +29,7 @@ namespace eigenformer {
 template <std::floating_point T = float>
 TranslationModel<T> load_merged_model(const std::filesystem::path& folder,
                                       const std::filesystem::path& adapter) {
-  if (read_model_description(folder).weights == WeightFormat::int8) {
-    throw IoError("adapter", "'" + folder.string() +
-                                 "' has int8 weights, into which no adapter can be merged; merge the adapter "
-                                 "into the float32 model it was quantized from, and quantize the result");
-  }
+  detail::require_adaptable(folder);
   TranslationModel<T> loaded = load_model_folder<T>(folder);
   load_adapter(adapter, loaded.model);
   merge_lora(loaded.model);

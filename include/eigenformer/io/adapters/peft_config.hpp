@@ -75,7 +75,7 @@ inline PeftConfig read_peft_config(const std::filesystem::path& path) {
   const auto refuse = [&](const std::string& what) {
     return IoError("adapter", "'" + path.string() + "' " + what);
   };
-  const nlohmann::json json = parse_json(read_text_file(path));
+  const nlohmann::json json = read_unique_json("adapter", path);
   if (json.is_discarded() || !json.is_object()) throw refuse("is truncated or not a JSON object");
   if (json.value("peft_type", nlohmann::json()) != "LORA") {
     throw refuse("describes an adapter of the type " + json.value("peft_type", nlohmann::json()).dump() +

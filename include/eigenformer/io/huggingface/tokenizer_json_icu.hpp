@@ -123,7 +123,7 @@ class TokenizerJsonBuilder {
     }
     json_.require<std::string>("pre_tokenizer", pre, "replacement", "\xE2\x96\x81", "\xE2\x96\x81");
     options.prepend = json_.text(pre, "prepend_scheme", "always");
-    if (!json_.value(pre, "add_prefix_space", true)) options.prepend = "never";  // of old
+    if (!json_.value(pre, "add_prefix_space", true)) options.prepend = "never";  // older files
     options.split = json_.value(pre, "split", true);
   }
 

@@ -33,7 +33,7 @@ class MarianSettings {
         values_[key].push_back(unquoted(stripped.substr(1)));
         continue;
       }
-      if (line[0] == ' ' || line[0] == '\t') continue;  // deeper
+      if (line[0] == ' ' || line[0] == '\t') continue;  // nested deeper
       const std::size_t colon = stripped.find(':');
       if (colon == std::string_view::npos || colon == 0) throw refuse(number, line);
       key = std::string(stripped.substr(0, colon));

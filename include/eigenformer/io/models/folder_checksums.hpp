@@ -49,8 +49,16 @@ inline FileChecksum checksum_of_file(const std::filesystem::path& path) {
   return sum;
 }
 
-/// The text of an options.json that holds the checksums of other files, which lie in `folder`, and its own:
-/// that of the text in which its own consists of zeros.
+// Returns the text of an options.json that has the checksums of other files, with its own checksum added.
+inline std::string options_with_own_checksum(nlohmann::json options) {
+  nlohmann::json& own = options["checksums"]["options.json"];
+  own = {{"hash64", hash_text(0)}};
+  own["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
+  return options.dump(2) + "\n";
+}
+
+/// Returns the text of an options.json with the checksums of the other files in `folder` and its own
+/// checksum, which is computed over the text with zeros in its place.
 inline std::string options_with_checksums(nlohmann::json options, const std::filesystem::path& folder,
                                           const std::vector<std::string>& files) {
   nlohmann::json& sums = options["checksums"] = nlohmann::json::object();
@@ -60,12 +68,10 @@ inline std::string options_with_checksums(nlohmann::json options, const std::fil
     const FileChecksum sum = checksum_of_file(folder / name);
     sums[name] = {{"bytes", sum.bytes}, {"hash64", sum.hash64}};
   }
-  sums["options.json"] = {{"hash64", hash_text(0)}};
-  sums["options.json"]["hash64"] = hash_text(Hash64::of(options.dump(2) + "\n"));
-  return options.dump(2) + "\n";
+  return options_with_own_checksum(std::move(options));
 }
 
-// verify_model_folder(), at a moment when nobody writes.
+// verify_model_folder() without protection from concurrent writers.
 inline int verify_files(const std::filesystem::path& folder) {
   const auto refuse = [&](const std::string& what) {
     return IoError("verify_model_folder", "'" + folder.string() + "' " + what);
@@ -109,9 +115,9 @@ inline int verify_files(const std::filesystem::path& folder) {
 
 /// Checks the files of a model folder, of any kind of model, against the sizes and hashes (Hash64) that
 /// options.json holds, its own hash included, and returns how many there are: options.json, model.safetensors
-/// and the tokenizers. It finds damage, not intent. Loading does not check, so that a folder may be edited.
-/// Throws IoError that names each file that is missing or changed, and for a folder without checksums, as
-/// version 0.1.0 wrote them.
+/// and the tokenizers. It detects accidental damage, not deliberate changes. Loading does not check, so that
+/// a folder may be edited. Throws IoError that names each file that is missing or changed, and for a folder
+/// without checksums, as version 0.1.0 wrote them.
 ///
 ///     ef::verify_model_folder("en-de");
 inline int verify_model_folder(const std::filesystem::path& folder) {

@@ -240,6 +240,24 @@ void stage_model(const FolderTransaction& save, const M& model, const TokenizerP
                        [&](const auto& path) { save_quantized_model(path, model, weights); });
 }
 
+/// Writes the options.json of a model folder, or the base.json of an adapter folder, into a transaction with
+/// other options of the training, so that a resumed training can store its options before it saves a model.
+/// All else in the file stays as it is; nothing is written when it has these options already. Throws IoError
+/// for a file that is missing or damaged, and when writing fails.
+inline void stage_training_options(const FolderTransaction& save, const std::filesystem::path& folder,
+                                   const nlohmann::json& training) {
+  const char* const name = has_folder_file(folder, "base.json") ? "base.json" : "options.json";
+  const std::filesystem::path path = folder_file(folder, name);
+  nlohmann::json json = detail::read_unique_json("stage_training_options", path);
+  if (json.is_discarded() || !json.is_object())
+    throw IoError("stage_training_options", "'" + path.string() + "' is truncated or not a JSON object");
+  if (json.contains("training") && json.at("training") == training) return;
+  json["training"] = training;
+  write_file(save.file(name), json.contains("checksums") && json.at("checksums").is_object()
+                                  ? detail::options_with_own_checksum(std::move(json))
+                                  : json.dump(2) + "\n");
+}
+
 /// Writes a model folder. All files are replaced together: an error or an interruption leaves an old model
 /// unchanged. tokenizers: null ones are not saved. training: options of the training, stored for information.
 /// weights: the format in which matrices are written. text: the conventions of an imported model. Throws
@@ -284,16 +302,10 @@ FolderDescription<std::remove_cvref_t<decltype(M::options)>> read_description(
                            : "it has no options.json"));
   }
   require_no_stream(path);
-  const std::string text = read_text_file(path);
   const auto refuse = [&](const std::string& what) {
     return IoError("load_model_folder", "'" + path.string() + "' " + what);
   };
-  nlohmann::json json;
-  try {
-    json = parse_unique_json(text);
-  } catch (const ValueError& error) {
-    throw refuse(message_of(error));
-  }
+  const nlohmann::json json = read_unique_json("load_model_folder", path);
   if (json.is_discarded()) throw refuse("is truncated or not JSON");
   if (!json.is_object() || !json.contains("format_version") ||
       !json.at("format_version").is_number_integer() || !json.contains("model") ||

@@ -111,7 +111,7 @@ inline PreparedDescription read_prepared_description(const std::filesystem::path
                                          "' does not exist");
   }
   try {
-    const auto json = detail::parse_json(read_text_file(path));
+    const auto json = detail::parse_unique_json(read_text_file(path));
     if (json.at("format") != "eigenformer-corpus" || json.at("format_version") != 1)
       throw IoError("prepared_corpus", "it has another format, expected eigenformer-corpus, version 1");
     PreparedDescription d;
@@ -124,7 +124,7 @@ inline PreparedDescription read_prepared_description(const std::filesystem::path
     d.report = options_from_json<PrepareReport>(json.at("report"));
     return d;
   } catch (const Error& error) {
-    throw IoError("prepared_corpus", "'" + path.string() + "' is damaged: " + error.what());
+    throw IoError("prepared_corpus", "'" + path.string() + "' is damaged: " + detail::message_of(error));
   } catch (const nlohmann::json::exception& error) {
     throw IoError("prepared_corpus", "'" + path.string() + "' is damaged: " + error.what());
   }

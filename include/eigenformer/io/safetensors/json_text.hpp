@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "eigenformer/core/base/error.hpp"
+#include "eigenformer/data/text/text_file.hpp"
 
 namespace eigenformer::detail {
 
@@ -35,7 +37,7 @@ inline bool is_nested_deeper(std::string_view text, std::size_t most) {
   return false;
 }
 
-/// The value of a text in JSON; is_discarded() where it is none, too long, or nested too deeply.
+/// The value of a text in JSON; is_discarded() if it is invalid, too long, or nested too deeply.
 inline nlohmann::json parse_json(std::string_view text) {
   if (text.size() > longest_json || is_nested_deeper(text, deepest_json))
     return nlohmann::json(nlohmann::json::value_t::discarded);
@@ -59,6 +61,16 @@ inline nlohmann::json parse_unique_json(std::string_view text) {
     return true;
   };
   return nlohmann::json::parse(text, check, false);
+}
+
+/// parse_unique_json() of a file. Throws IoError, as `op`, for a file that cannot be read and for a name that
+/// occurs twice.
+inline nlohmann::json read_unique_json(const char* op, const std::filesystem::path& path) {
+  try {
+    return parse_unique_json(read_text_file(path));
+  } catch (const ValueError& error) {
+    throw IoError(op, "'" + path.string() + "' " + message_of(error));
+  }
 }
 
 }  // namespace eigenformer::detail

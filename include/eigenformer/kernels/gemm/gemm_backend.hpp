@@ -8,7 +8,7 @@ namespace eigenformer::kernels {
 
 /// The implementation of matrix products: of gemm(), gemm_batched(), gemm_packed() and attention.
 enum class GemmBackend {
-  own,   ///< this library's register tiles: the default on x86 and ARM with 64 bits
+  own,   ///< this library's register tiles: the default on x86 and ARM with 64 bits and in WebAssembly
   eigen  ///< Eigen's products: the default elsewhere
 };
 

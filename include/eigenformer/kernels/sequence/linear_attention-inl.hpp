@@ -263,9 +263,9 @@ void linear_attention_backward(const AttentionProblem<T>& p, bool causal, const 
   if (g.dk_beta == T(0)) detail::clear_padded(*p.keys, g.dk, g.dk_stride, p.heads * p.head_dim);
   if (g.dv_beta == T(0)) detail::clear_padded(*p.keys, g.dv, g.dv_stride, p.heads * p.value_dim);
   auto& pool = Runtime::instance().pool();
-  const auto kept = pool.allocate(static_cast<std::size_t>(p.heads * rows * width) * sizeof(T));
+  const auto kept = pool.allocate(static_cast<std::uint64_t>(p.heads * rows * width) * sizeof(T));
   const auto sums_storage =
-      pool.allocate(static_cast<std::size_t>(p.keys->batch() * p.heads * 2 * size) * sizeof(T));
+      pool.allocate(static_cast<std::uint64_t>(p.keys->batch() * p.heads * 2 * size) * sizeof(T));
   // By sequence of keys and head, which share no data.
   parallel_for(p.keys->batch() * p.heads, 1, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) {

@@ -161,10 +161,11 @@ struct MultiHeadAttention {
   bool linear_kind() const noexcept { return options.attention == AttentionKind::linear; }
 
   /// The inputs of the attention op in self-attention: x (..., D) projected, normalised if the options say
-  /// so, and rotated by the layout's positions if these are rotary. Throws ValueError if the weights are not
-  /// fused.
+  /// so, and rotated by the layout's positions if these are rotary. Throws ValueError if kdim or vdim is not
+  /// d_model.
   [[nodiscard]] ProjectedHeads<T> project_self(const Context<T>& ctx, const Var<T>& x,
                                                const SequenceLayout& layout) const {
+    require_one_width();
     const Var<T> all = in_proj.all(ctx, x);
     if (!query_norm) {
       return {.all = turned(all, layout, options.num_heads + options.key_value_heads()),
@@ -185,9 +186,11 @@ struct MultiHeadAttention {
   [[nodiscard]] Var<T> project_query(const Context<T>& ctx, const Var<T>& x) const {
     return normalised(ctx, query_norm, in_proj.query(ctx, x));
   }
-  /// Keys and values (..., 2 G head_dim) of x (..., D), the keys normalised if the options say so, not
-  /// rotated. Decoding calls it once for each memory. Throws ValueError if the weights are not fused.
+  /// Keys and values (..., 2 G head_dim) of x, (..., kdim), the keys normalised if the options say so, not
+  /// rotated. Decoding calls it once for each memory. Throws ShapeError unless kdim and vdim are x's width.
   [[nodiscard]] Var<T> project_key_value(const Context<T>& ctx, const Var<T>& x) const {
+    if (!in_proj.fused())
+      return concat({normalised(ctx, key_norm, in_proj.key(ctx, x)), in_proj.value(ctx, x)}, -1);
     const Var<T> both = in_proj.key_value(ctx, x);
     if (!key_norm) return both;
     const index_t width = options.key_width();
@@ -300,12 +303,16 @@ struct MultiHeadAttention {
     return rotary_ ? (*rotary_)(x, layout, heads) : x;
   }
 
-  void check_self(const Var<T>& x, const SequenceLayout& layout) const {
+  void require_one_width() const {
     if (!in_proj.fused()) {
       throw ValueError(name, "kdim is " + std::to_string(options.kdim) + " and vdim " +
                                  std::to_string(options.vdim) + ", must both be d_model, which is " +
                                  std::to_string(options.d_model) + ", for self-attention");
     }
+  }
+
+  void check_self(const Var<T>& x, const SequenceLayout& layout) const {
+    require_one_width();
     check_input("input", x, layout, options.d_model);
   }
 

@@ -69,10 +69,16 @@ struct MultiHeadAttentionOptions {
           self.cross);
   }
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    validate_fields(op, *this);
-    detail::require_attention(op, *this);
-  }
+  void validate(const char* op) const;
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void MultiHeadAttentionOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  detail::require_attention(op, *this);
+}
+
+#endif
 
 }  // namespace eigenformer

@@ -18,9 +18,11 @@ namespace eigenformer {
 /// T5's bucket of a distance, the key's position minus the query's. Half of a direction's buckets hold one
 /// distance each, the others widen logarithmically up to max_distance, and the last holds all greater
 /// distances (Raffel et al. 2020, 2.1; in single precision like the code the published weights were trained
-/// with). buckets and max_distance must satisfy RelativeBiasPositions::validate(), which is not checked here.
+/// with). Throws ValueError for what RelativeBiasPositions::validate() refuses.
 inline index_t relative_bias_bucket(index_t distance, index_t buckets, index_t max_distance,
                                     bool bidirectional) {
+  RelativeBiasPositions{.buckets = buckets, .max_distance = max_distance}.validate("relative_bias_bucket");
+  distance = std::clamp(distance, -max_distance, max_distance);  // the lowest number has no absolute value
   index_t first = 0, away = std::max<index_t>(0, -distance);
   if (bidirectional) {
     buckets /= 2;

@@ -133,7 +133,7 @@ class CachedPass final : public LayerPass<T> {
 
   Var<T> self_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                         const Var<T>& x) override {
-    const std::size_t slot = next({Call::of_self, attention.in_proj.weight.id()});
+    const std::size_t slot = next({Call::of_self, attention.out_proj.weight.id()});
     return cache_.attend(ctx, slot, attention, x, this->bias_for(attention, bias_),
                          maps_ == nullptr ? nullptr : &maps_->target.emplace_back());
   }
@@ -151,7 +151,7 @@ class CachedPass final : public LayerPass<T> {
           "the attention has positions or a window, which decoding with a cache does not support; "
           "expected one with neither");
     }
-    const std::size_t slot = next({Call::of_memory, attention.in_proj.weight.id()});
+    const std::size_t slot = next({Call::of_memory, attention.out_proj.weight.id()});
     return memories_[memory].attend(ctx, slot, attention, x, layout_,
                                     maps_ == nullptr ? nullptr : &maps_->memory.emplace_back());
   }

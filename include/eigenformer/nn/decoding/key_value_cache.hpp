@@ -30,9 +30,9 @@ namespace eigenformer {
 template <class T>
 class KeyValueCache {
  public:
-  /// `sequences` without tokens; memory is allocated in the first step.
-  explicit KeyValueCache(index_t sequences)
-      : lengths_(static_cast<std::size_t>(sequences), 0), dropped_(lengths_) {}
+  /// `sequences` without tokens; memory is allocated in the first step. Throws ValueError for a negative
+  /// number.
+  explicit KeyValueCache(index_t sequences) : lengths_(checked(sequences), 0), dropped_(lengths_) {}
 
   /// Number of sequences.
   index_t sequences() const noexcept { return static_cast<index_t>(lengths_.size()); }
@@ -207,6 +207,12 @@ class KeyValueCache {
   }
 
  private:
+  static std::size_t checked(index_t sequences) {
+    if (sequences >= 0) return static_cast<std::size_t>(sequences);
+    throw ValueError("key_value_cache",
+                     "the number of sequences is " + std::to_string(sequences) + ", must not be negative");
+  }
+
   // Number of tokens of sequence i that are cached.
   index_t held(std::size_t i) const { return lengths_[i] - dropped_[i]; }
 

@@ -72,12 +72,18 @@ struct LanguageModelOptions {
   }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    validate_fields(op, *this);
-    stack().validate(op);
-    embedding().validate(op);
-  }
+  void validate(const char* op) const;
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void LanguageModelOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  stack().validate(op);
+  embedding().validate(op);
+}
+
+#endif
 
 /// A decoder without an encoder: tokens in, logits of the next token out; each token sees itself and those
 /// before it. Radford et al. 2018, with the layers that the options choose.

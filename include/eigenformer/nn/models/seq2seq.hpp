@@ -64,7 +64,7 @@ struct Seq2SeqTransformer {
   Seq2SeqTransformer(const Seq2SeqOptions& given, Stack<EncoderLayerType> encoder,
                      Stack<DecoderLayerType> decoder, RandomGenerator& rng);
 
-  virtual ~Seq2SeqTransformer() = default;
+  virtual ~Seq2SeqTransformer();
   /// An independent copy; its parameters have new ids (see Parameter).
   Seq2SeqTransformer(const Seq2SeqTransformer&) = default;
   /// Moves keep the parameters' ids, so gradients and optimizers stay valid.
@@ -191,11 +191,7 @@ struct Seq2SeqTransformer {
   /// The same for ids (B, S) and (B, T): trailing ids equal to padding_index are padding (target_in
   /// determines the targets' layout), and targets equal to it do not count.
   [[nodiscard]] Var<T> loss(const Context<T>& ctx, const Tokens& source, const Tokens& target_in,
-                            const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const {
-    return loss(ctx, source, token_layout(name, source, options.padding_index), target_in,
-                token_layout(name, target_in, options.padding_index), target_out,
-                ignoring_padding(loss_options, options.padding_index));
-  }
+                            const Tokens& target_out, const CrossEntropyOptions& loss_options = {}) const;
 
   /// Embedding, positions and dropout of source ids (B, S) or (rows): (..., D).
   [[nodiscard]] Var<T> embed_source(const Context<T>& ctx, const Tokens& ids,
@@ -318,6 +314,9 @@ Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::Seq2SeqTransformer(co
 }
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
+Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::~Seq2SeqTransformer() = default;
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
 Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::encode(const Context<T>& ctx,
                                                                          const Tokens& source,
                                                                          const SequenceLayout& layout,
@@ -365,6 +364,15 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
 }
 
 template <class T, class EncoderLayerType, class DecoderLayerType>
+Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::loss(
+    const Context<T>& ctx, const Tokens& source, const Tokens& target_in, const Tokens& target_out,
+    const CrossEntropyOptions& loss_options) const {
+  return loss(ctx, source, token_layout(name, source, options.padding_index), target_in,
+              token_layout(name, target_in, options.padding_index), target_out,
+              ignoring_padding(loss_options, options.padding_index));
+}
+
+template <class T, class EncoderLayerType, class DecoderLayerType>
 Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
     const Context<T>& ctx, const char* what, const Embedding<T>& table, const AddedPositions<T>& positions,
     const OptionalModule<Norm<T>>& norm, const Tokens& ids, const SequenceLayout& layout) const {
@@ -377,5 +385,6 @@ Var<T> Seq2SeqTransformer<T, EncoderLayerType, DecoderLayerType>::embed(
 static_assert(std::is_nothrow_move_constructible_v<Seq2SeqTransformer<float>>);
 
 EIGENFORMER_MODULE_INSTANCES(Seq2SeqTransformer)
+EIGENFORMER_INSTANCE(std::vector<ParameterHandle<float>> parameters(Seq2SeqTransformer<float>&))
 
 }  // namespace eigenformer

@@ -142,19 +142,25 @@ struct Seq2SeqOptions {
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    validate_fields(op, *this);
-    transformer().validate(op);
-    if (tying == Tying::all && target_size() != source_vocab_size) {
-      throw ValueError(op, "target_vocab_size is " + std::to_string(target_size()) +
-                               ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
-                               ", to tie all embeddings");
-    }
-    detail::require_input_positions(op, added_positions(), layer.d_model);
-    const index_t ids = std::min(source_vocab_size, target_size());
-    detail::require_padding(op, "padding_index", padding_index, ids);
-    detail::require_padding(op, "constant_id", constant_id, ids);
-  }
+  void validate(const char* op) const;
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void Seq2SeqOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  transformer().validate(op);
+  if (tying == Tying::all && target_size() != source_vocab_size) {
+    throw ValueError(op, "target_vocab_size is " + std::to_string(target_size()) +
+                             ", must be source_vocab_size, which is " + std::to_string(source_vocab_size) +
+                             ", to tie all embeddings");
+  }
+  detail::require_input_positions(op, added_positions(), layer.d_model);
+  const index_t ids = std::min(source_vocab_size, target_size());
+  detail::require_padding(op, "padding_index", padding_index, ids);
+  detail::require_padding(op, "constant_id", constant_id, ids);
+}
+
+#endif
 
 }  // namespace eigenformer

@@ -42,11 +42,17 @@ struct SequenceRegressorOptions {
   TransformerOptions transformer() const { return {layer, final_norm, encoder, decoder}; }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    validate_fields(op, *this);
-    transformer().validate(op);
-    detail::require_input_positions(op, added_positions(), layer.d_model);
-  }
+  void validate(const char* op) const;
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void SequenceRegressorOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  transformer().validate(op);
+  detail::require_input_positions(op, added_positions(), layer.d_model);
+}
+
+#endif
 
 }  // namespace eigenformer

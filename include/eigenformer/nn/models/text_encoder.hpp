@@ -67,12 +67,18 @@ struct TextEncoderOptions {
   EncoderOptions stack() const { return {num_layers, final_norm, layer}; }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    validate_fields(op, *this);
-    stack().validate(op);
-    embedding().validate(op);
-  }
+  void validate(const char* op) const;
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void TextEncoderOptions::validate(const char* op) const {
+  validate_fields(op, *this);
+  stack().validate(op);
+  embedding().validate(op);
+}
+
+#endif
 
 /// An encoder of texts: tokens in, one vector for each token or text out. Devlin et al. 2019, with the layers
 /// that the options choose.

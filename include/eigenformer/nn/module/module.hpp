@@ -140,7 +140,7 @@ void name_parameters(M& module) {
 /// that were named by a sub-module alone their full names, and tied ones their further names (ParameterGroup
 /// patterns match all of them).
 template <class M>
-auto parameters(M& module) {
+std::vector<ParameterHandle<typename std::remove_const_t<M>::value_type>> parameters(M& module) {
   using T = typename std::remove_const_t<M>::value_type;
   std::vector<ParameterHandle<T>> handles;
   std::unordered_map<std::uint64_t, std::vector<std::string>> names;

@@ -269,7 +269,9 @@ void require_attention(const char* op, const Options& o) {
 
 }  // namespace detail
 
-inline void LayerOptions::validate(const char* op) const {
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void LayerOptions::validate(const char* op) const {
   validate_fields(op, *this);
   detail::require_attention(op, *this);
   if (self_mixing == SelfMixing::attention) return;
@@ -283,6 +285,8 @@ inline void LayerOptions::validate(const char* op) const {
         op, "self_mixing is ssru, which needs attention_window 0, not " + std::to_string(attention_window));
   }
 }
+
+#endif
 
 /// Options of a Stack: N layers of one kind and an optional final norm. The defaults are those of PyTorch's
 /// TransformerEncoder and TransformerDecoder. Layer: the layers' options.
@@ -338,32 +342,38 @@ struct TransformerOptions {
   DecoderOptions decoder_options() const { return stack_options(decoder); }
 
   /// Throws ValueError (`[op] ...`) that names the invalid field.
-  void validate(const char* op) const {
-    layer.validate(op);
-    if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {
-      throw ValueError(
-          op, "self_mixing is ssru in the encoder, must be attention; set ssru in decoder.layer alone");
-    }
-    for (const auto* stack : {&encoder, &decoder}) {
-      const char* prefix = stack == &encoder ? "encoder" : "decoder";
-      if (stack->num_layers <= 0) {
-        throw ValueError(op, std::string(prefix) + ".num_layers is " + std::to_string(stack->num_layers) +
-                                 ", must be positive");
-      }
-      if (!stack->layer) continue;
-      stack->layer->validate((std::string(op) + ", " + prefix + ".layer").c_str());
-      if (stack->layer->d_model != layer.d_model) {
-        throw ValueError(op, std::string(prefix) + ".layer.d_model is " +
-                                 std::to_string(stack->layer->d_model) +
-                                 ", must be layer.d_model, which is " + std::to_string(layer.d_model));
-      }
-    }
-  }
+  void validate(const char* op) const;
 
  private:
   StackOptions<LayerOptions> stack_options(const ModelStack& stack) const {
     return {stack.num_layers, stack.final_norm.value_or(final_norm), stack.layer.value_or(layer)};
   }
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void TransformerOptions::validate(const char* op) const {
+  layer.validate(op);
+  if (encoder.layer.value_or(layer).self_mixing != SelfMixing::attention) {
+    throw ValueError(
+        op, "self_mixing is ssru in the encoder, must be attention; set ssru in decoder.layer alone");
+  }
+  for (const auto* stack : {&encoder, &decoder}) {
+    const char* prefix = stack == &encoder ? "encoder" : "decoder";
+    if (stack->num_layers <= 0) {
+      throw ValueError(op, std::string(prefix) + ".num_layers is " + std::to_string(stack->num_layers) +
+                               ", must be positive");
+    }
+    if (!stack->layer) continue;
+    stack->layer->validate((std::string(op) + ", " + prefix + ".layer").c_str());
+    if (stack->layer->d_model != layer.d_model) {
+      throw ValueError(op, std::string(prefix) + ".layer.d_model is " +
+                               std::to_string(stack->layer->d_model) + ", must be layer.d_model, which is " +
+                               std::to_string(layer.d_model));
+    }
+  }
+}
+
+#endif
 
 }  // namespace eigenformer

@@ -71,21 +71,27 @@ struct SinusoidalPositions {
   }
   /// Throws ValueError (`[op] ...`) that names the invalid field, or if the order or exponent does not
   /// support width d.
-  void validate(const char* op, index_t d) const {
-    validate_fields(op, *this);
-    detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
-    if (order == SinusoidOrder::concatenated && d % 2 != 0) {
-      throw ValueError(
-          op, "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
-    }
-    if (exponent == SinusoidExponent::tensor2tensor && d < 4) {
-      throw ValueError(op, "d_model is " + std::to_string(d) +
-                               ", must be at least 4 for the frequencies of tensor2tensor");
-    }
-  }
+  void validate(const char* op, index_t d) const;
   /// Whether all fields are equal.
   friend bool operator==(const SinusoidalPositions&, const SinusoidalPositions&) = default;
 };
+
+#if EIGENFORMER_DEFINITIONS
+
+EIGENFORMER_FUNCTION void SinusoidalPositions::validate(const char* op, index_t d) const {
+  validate_fields(op, *this);
+  detail::require_allowed(op, "d_model", static_cast<double>(d), std::to_string(d), Allowed::positive);
+  if (order == SinusoidOrder::concatenated && d % 2 != 0) {
+    throw ValueError(op,
+                     "d_model is " + std::to_string(d) + ", must be even for concatenated sines and cosines");
+  }
+  if (exponent == SinusoidExponent::tensor2tensor && d < 4) {
+    throw ValueError(
+        op, "d_model is " + std::to_string(d) + ", must be at least 4 for the frequencies of tensor2tensor");
+  }
+}
+
+#endif
 
 /// Adds a learned vector for each position to the inputs (Gehring et al. 2017); see
 /// LearnedPositionalEmbedding. The table has the model's max_length.

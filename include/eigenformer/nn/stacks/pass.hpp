@@ -62,8 +62,8 @@ class LayerPass {
                                               const Var<T>& x) = 0;
 
   /// Attention of the rows x, (rows, D), to memory number `memory`. Returns (rows, D). The attention's
-  /// options should have no positions and no window, and kdim and vdim equal to d_model: decoding with a
-  /// cache throws ValueError for others. Throws ValueError if the pass has no such memory.
+  /// options should have no positions and no window: decoding with a cache throws ValueError for others. Its
+  /// kdim and vdim are the width of the memory. Throws ValueError if the pass has no such memory.
   [[nodiscard]] virtual Var<T> memory_attention(const Context<T>& ctx, const MultiHeadAttention<T>& attention,
                                                 const Var<T>& x, std::size_t memory = 0) = 0;
 

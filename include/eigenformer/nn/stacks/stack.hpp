@@ -31,6 +31,10 @@ concept Layer = Module<L> && requires {
 
 namespace detail {
 
+// Options from which a stack takes more than the layers: see Layer.
+template <class Options>
+concept DerivedLayerOptions = std::derived_from<Options, LayerOptions>;
+
 inline NormOptions norm_options(const LayerOptions& o) {
   return {.kind = o.norm.kind,
           .size = o.d_model,
@@ -58,7 +62,7 @@ std::vector<L> make_layers(const char* op, const StackOptions<typename L::Option
   layers.reserve(static_cast<std::size_t>(options.num_layers));
   typename L::Options layer = options.layer;
   for (index_t i = 0; i < options.num_layers; ++i) {
-    if constexpr (std::derived_from<typename L::Options, LayerOptions>) {
+    if constexpr (DerivedLayerOptions<typename L::Options>) {
       // Linear decay: deeper layers are skipped more often. Huang et al. 2016, eq. 4.
       layer.layer_drop =
           options.layer.layer_drop * static_cast<double>(i + 1) / static_cast<double>(options.num_layers);
@@ -87,7 +91,7 @@ struct Stack {
 
   /// Throws ValueError that names the invalid field.
   Stack(const Options& options, RandomGenerator& rng) : layers(detail::make_layers<L>(name(), options, rng)) {
-    if constexpr (std::convertible_to<const typename L::Options&, const LayerOptions&>) {
+    if constexpr (detail::DerivedLayerOptions<typename L::Options>) {
       const LayerOptions& layer = options.layer;
       if (options.final_norm) norm.emplace(detail::norm_options(layer));
       if (const auto* o = std::get_if<RelativeBiasPositions>(&layer.positions)) {

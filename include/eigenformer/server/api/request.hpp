@@ -183,6 +183,7 @@ inline ApiTranslation api_translation(const ApiParameters& parameters, const Ser
   wanted.task.html = format == "html";
   wanted.task.alternatives = parameters.number("alternatives", options.max_alternatives);
   wanted.task.details = parameters.flag("details");
+  wanted.task.adapter = parameters.text("adapter");
   wanted.stream = parameters.flag("stream");
   return wanted;
 }

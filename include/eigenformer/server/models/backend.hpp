@@ -17,6 +17,7 @@ struct TranslationTask {
   bool html = false;               ///< texts are HTML, whose tags are kept
   index_t alternatives = 0;        ///< number of further translations of each text
   bool details = false;            ///< also return words, confidences and alignments; not for HTML
+  std::string adapter{};           ///< one of ServedModel::adapters; empty: the model without an adapter
 };
 
 /// A word of a translation.

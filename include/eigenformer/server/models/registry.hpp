@@ -27,6 +27,8 @@ struct ServedModel {
   /// Loads the model. Called by the registry's thread on first use, and again after the model was unloaded.
   /// May take long and may throw. Null counts as a failure to load.
   std::function<std::unique_ptr<TranslationBackend>()> load;
+  /// Names of the model's adapters, one of which a request may name (TranslationTask::adapter).
+  std::vector<std::string> adapters{};
 };
 
 /// The models of a server, which are loaded on first use and unloaded when they have been idle for some time.
@@ -74,8 +76,11 @@ class ModelRegistry {
 
   /// Number of models, loaded or not.
   std::size_t size() const noexcept { return entries_.size(); }
-  /// The description of model i. Throws std::out_of_range when there is no model i.
-  const ServedModel& model(std::size_t i) const { return entries_.at(i).model; }
+  /// The description of model i. Throws IndexError when there is no model i.
+  const ServedModel& model(std::size_t i) const {
+    require_model(i);
+    return entries_[i].model;
+  }
   /// Number of loaded models.
   std::size_t loaded() const {
     const std::scoped_lock lock(mutex_);
@@ -91,14 +96,15 @@ class ModelRegistry {
   }
 
   /// Passes model i to `ready`, after loading it if necessary. The model stays loaded while copies of the
-  /// pointer exist, the last of which may be destroyed by the model's own threads. Throws std::out_of_range
-  /// when there is no model i.
+  /// pointer exist, the last of which may be destroyed by the model's own threads. Throws IndexError when
+  /// there is no model i.
   void use(std::size_t i, Ready ready) {
+    require_model(i);
     std::shared_ptr<TranslationBackend> backend;
     std::exception_ptr error;
     {
       const std::scoped_lock lock(mutex_);
-      Entry& entry = entries_.at(i);
+      Entry& entry = entries_[i];
       if (over_) {
         error = ending();
       } else if (entry.backend == nullptr) {
@@ -124,6 +130,13 @@ class ModelRegistry {
     Clock::time_point used{};  // when the last user released it
     std::vector<Ready> waiting{};
   };
+
+  void require_model(std::size_t i) const {
+    if (i >= entries_.size()) {
+      throw IndexError("server", "model " + std::to_string(i) + " does not exist, there are " +
+                                     std::to_string(entries_.size()));
+    }
+  }
 
   static std::exception_ptr ending() {
     return std::make_exception_ptr(HttpError(503, "the server is shutting down"));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -111,7 +112,7 @@ class ServedDocument {
         return of_document[std::min(rank, of_document.size() - 1)];
       };
       if (!html_) {
-        results.push_back(joined_translation(of_rank(documents.front())));
+        results.push_back(joined_translation(of_rank(documents.front()), false));
         continue;
       }
       results.emplace_back().text = translate_markup(text_, {}, [&](const std::vector<std::string>&) {
@@ -206,26 +207,31 @@ class ServedTask {
 /// clients are translated in common batches.
 class TranslatorBackend final : public TranslationBackend {
  public:
-  /// owner: keeps the model alive. documents: how texts are split into sentences. Alignments follow the
-  /// options of the translator, and are only computed for tasks that need them. Throws as Translator does.
+  /// owner: keeps the model alive. documents: how texts are split into sentences. adapters: by name, the
+  /// translators for tasks that name one of them, such as TextTranslator::with_adapters(). Alignments follow
+  /// the options of the translator, and are only computed for tasks that need them. Throws as Translator
+  /// does.
   template <class M>
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner,
-                    DocumentOptions documents = {}, const TranslatorOptions& options = {})
+                    DocumentOptions documents = {}, const TranslatorOptions& options = {},
+                    const std::map<std::string, TextTranslator<M>>& adapters = {})
       : TranslatorBackend(
             line_translator(translator, owner), detail::HasCrossAttention<M>,
             [translator, owner](const std::string& line) { return translator.fits(line); },
-            std::move(documents), options) {}
+            std::move(documents), options, line_translators(adapters, owner)) {}
   /// lines: translates lines. aligns: whether it can compute alignments. fits: whether a sentence is short
-  /// enough for the model. Throws as Translator does.
+  /// enough for the model. adapters: by name, what translates the lines of tasks that name one of them.
+  /// Throws as Translator does.
   TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, SentenceFits fits,
-                    DocumentOptions documents = {}, const TranslatorOptions& options = {})
+                    DocumentOptions documents = {}, const TranslatorOptions& options = {},
+                    std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
       : documents_(std::move(documents)),
         fits_(std::move(fits)),
         aligns_(aligns),
-        translator_(std::move(lines), options) {}
+        translator_(std::move(lines), options, std::move(adapters)) {}
 
   std::function<void()> start(TranslationTask task, TaskEvents events) override {
-    TextTranslatorOptions options = translator_.text_options();
+    TextTranslatorOptions options = translator_.text_options(task.adapter);
     const index_t wanted = 1 + task.alternatives;
     if (wanted > 1) {
       options.search.beam_size = std::max(options.search.beam_size, wanted);
@@ -237,6 +243,7 @@ class TranslatorBackend final : public TranslationBackend {
     } else if (aligns_ && !options.alignment) {
       options.alignment.emplace();
     }
+    std::string adapter = task.adapter;
     const auto work =
         std::make_shared<detail::ServedTask>(std::move(task), std::move(events), documents_, fits_);
     if (work->lines.empty()) {  // only white space and markup
@@ -244,8 +251,10 @@ class TranslatorBackend final : public TranslationBackend {
       return [] {};
     }
     std::stop_source cancellation;
-    TranslationRequest request{
-        .lines = work->lines, .options = std::move(options), .cancellation = cancellation.get_token()};
+    TranslationRequest request{.lines = work->lines,
+                               .options = std::move(options),
+                               .adapter = std::move(adapter),
+                               .cancellation = cancellation.get_token()};
     if (work->wants_progress())
       request.on_progress = [work](const TranslationProgress& progress) { work->progress(progress); };
     const RequestStatus status = translator_.submit(
@@ -258,6 +267,14 @@ class TranslatorBackend final : public TranslationBackend {
   }
 
  private:
+  template <class M>
+  static std::map<std::string, std::shared_ptr<const LineTranslator>> line_translators(
+      const std::map<std::string, TextTranslator<M>>& translators, const std::shared_ptr<const void>& owner) {
+    std::map<std::string, std::shared_ptr<const LineTranslator>> lines;
+    for (const auto& [name, translator] : translators) lines[name] = line_translator(translator, owner);
+    return lines;
+  }
+
   const DocumentOptions documents_;
   const SentenceFits fits_;
   const bool aligns_;

@@ -26,7 +26,7 @@ inline int take_room(const std::filesystem::path& path, std::uint64_t bytes) {
   ::close(descriptor);
   if (error != EOPNOTSUPP && error != ENOSYS) return error;
   struct statvfs disk {};
-  if (::statvfs(path.parent_path().c_str(), &disk) != 0) return 0;  // the disk does not say
+  if (::statvfs(path.parent_path().c_str(), &disk) != 0) return 0;  // unknown free space is not an error
   return static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize < bytes ? ENOSPC : 0;
 }
 

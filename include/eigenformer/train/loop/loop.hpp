@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/data/corpus/pair_source.hpp"
 #include "eigenformer/io/models/options_json.hpp"
 #include "eigenformer/io/safetensors/checkpoint.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
@@ -146,7 +147,7 @@ class TrainingLoop {
   /// Swaps the moving average of the weights (LoopOptions::ema_decay) into the parameters until the returned
   /// guard is destroyed. Without an average, or when it is already in place, the guard does nothing. During
   /// validations and the sink's on_best() the average is in place. While it is, state() still returns the
-  /// weights of training, and run() and load() must not be called.
+  /// weights of training, and run() and load() throw ValueError.
   ///
   ///     trainer.run();
   ///     const auto average = trainer.evaluation_weights();
@@ -185,6 +186,7 @@ class TrainingLoop {
   static std::string snapshot_prefix(std::size_t k) { return "snapshot." + std::to_string(k) + "."; }
   std::vector<StateEntry<T>> weights() const;
   StateAverage<T> load_snapshots(const detail::StateReader<T>& reader) const;
+  void require_training_weights() const;
   bool validates() const { return static_cast<bool>(options_.validation.measure); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   index_t steps_of_limits();

@@ -164,6 +164,7 @@ void TrainingLoop<T>::begin_together() {
 
 template <class T>
 TrainingEnd TrainingLoop<T>::run(std::stop_token stop) {
+  require_training_weights();
   if (options_.communicator == nullptr) return run_to_end(stop);
   try {
     begin_together();
@@ -226,6 +227,14 @@ EvaluationWeights TrainingLoop<T>::evaluation_weights() {
 }
 
 template <class T>
+void TrainingLoop<T>::require_training_weights() const {
+  if (displaced_.empty() && (average_ == nullptr || !average_->exchanged())) return;
+  throw ValueError("training",
+                   "the parameters hold averaged weights now, which run() and load() would take for those of "
+                   "training; let the guard of evaluation_weights() end first");
+}
+
+template <class T>
 TrainingState<T> TrainingLoop<T>::state() const {
   detail::require_distinct_names("training", parameters_);
   TrainingState<T> state;
@@ -263,14 +272,16 @@ TrainingState<T> TrainingLoop<T>::state() const {
 template <class T>
 void TrainingLoop<T>::load(const TrainingState<T>& state) {
   detail::require_distinct_names("training", parameters_);
+  require_training_weights();
   const detail::StateReader<T> reader(state);
   reader.require_equal("seed", options_.seed);
   reader.require_equal("accumulate", options_.accumulate);
   if (validates() && reader.has("validation")) reader.require_equal("validation", options_.validation.name);
   const detail::TrainingProgress progress = detail::progress_from(reader);
   const std::string& data = options_.validation.data;
-  const bool other_data = validates() && !data.empty() && reader.has("validation_data") &&
-                          reader.template value<std::string>("validation_data") != data;
+  const bool other_data =
+      validates() && !data.empty() && reader.has("validation_data") &&
+      !detail::same_fingerprint(reader.template value<std::string>("validation_data"), data);
   const auto without = other_data ? 0 : reader.template value<index_t>("without_improvement");
   const double best = reader.has("best_loss") && !other_data
                           ? reader.template value<double>("best_loss")

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,8 @@ class TrainingLog final : public TrainingSink {
     std::uint64_t keep = 0;
     seconds_before_ = weight_ = 0;
     step_ = resumed.value_or(0);
-    if (resumed && std::filesystem::exists(path_)) keep = take_up(*resumed);
+    std::error_code ignored;
+    if (resumed && std::filesystem::exists(path_, ignored)) keep = take_up(*resumed);
     file_.emplace(path_, keep);
     begin(about, resumed.has_value());
   }

@@ -13,31 +13,32 @@
 namespace eigenformer::detail {
 
 /// Checks a `precompiled_charsmap`, the table by which SentencePiece normalises text: the size of a trie in
-/// bytes (32 bits), the trie as a double array of 32 bit units (that of the library darts-clone), and strings
-/// that end in a zero byte, to which the trie's values point. SentencePiece 0.1.97 follows both without a
-/// look at the table's end. Every place that any text can reach is visited once.
+/// bytes (32 bits), the trie as a double array of 32-bit units (as in the library darts-clone), and strings
+/// that end with a zero byte, to which the trie's values point. SentencePiece 0.1.97 does not check offsets
+/// against the end of the table. This check visits every unit that any text can reach once.
 class CharsmapCheck {
  public:
-  /// Ours, far above what tables have: those of NFKC with case folding take 250 kB and replace 12 bytes at
-  /// most by at most 33.
+  /// Limits of this reader, far above published tables: that of NFKC with case folding takes 250 kB and
+  /// replaces at most 12 bytes by at most 33.
   static constexpr std::size_t most_bytes = std::size_t{8} << 20, longest_string = 128;
-  /// SentencePiece keeps the matches at one place of a text in an array of 32 (`kMaxTrieResultsSize`) and
-  /// reads as many as it was told that there are.
+  /// SentencePiece stores the matches at one position of a text in an array of 32 elements
+  /// (`kMaxTrieResultsSize`) and reads beyond its end if there are more.
   static constexpr std::size_t most_matches = 32;
 
-  /// Throws ValueError where a text could lead outside the table, with a text that follows "... is".
+  /// Throws ValueError if some text would lead outside the table; its message completes a sentence that ends
+  /// with "is".
   static void run(std::string_view table) {
     if (!table.empty()) CharsmapCheck(table).run();
   }
 
  private:
-  // What can follow a place in the trie.
+  // The longest continuations of a unit of the trie.
   struct Rest {
     std::size_t matches = 0, bytes = 0;  // the most of any path
   };
   struct Step {
     std::size_t base;
-    std::size_t next;  // the byte to look at
+    std::size_t next;  // the byte to follow next
     Rest rest;
   };
   enum Mark : std::uint8_t { unseen, open, done };
@@ -75,7 +76,7 @@ class CharsmapCheck {
   }
   std::uint32_t unit(std::size_t i) const { return word(1 + i); }
 
-  // The place that a unit leads to.
+  // The unit that a unit leads to.
   std::size_t base_of(std::size_t at) const {
     const std::uint32_t value = unit(at);
     const std::size_t base = at ^ (std::size_t{value >> 10} << ((value & 0x200u) >> 6));
@@ -98,7 +99,7 @@ class CharsmapCheck {
     }
   }
 
-  // A value may be the end of another's string, but not of a character.
+  // A value may point into another value's string, but not into the middle of a character.
   void check_value(std::size_t base) const {
     const std::size_t begin = unit(base) & 0x7FFFFFFFu;
     if (begin >= strings_.size()) {
@@ -115,7 +116,7 @@ class CharsmapCheck {
     }
   }
 
-  // Depth first. Branches may share what follows them, but none may lead back to itself.
+  // Depth first. Branches may share continuations, but cycles are errors.
   void run() {
     marks_.assign(units_, unseen);
     rests_.assign(units_, Rest{});
@@ -150,10 +151,10 @@ class CharsmapCheck {
 
   bool ends_match(std::size_t at) const { return (unit(at) & 0x100u) != 0; }
 
-  // What follows the byte that `step` looks at is known.
+  // The continuations of the byte that `step` follows are known.
   void close_branch(Step& step) {
     const std::size_t at = step.base ^ step.next, base = base_of(at);
-    if (ends_match(at)) check_value(base);  // another branch may have been here without the match
+    if (ends_match(at)) check_value(base);  // another branch may have come here without the match
     step.rest.matches = std::max(step.rest.matches, rests_[base].matches + (ends_match(at) ? 1 : 0));
     step.rest.bytes = std::max(step.rest.bytes, rests_[base].bytes + 1);
     if (step.rest.matches > most_matches) {
@@ -165,7 +166,7 @@ class CharsmapCheck {
 
   std::string_view table_, strings_;
   std::size_t units_ = 0;
-  std::vector<Mark> marks_;  // by the place that a unit leads to
+  std::vector<Mark> marks_;  // by the unit that a unit leads to
   std::vector<Rest> rests_;
 };
 

@@ -18,10 +18,10 @@
 
 namespace eigenformer::detail {
 
-/// What is needed of a SentencePiece model, read from its bytes (sentencepiece_model.proto). SentencePiece
-/// 0.1.97, which Linux distributions package, trusts its files: crafted ones end the process while it loads
-/// them or encodes a text (CVE-2026-1260; google/sentencepiece issues 1263 and 1269). Models are read here
-/// first, and what no trained model has is refused. What the messages hold beyond that is skipped.
+/// The checked contents of a SentencePiece model, read from its bytes (sentencepiece_model.proto).
+/// SentencePiece 0.1.97, which Linux distributions package, trusts its files: crafted ones end the process
+/// while it loads them or encodes a text (CVE-2026-1260; google/sentencepiece issues 1263 and 1269). So
+/// models are read here first, and contents that no trained model has are refused. Other fields are skipped.
 struct SentencePieceModel {
   enum class Kind { unigram = 1, bpe = 2, word = 3, character = 4 };
   enum class Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
@@ -31,23 +31,23 @@ struct SentencePieceModel {
     Type type = Type::normal;
   };
 
-  /// Ours: the largest published models have 16 MB and a million pieces. A file above 2 GiB has a negative
-  /// size in the library.
+  /// Limits of this reader: the largest published models have 16 MB and a million pieces. SentencePiece takes
+  /// the size of a file above 2 GiB for a negative number.
   static constexpr std::size_t most_bytes = 100'000'000, most_pieces = 4'000'000;
-  /// The library builds its trie by recursion, a level for each byte of a piece; 200,000 overflow the stack.
-  /// Releases from 0.2.2 on refuse 8000.
+  /// Bytes of a piece. SentencePiece builds its trie by recursion, one level per byte, and 200,000 levels
+  /// overflow the stack. Its releases from 0.2.2 on refuse 8000.
   static constexpr std::size_t longest_piece = 7999;
-  /// The library keeps the user-defined pieces at one place of a text in an array of 64 and reads as many as
-  /// it was told that there are.
+  /// User-defined pieces that begin with each other. SentencePiece stores the matches at one position of a
+  /// text in an array of 64 elements and reads beyond its end if there are more.
   static constexpr std::size_t most_matches = 64;
-  /// The library encodes these samples while it loads the model; trained models have none.
+  /// Self-test samples, which SentencePiece encodes while it loads a model; trained models have none.
   static constexpr std::size_t most_sample_bytes = 16'384, most_samples = 100;
 
   std::vector<Piece> pieces{};
   Kind kind = Kind::unigram;
   bool byte_fallback = false;
-  bool adds_space = true;        ///< before a text (add_dummy_prefix)
-  bool collapses_spaces = true;  ///< keeps one of several, none at the ends (remove_extra_whitespaces)
+  bool adds_space = true;        ///< puts a space before each text (add_dummy_prefix)
+  bool collapses_spaces = true;  ///< merges spaces, strips the ends (remove_extra_whitespaces)
 
   /// Throws ValueError for bytes that are no model or break one of these rules, with a text that follows
   /// "... is": each piece is UTF-8 without a zero byte, neither empty nor too long, and the only one of its
@@ -85,7 +85,7 @@ struct SentencePieceModel {
   }
 
  private:
-  // What is read to be checked alone.
+  // Fields that are only checked.
   struct Rest {
     std::vector<std::pair<std::string, std::uint64_t>> ids;
     std::size_t samples = 0;
@@ -95,7 +95,7 @@ struct SentencePieceModel {
     return ValueError("sentencepiece", "a damaged SentencePiece model: " + what);
   }
 
-  // Fields may come in any order and more than once; of the latter the last counts, in the library as here.
+  // Fields may come in any order and more than once; the last one counts, as in SentencePiece.
   void read_fields(ProtobufMessage model, Rest& rest) {
     while (model.next()) {
       switch (model.field()) {
@@ -170,7 +170,7 @@ struct SentencePieceModel {
     }
   }
 
-  // A value of an enumeration. The library takes one that it does not know for its default.
+  // A value of an enumeration. SentencePiece replaces an unknown value by the default.
   template <class Name>
   static std::uint64_t in_range(std::uint64_t value, std::uint64_t last, Name&& name) {
     if (value < 1 || value > last) {
@@ -219,7 +219,7 @@ struct SentencePieceModel {
                     " pieces that stand for a byte, expected 256");
     }
     check_matches(std::move(user_defined));
-    for (const auto& [what, id] : rest.ids) {  // an int32; a negative one says that there is none
+    for (const auto& [what, id] : rest.ids) {  // an int32; negative: the model has no such piece
       if (static_cast<std::int64_t>(id) >= static_cast<std::int64_t>(pieces.size())) {
         throw damaged(what + " is " + std::to_string(id) + ", and it has " + std::to_string(pieces.size()) +
                       " pieces");
@@ -227,7 +227,7 @@ struct SentencePieceModel {
     }
   }
 
-  // In sorted order a piece comes after all those that it begins with.
+  // In sorted order, a piece comes after all pieces that are its prefixes.
   static void check_matches(std::vector<std::string_view> user_defined) {
     std::sort(user_defined.begin(), user_defined.end());
     std::vector<std::string_view> begins;

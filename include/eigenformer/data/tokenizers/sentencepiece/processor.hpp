@@ -17,14 +17,12 @@
 
 namespace eigenformer::detail {
 
-/// SentencePiece's library with a model that was checked before the library saw it: the one place where it
-/// gets one. Texts above `longest_part` bytes are encoded in parts (see for_each_part). At a cut at a space
-/// the pieces are those of the whole text, unless the model has pieces that hold a space; a word that is
-/// longer than a part gets other pieces where it is cut, and the mark of a space before each part where the
-/// model adds one to a text.
+/// SentencePiece's library with a checked model; no other class passes models to the library. Texts above
+/// `longest_part` bytes are encoded in parts (see for_each_part). A cut at a space does not change the
+/// pieces, unless the model has pieces that contain a space. A word that is longer than a part gets other
+/// pieces where it is cut, and a space mark before each part if the model adds one to each text.
 ///
-/// Copies share the model. May be used by several threads at once. Members throw ValueError where the library
-/// refuses.
+/// Copies share the model. Thread-safe. Members throw ValueError when the library reports an error.
 class SentencePieceProcessor {
  public:
   /// model: its bytes. Throws ValueError as SentencePieceModel::read does.
@@ -65,7 +63,7 @@ class SentencePieceProcessor {
     return all;
   }
 
-  /// A drawn segmentation of a text in UTF-8. Throws ValueError as SentencePieceSampler does.
+  /// A sampled segmentation of a text in UTF-8. Throws ValueError as SentencePieceSampler does.
   std::vector<SentencePieceSampler::Piece> sample(std::string_view text, const SubwordSampling& sampling,
                                                   RandomGenerator& rng) const {
     const SentencePieceSampler& sampler = sampler_.get(*model_);

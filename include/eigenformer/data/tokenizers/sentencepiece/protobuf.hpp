@@ -11,15 +11,15 @@
 namespace eigenformer::detail {
 
 /// The fields of a message in the wire format of Protocol Buffers (protobuf.dev, "Encoding"), read in place.
-/// All members throw ValueError where the bytes are no such message, with a text that follows "... is".
+/// All members throw ValueError for other bytes; its message completes a sentence that ends with "is".
 class ProtobufMessage {
  public:
   enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
   explicit ProtobufMessage(std::string_view bytes) : bytes_(bytes) {}
 
-  /// Reads the next field, whatever its number; false at the end. Groups, which proto3 has no longer and no
-  /// version of sentencepiece_model.proto has, are refused.
+  /// Reads the next field, whatever its number; false at the end. Groups are refused: proto3 removed them,
+  /// and no version of sentencepiece_model.proto has them.
   bool next() {
     if (at_ == bytes_.size()) return false;
     const std::uint64_t key = varint();
@@ -46,7 +46,7 @@ class ProtobufMessage {
   /// The number of the field that next() has read.
   std::uint32_t field() const noexcept { return field_; }
 
-  /// Its value, which must have the wire type that the name says.
+  /// The value of that field, which must have the wire type in the function's name.
   std::uint64_t number() const {
     require(Wire::varint);
     return number_;
@@ -66,7 +66,7 @@ class ProtobufMessage {
  private:
   static ValueError damaged(const std::string& what) { return ValueError("protobuf", what); }
   std::string of_field() const { return "field " + std::to_string(field_); }
-  // The library takes a known field of another wire type for an unknown one and skips it.
+  // SentencePiece skips a known field of another wire type, as if it were unknown.
   void require(Wire wire) const {
     if (wire_ != wire) {
       throw damaged(of_field() + " has the wire type " + std::to_string(static_cast<int>(wire_)) +

@@ -6,20 +6,22 @@
 
 namespace eigenformer::detail {
 
-/// What an encoder does with white space at the ends of what it is given.
+/// What an encoder does with spaces at the ends of a text.
 enum class EndSpaces {
-  added,    ///< it puts one before the text, so that a part may begin after a space
-  kept,     ///< none is added or removed, so that a part may begin with a space
-  removed,  ///< spaces there are lost, so that no part may begin or end with one
+  added,    ///< it puts one before the text, so a part may begin after a space
+  kept,     ///< none is added or removed, so a part may begin with a space
+  removed,  ///< it removes spaces, so no part may begin or end with one
 };
 
-/// Bytes of text that SentencePiece gets at once. It joins neighbouring unknown characters one by one, and
-/// copies what it has each time: 1 MB of them took 40 s, parts of this size take less than a second together.
+/// Bytes of text that are passed to SentencePiece at once. It joins neighbouring unknown characters one by
+/// one and copies the result each time: 1 MB of them took 40 s, and takes less than a second in parts of this
+/// size.
 inline constexpr std::size_t longest_part = 16'384;
 
-/// Calls f(part) for the parts that a text in UTF-8 is encoded in: all of it where it has at most `longest`
-/// bytes, else pieces of at most that many, cut at the last space (U+0020) that they have. Where they have
-/// none, or spaces at the ends are removed, they are cut between two code points. longest: at least 8.
+/// Calls f(part) for the parts in which a text in UTF-8 is encoded: the whole text if it has at most
+/// `longest` bytes, else parts of at most that many bytes, each cut at its last space (U+0020). A part
+/// without a space, or every part if spaces at the ends are removed, is cut between two code points. longest:
+/// at least 8.
 template <class F>
 void for_each_part(std::string_view text, EndSpaces spaces, F&& f, std::size_t longest = longest_part) {
   while (text.size() > longest) {
