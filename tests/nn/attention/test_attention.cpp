@@ -273,8 +273,12 @@ TEST_CASE("attention says what does not fit") {
                      [&] { MultiHeadAttention<float>({.d_model = 12, .num_heads = 3, .kdim = -1}, rng); }),
                  "kdim is -1"));
   const auto apart = make_attention<float>(true, 0, 9, 11);
-  CHECK(contains(message_of<ValueError>([&] {
+  CHECK(contains(message_of<ShapeError>([&] {
                    (void)apart.project_key_value(ctx, zeros({3, 9}));
+                 }),
+                 "must be 11, to match"));
+  CHECK(contains(message_of<ValueError>([&] {
+                   (void)apart.in_proj.key_value(ctx, zeros({3, 9}));
                  }),
                  "separate weights"));
 }
