@@ -70,7 +70,7 @@ ef::Accuracy agreement(const DecodingModel& a, const DecodingModel& b, const ef:
 int compare(const CompareCommand& command) {
   command.set_threads();
   const DecodingModels first(command.folders, command.adapter, command.target_language),
-      second({command.other}, {}, command.target_language);
+      second(std::vector<std::string>{command.other}, std::string(), command.target_language);
   const DecodingModel &a = first.first(), &b = second.first();
   const auto [sources, references] = command.files.read("compare");
   // Options that one of the models does not support are errors before any work is done.
