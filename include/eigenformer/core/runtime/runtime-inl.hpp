@@ -95,7 +95,7 @@ EIGENFORMER_FUNCTION ThreadScope::~ThreadScope() { Runtime::thread_executor() = 
 
 namespace detail {
 
-EIGENFORMER_FUNCTION EIGENFORMER_NOINLINE void parallel_ranges(index_t n, index_t grain, RangeRef f) {
+EIGENFORMER_FUNCTION void parallel_ranges(index_t n, index_t grain, RangeRef f) {
   const std::shared_ptr<Executor> executor = Runtime::instance().executor();
   const index_t threads = executor->threads();
   if (threads == 1) {
