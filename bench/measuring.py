@@ -115,16 +115,22 @@ def compare_cells(name, r):
 
 
 def compare_markdown(results):
-    """The results of bench/compare (its --json) as a table, with what it needs to be believed."""
-    rows = results["rows"]
+    """The results of bench/compare (its --json) as tables, one for each day of measurement, with what they need to be believed."""
+    days = {}
+    for name, r in results["rows"].items():
+        days.setdefault((r["date"], r["cpu"], r["threads"]), {})[name] = r
+    return "\n\n".join(compare_table(*day, days[day]) for day in sorted(days, reverse=True))
+
+
+def compare_table(date, cpu, threads, rows):
     text = [markdown_table(COMPARE_HEADER, [compare_cells(name, r) for name, r in rows.items()]), ""]
-    places = {}
+    by_rounds = {}
     for name, r in rows.items():
-        places.setdefault((r["cpu"], r["threads"]), {}).setdefault(r["rounds"], []).append(name)
-    for (cpu, threads), by_rounds in sorted(places.items()):
-        *fewer, most = sorted(by_rounds)
-        rounds = f"median of {most} rounds" + "".join(f", of {n} for {', '.join(by_rounds[n])}" for n in reversed(fewer))
-        text.append(f"Measured on {cpu}; {threads} threads, {rounds}.")
+        by_rounds.setdefault(r["rounds"], []).append(name)
+    *fewer, most = sorted(by_rounds)
+    rounds = f"median of {most} rounds" + "".join(f", of {n} for {', '.join(by_rounds[n])}" for n in reversed(fewer))
+    commits = ", ".join(sorted({r["commit"] for r in rows.values() if r["commit"]}))
+    text.append(f"Measured on {cpu}, {date}" + (f", commit {commits}" if commits else "") + f"; {threads} threads, {rounds}.")
     versions = sorted({v for r in rows.values() for v in r.get("versions", [])})
     if versions:
         text.append("Peers: " + ", ".join(versions) + ".")
