@@ -67,6 +67,19 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("rotary: one head is turned as the first of several") {
+  const auto layout = SequenceLayout::packed({3, 5});
+  const Tensor<double> x = random({8, columns}, 1);
+  const RotaryTable<double> table(head_dim, 10000.0);
+  const auto one = rotary(Var<double>(x), layout, 1, head_dim, table).value();
+  const auto all = rotary(Var<double>(x), layout, heads, head_dim, table).value();
+  for (index_t r = 0; r < 8; ++r) {
+    for (index_t c = 0; c < columns; ++c) {
+      CHECK(one.data()[r * columns + c] == (c < head_dim ? all : x).data()[r * columns + c]);
+    }
+  }
+}
+
 TEST_CASE("rotary: gradients") {
   const auto layout = SequenceLayout::padded({3, 2}, 4).with_first_position(4);
   for (const auto pairing : {RotaryPairing::adjacent, RotaryPairing::halves}) {

@@ -1,6 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "eigenformer/autograd/ops/elementwise/arithmetic.hpp"
 #include "eigenformer/autograd/ops/linear/feed_forward.hpp"
+#include "eigenformer/autograd/ops/shape/reduce.hpp"
 #include "eigenformer/autograd/tape/grad_check.hpp"
 #include "eigenformer/core/base/random.hpp"
 
@@ -58,4 +64,35 @@ TEST_CASE("the feed-forward op refuses inputs that do not fit, by name") {
                          0.0),
       doctest::Contains("last dimension of input (2, 11) must be 12, to match 'layer.linear1.weight'"),
       ShapeError);
+}
+
+TEST_CASE("the fused feed-forward op has the gradients of its parts in every block of many rows") {
+  RandomGenerator rng(4);
+  const auto w1 = random_parameter({300, 40}, rng, "w1"), b1 = random_parameter({300}, rng, "b1");
+  const auto w2 = random_parameter({30, 300}, rng, "w2"), b2 = random_parameter({30}, rng, "b2");
+  Tensor<double> x(Shape{520, 40});
+  rng.fill_normal(x.data(), x.numel(), 0, 1);
+  const auto gradients_of = [&](Activation activation, bool fused) {
+    Tape<double> tape;
+    const auto ctx = Context<double>::training(tape, DropoutKey{1, 2, 3});
+    const auto v = tape.variable(x.clone());
+    Gradients<double> gradients({w1.handle(), b1.handle(), w2.handle(), b2.handle()});
+    const auto y = fused ? feed_forward(ctx, v, w1, b1, w2, b2, activation, 0.3)
+                         : linear(ctx, linear(ctx, v, w1, b1, activation, 0.3), w2, b2);
+    tape.backward(sum(square(y)), gradients);
+    return std::vector<Tensor<double>>{tape.gradient(v), gradients.of(w1).clone(), gradients.of(b1).clone(),
+                                       gradients.of(w2).clone(), gradients.of(b2).clone()};
+  };
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
+    CAPTURE(static_cast<int>(activation));
+    const auto whole = gradients_of(activation, true), parts = gradients_of(activation, false);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      double worst = 0, scale = 0;
+      for (index_t k = 0; k < whole[i].numel(); ++k) {
+        worst = std::max(worst, std::abs(whole[i].data()[k] - parts[i].data()[k]));
+        scale = std::max(scale, std::abs(parts[i].data()[k]));
+      }
+      CHECK(worst <= 1e-11 * scale);
+    }
+  }
 }

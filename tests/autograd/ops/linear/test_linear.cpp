@@ -55,6 +55,8 @@ TEST_CASE("linear: gradients without bias, with a frozen weight, of a constant i
   const auto ctx = [](Tape<double>& tape) { return Context<double>::checking(tape); };
   check_op([&](Tape<double>& t, const Vars& v) { return linear(ctx(t), v[0], w, absent); },
            {random({5, 12}, 1)}, {w.handle()});
+  check_op([&](Tape<double>& t, const Vars& v) { return linear(ctx(t), v[0], frozen, absent); },
+           {random({5, 12}, 1)});
   check_op([&](Tape<double>& t, const Vars& v) { return linear(ctx(t), v[0], frozen, b); },
            {random({5, 12}, 1)}, {b.handle()});
   check_op([&](Tape<double>& t, const Vars& v) { return linear(ctx(t), v[0], w, b); }, {random({12}, 1)},

@@ -109,6 +109,7 @@ TEST_CASE("linear_token_objective: many blocks of rows are one") {
   for (auto& id : targets.span()) id = static_cast<std::int32_t>(rng.uniform_int(classes));
   const Tensor<float> x = random({2 * n, d}, 5).to<float>();
   const TokenObjective o{.divergence = 1};
+  TokenLosses parts;
   const auto loss_of = [&](index_t begin, index_t count, Tensor<float>& dx) {
     Tensor<float> part(Shape{2 * count, d});
     std::copy_n(x.rows(begin, count).data(), count * d, part.data());
@@ -116,17 +117,23 @@ TEST_CASE("linear_token_objective: many blocks of rows are one") {
     Tape<float> tape;
     const Var<float> v = tape.variable(part);
     Gradients<float> gradients({w.handle()});
-    TokenLosses losses;
     const Var<float> y = linear_token_objective(Context<float>::checking(tape), v, w, absent,
-                                                targets.rows(begin, count), o, 100, {}, losses);
+                                                targets.rows(begin, count), o, 100, {}, parts);
     const double value = static_cast<double>(y.item());
     tape.backward(y, gradients);
     dx = tape.gradient(v);
     return value;
   };
   Tensor<float> whole, first, last;
-  const double all = loss_of(0, n, whole), head = loss_of(0, 130, first), rest = loss_of(130, 20, last);
+  const double all = loss_of(0, n, whole);
+  const TokenLosses sums = parts;
+  const double head = loss_of(0, 130, first);
+  const TokenLosses of_head = parts;
+  const double rest = loss_of(130, 20, last);
   CHECK(all == doctest::Approx(head + rest).epsilon(1e-6));
+  CHECK(sums.words == doctest::Approx(of_head.words + parts.words).epsilon(1e-6));
+  CHECK(sums.unsmoothed == doctest::Approx(of_head.unsmoothed + parts.unsmoothed).epsilon(1e-6));
+  CHECK(sums.divergence == doctest::Approx(of_head.divergence + parts.divergence).epsilon(1e-6));
   for (index_t c = 0; c < 2; ++c) {
     for (index_t i = 0; i < 20 * d; ++i) {
       CHECK(whole.data()[(c * n + 130) * d + i] ==
