@@ -40,6 +40,24 @@ TEST_CASE("SeparateSlots: inputs that are one Var get memory of their own, and t
   }
 }
 
+TEST_CASE("pass: a large gradient reaches a parameter whole, written and added, on several threads") {
+  const ThreadScope scope(2);
+  const index_t n = 3 * 40000;
+  Parameter<double> w(random({3, 40000}, 1));
+  const Tensor<double> factors = random({n}, 2);
+  for (const bool twice : {false, true}) {
+    Tape<double> tape;
+    Gradients<double> gradients({w.handle()});
+    Var<double> y = sum(multiply(reshape(tape.parameter(w.handle()), Shape{n}), Var<double>(factors)));
+    if (twice) y = y + sum(multiply(reshape(tape.parameter(w.handle()), Shape{n}), Var<double>(factors)));
+    tape.backward(y, gradients);
+    const Tensor<double> g = gradients.of(w);
+    index_t wrong = 0;
+    for (index_t i = 0; i < n; ++i) wrong += g.data()[i] != (twice ? 2 : 1) * factors.data()[i];
+    CHECK(wrong == 0);
+  }
+}
+
 // One Var as several inputs of an op: kernels that write two gradients at once must not meet in one place.
 
 TEST_CASE("aliased inputs: elementwise ops, products and shapes") {

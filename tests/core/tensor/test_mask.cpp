@@ -114,6 +114,10 @@ TEST_CASE("mask: shapes that do not fit are refused with what would fit") {
                   ef::ShapeError);
   CHECK_THROWS_AS(AttentionMask::key_padding(Tensor<bool>::zeros(Shape{1, 7})).check(2, 3, 5, 2, 7),
                   ef::ShapeError);
+  // Of several masks, each is checked.
+  const auto fits = AttentionMask::allow(Tensor<bool>::zeros(Shape{5, 7}));
+  CHECK_NOTHROW((fits & fits).check(2, 3, 5, 2, 7));
+  CHECK_THROWS_AS((fits & mask).check(2, 3, 5, 2, 7), ef::ShapeError);
 }
 
 TEST_CASE("mask: prefixes and documents, alone and joined, as tensors") {
