@@ -15,8 +15,8 @@
 #include "model/model_folder.hpp"
 #include "options/corpus_options.hpp"
 #include "terminal/terminal_progress.hpp"
-#include "training/corpus_list.hpp"
-#include "training/prepared_corpus.hpp"
+#include "training/corpora/corpus_list.hpp"
+#include "training/corpora/prepared_corpus.hpp"
 
 namespace translator {
 

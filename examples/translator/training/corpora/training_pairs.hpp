@@ -12,7 +12,7 @@
 #include "eigenformer/data/sampling/sampled_corpus.hpp"
 #include "eigenformer/train/validation/translation_sample.hpp"
 #include "options/train_settings.hpp"
-#include "training/training_corpora.hpp"
+#include "training/corpora/training_corpora.hpp"
 
 namespace translator {
 

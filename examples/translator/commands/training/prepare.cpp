@@ -12,7 +12,7 @@
 #include "terminal/output_checks.hpp"
 #include "terminal/status_line.hpp"
 #include "terminal/threads.hpp"
-#include "training/training_corpora.hpp"
+#include "training/corpora/training_corpora.hpp"
 
 namespace translator {
 
