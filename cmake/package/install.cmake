@@ -6,7 +6,7 @@ set(package "${CMAKE_INSTALL_DATADIR}/cmake/eigenformer")
 install(DIRECTORY include/eigenformer DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
 install(TARGETS eigenformer EXPORT eigenformer)
 install(EXPORT eigenformer FILE eigenformer-targets.cmake NAMESPACE eigenformer:: DESTINATION "${package}" COMPONENT dev)
-configure_package_config_file(cmake/eigenformer-config.cmake.in "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
+configure_package_config_file(cmake/package/eigenformer-config.cmake.in "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
                               INSTALL_DESTINATION "${package}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
@@ -14,7 +14,7 @@ install(FILES "${PROJECT_BINARY_DIR}/eigenformer-config.cmake"
               "${PROJECT_BINARY_DIR}/eigenformer-config-version.cmake"
               cmake/eigen.cmake cmake/components.cmake cmake/kernels.cpp cmake/modules.cpp
         DESTINATION "${package}" COMPONENT dev)
-configure_file(cmake/eigenformer.pc.in "${PROJECT_BINARY_DIR}/eigenformer.pc" @ONLY)
+configure_file(cmake/package/eigenformer.pc.in "${PROJECT_BINARY_DIR}/eigenformer.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/eigenformer.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig" COMPONENT dev)
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/eigenformer-dev" RENAME copyright COMPONENT dev)
 
