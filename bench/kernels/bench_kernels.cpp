@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench_tools.hpp"
+#include "../shared/bench_tools.hpp"
 #include "eigenformer/core/tensor/layout.hpp"
 #include "eigenformer/core/tensor/mask.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"

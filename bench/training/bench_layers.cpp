@@ -1,6 +1,6 @@
 // The layers of a Transformer, forward alone (inference) and forward with backward (training, with dropout),
 // on packed sentences that all have --length tokens.
-#include "bench_options.hpp"
+#include "../shared/bench_options.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;

@@ -11,8 +11,8 @@
 #include <chrono>
 #include <filesystem>
 
-#include "../tests/temporary_folder.hpp"
-#include "bench_options.hpp"
+#include "../../tests/support/temporary_folder.hpp"
+#include "../shared/bench_options.hpp"
 #include "eigenformer/generation/search/generate.hpp"
 #include "eigenformer/io/models/packed_folder.hpp"
 #include "eigenformer/nn/models/seq2seq.hpp"

@@ -5,7 +5,7 @@
 // parameters, with scratch memory: run one length per process.
 #include <chrono>
 
-#include "bench_options.hpp"
+#include "../shared/bench_options.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;

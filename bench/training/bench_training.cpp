@@ -2,8 +2,8 @@
 // length.
 #include <chrono>
 
-#include "bench_options.hpp"
-#include "bench_profile.hpp"
+#include "../shared/bench_options.hpp"
+#include "../shared/bench_profile.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "bench_tools.hpp"
+#include "../shared/bench_tools.hpp"
 #include "eigenformer/kernels/elementwise/activation.hpp"
 #include "eigenformer/kernels/elementwise/adam.hpp"
 #include "eigenformer/kernels/elementwise/elementwise.hpp"

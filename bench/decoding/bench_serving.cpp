@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench_options.hpp"
+#include "../shared/bench_options.hpp"
 #include "eigenformer/generation/service/translator.hpp"
 
 namespace ef = eigenformer;

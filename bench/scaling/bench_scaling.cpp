@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench_options.hpp"
+#include "../shared/bench_options.hpp"
 #include "eigenformer/optim/adam.hpp"
 #include "eigenformer/train/distributed/thread_communicator.hpp"
 #include "eigenformer/train/loop/loop.hpp"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "bench_options.hpp"
+#include "../shared/bench_options.hpp"
 
 namespace ef = eigenformer;
 using ef::index_t;
