@@ -75,7 +75,7 @@ function(eigenformer_needs file out)
         list(APPEND needs "Google Benchmark")
       elseif(line MATCHES "include *\"(.+)\"")
         foreach(root "${folder}" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/tests"
-                     "${PROJECT_SOURCE_DIR}/examples/translator")
+                     "${PROJECT_SOURCE_DIR}/tests/support" "${PROJECT_SOURCE_DIR}/examples/translator")
           get_filename_component(path "${CMAKE_MATCH_1}" ABSOLUTE BASE_DIR "${root}")
           if(EXISTS "${path}")
             eigenformer_needs("${path}" inner)

@@ -209,7 +209,7 @@ class Bench:
     def __init__(self, args):
         self.args = args
         self.flags = ["-std=c++20", "-g0", "-w", "-DEIGEN_MPL2_ONLY", "-isystem", args.eigen, "-I" + os.path.join(ROOT, "tests"),
-                      "-I" + ROOT, f'-DEIGENFORMER_FIXTURES="{ROOT}/tests/fixtures"', '-DEIGENFORMER_PROGRAMS="/nowhere"']
+                      "-I" + os.path.join(ROOT, "tests", "support"), "-I" + ROOT, f'-DEIGENFORMER_FIXTURES="{ROOT}/tests/fixtures"', '-DEIGENFORMER_PROGRAMS="/nowhere"']
         if args.sanitize:
             self.flags += ["-fsanitize=address"]
         self.flags += [f"-DEIGENFORMER_WITH_{name}=1" for name in args.libraries]
@@ -221,7 +221,7 @@ class Bench:
         self.common = []
         for name in ("main", "folders"):
             out = os.path.join(args.work, name + ".o")
-            self.compile(["-O0", "-I" + INCLUDE, "-c", os.path.join(ROOT, "tests", name + ".cpp"), "-o", out], check=True)
+            self.compile(["-O0", "-I" + INCLUDE, "-c", os.path.join(ROOT, "tests", "support", name + ".cpp"), "-o", out], check=True)
             self.common.append(out)
 
     def compile(self, arguments, check=False):

@@ -252,9 +252,9 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
   const Ended curves = run_script("curves", {"--quick", "--build", build_folder(), "--out", figures});
   INFO(curves.err);
   REQUIRE(curves.code == 0);
-  for (const char* name : {"training-d_model", "training-layers", "training-length", "training-vocab",
-                           "training-tokens", "training-threads", "decoding-d_model", "decoding-batch",
-                           "decoding-beam", "decoding-threads", "attention-memory", "attention-time"}) {
+  for (const char* name : {"training/d_model", "training/layers", "training/length", "training/vocab",
+                           "training/tokens", "threads/training", "decoding/d_model", "decoding/batch",
+                           "decoding/beam", "threads/decoding", "attention/memory", "attention/time"}) {
     INFO(name);
     const std::string svg = read_file(fs::path(figures) / (std::string(name) + ".svg"));
     CHECK(svg.starts_with("<svg "));
@@ -263,15 +263,17 @@ TEST_CASE("curves and page: figures from tiny runs, and their text in a page tha
     CHECK_FALSE(contains(svg, "nan"));
     CHECK(contains(read_file(fs::path(figures) / (std::string(name) + ".json")), "\"series\""));
   }
+  fs::create_directory(folder / "pages");
   const std::string page = folder
-                               .write("page.md",
+                               .write("pages/page.md",
                                       "before\n<!-- measured: training -->\nold\n<!-- end -->\nbetween\n"
                                       "<!-- measured: compare -->\nkept\n<!-- end -->\nafter\n")
                                .string();
   REQUIRE(run_script("page", {"--figures", figures, "--page", page}).code == 0);
   const std::string once = read_file(page);
   CHECK(once.starts_with("before\n<!-- measured: training -->"));
-  CHECK(contains(once, "](figures/training-d_model.svg)"));
+  CHECK(contains(once, "](../figures/training/d_model.svg)"));
+  CHECK(contains(once, "](../figures/threads/training.svg)"));
   CHECK_FALSE(contains(once, "old"));
   CHECK(once.ends_with("<!-- end -->\nbetween\n<!-- measured: compare -->\nkept\n<!-- end -->\nafter\n"));
   REQUIRE(run_script("page", {"--figures", figures, "--page", page}).code == 0);

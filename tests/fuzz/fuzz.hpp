@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "../temporary_folder.hpp"
+#include "../support/temporary_folder.hpp"
 
 /// libFuzzer calls this with bytes; so does replay.cpp, under another name, with the seed corpus.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

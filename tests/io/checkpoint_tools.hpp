@@ -17,8 +17,8 @@
 
 namespace eigenformer::testing {
 
-/// What another library made of one of the folders in tests/fixtures/checkpoints; the scripts beside them
-/// tell what the names mean.
+/// What another library made of one of the folders in tests/fixtures/checkpoints;
+/// tests/fixtures/scripts/checkpoints_*.py tell what the names mean.
 struct CheckpointReference {
   explicit CheckpointReference(const std::string& name)
       : folder(fixtures_folder() / "checkpoints" / name),

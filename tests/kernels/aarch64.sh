@@ -9,9 +9,9 @@ rm -f "$build"/*.o
 ln -sfn "$doctest/doctest" "$build/include/doctest"  # $doctest itself may be /usr/include, which is another machine's
 cd "$root/tests"
 
-printf '%s\n' main.cpp kernels/{simd,gemm,packed}/test_*.cpp |
+printf '%s\n' support/main.cpp kernels/{simd,gemm,packed}/test_*.cpp |
   xargs -P "$(nproc)" -I{} bash -c 'object=$0/$(basename "$1").o; shift; "$@" -c -o "$object"' "$build" {} \
-    "$compiler" -std=c++20 -O1 -I"$root/include" -I. -isystem "$build/include" -isystem "$eigen" {}
+    "$compiler" -std=c++20 -O1 -I"$root/include" -I. -Isupport -isystem "$build/include" -isystem "$eigen" {}
 "$compiler" -static -o "$build/tests" "$build"/*.cpp.o
 
 for cpu in max cortex-a53; do

@@ -23,7 +23,7 @@ void set_gradient(Gradients<T>& gradients, const Parameter<T>& parameter, const 
 /// CHECKs eight steps of an optimizer against the fixture.
 template <class T, class Make>
 void check_steps(const std::string& name, double learning_rate, Make&& make) {
-  const Fixture fixture("optimizers");
+  const Fixture fixture("training/optimizers");
   Parameter<T> w(fixture.get<T>("param.w"));
   w.set_name("w");
   auto optimizer = make(std::vector<ParameterHandle<T>>{w.handle()});

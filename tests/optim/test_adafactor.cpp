@@ -11,7 +11,7 @@ namespace {
 // Ten updates of a matrix, a list of two matrices and a vector, against transformers'.
 template <class T>
 void check_fixture(const std::string& kind, double learning_rate, const AdafactorOptions& options) {
-  const Fixture fixture("adafactor");
+  const Fixture fixture("training/adafactor");
   std::vector<Parameter<T>> parameters;
   std::vector<ParameterHandle<T>> handles;
   for (const char* name : {"matrix", "tensor", "vector"}) {

@@ -9,7 +9,7 @@ using namespace eigenformer;
 using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("clipping agrees with PyTorch's clip_grad_norm_", T, float, double) {
-  const Fixture fixture("optimizers");
+  const Fixture fixture("training/optimizers");
   const auto given = fixture.get<T>("in.gradients");
   Parameter<T> a(Tensor<T>::zeros({3, 5})), b(Tensor<T>::zeros({5}));
   Gradients<T> gradients({a.handle(), b.handle()});

@@ -9,7 +9,7 @@
 
 #include "eigenformer/data/corpus/conventions.hpp"
 #include "eigenformer/io/models/prepared_corpus.hpp"
-#include "training/corpus_list.hpp"
+#include "training/corpora/corpus_list.hpp"
 
 namespace translator {
 

@@ -273,9 +273,9 @@ TEST_CASE("NumPy reads what this library writes") {
   zip.add("x.npy", detail::npy_header(Dtype::f32, x.shape()), std::as_bytes(x.span()));
   zip.add("y.npy", detail::npy_header(Dtype::f32, y.shape()), std::as_bytes(y.span()));
   zip.commit();
-  const std::string command = "'" + python + "' '" + (fixtures_folder() / "numpy_files.py").string() +
-                              "' --check '" + folder.path().string() + "' >'" + (folder / "log").string() +
-                              "' 2>&1";
+  const std::string command = "'" + python + "' '" +
+                              (fixtures_folder() / "scripts" / "numpy_files.py").string() + "' --check '" +
+                              folder.path().string() + "' >'" + (folder / "log").string() + "' 2>&1";
   const int code = std::system(command.c_str());
   CHECK_MESSAGE(code == 0, read_file(folder / "log"));
 }

@@ -30,7 +30,7 @@ const auto apply = [](const Linear<float>& layer) {
 /// The linear fixture, changed by f(name, values), where f returns whether to keep the tensor.
 template <class F>
 ParityFixture changed(const TemporaryFolder& folder, F&& f) {
-  const Fixture fixture("linear");
+  const Fixture fixture("layers/linear");
   std::vector<std::pair<std::string, Tensor<double>>> tensors;
   for (const std::string& name : fixture.file().names()) {
     auto values = fixture.get<double>(name).clone();
@@ -43,7 +43,7 @@ ParityFixture changed(const TemporaryFolder& folder, F&& f) {
 }  // namespace
 
 TEST_CASE("a module that agrees has a table of its output and of every gradient") {
-  const Fixture fixture("linear");
+  const Fixture fixture("layers/linear");
   auto layer = make_linear();
   const auto report = check_parity(fixture, layer, apply(layer));
   CHECK_MESSAGE(report.ok(), report.str());
@@ -115,9 +115,9 @@ TEST_CASE("other shapes, absent gradients and gradients of nothing are differenc
 TEST_CASE("a fixture that does not fit says why") {
   const TemporaryFolder folder;
   auto narrow = make_linear(19);
-  CHECK(
-      contains(message_of<ValueError>([&] { (void)check_parity(Fixture("linear"), narrow, apply(narrow)); }),
-               "bias is (20,), must be (19,)"));
+  CHECK(contains(
+      message_of<ValueError>([&] { (void)check_parity(Fixture("layers/linear"), narrow, apply(narrow)); }),
+      "bias is (20,), must be (19,)"));
   auto layer = make_linear();
   const auto fixture =
       changed(folder, [](const std::string& name, Tensor<double>&) { return name != "in.cotangent"; });

@@ -145,7 +145,7 @@ TEST_CASE("data that are not aligned for their type are copied") {
 }
 
 TEST_CASE("the reference implementation's files: every type and its conversions") {
-  const Fixture fixture("dtypes");
+  const Fixture fixture("ops/dtypes");
   const auto f32 = fixture.get<float>("f32");
   const auto f64 = fixture.get<double>("f64");
   const auto f16 = fixture.get<float>("f16");

@@ -46,7 +46,7 @@ std::vector<double> loop_weights(const Tensor<double>& q, const Tensor<double>& 
 }  // namespace
 
 TEST_CASE_TEMPLATE("self-attention agrees with PyTorch, key padding by layout or by mask", T, float, double) {
-  const Fixture fixture("multi_head_attention_self");
+  const Fixture fixture("attention/multi_head_attention_self");
   const auto lengths = fixture.lengths("in.key_lengths");
   const auto mask = fixture_mask<T>(fixture);
   auto attention = make_attention<T>();
@@ -62,8 +62,9 @@ TEST_CASE_TEMPLATE("self-attention agrees with PyTorch, key padding by layout or
 
 TEST_CASE_TEMPLATE("cross-attention with three different inputs agrees with PyTorch for every kind of mask",
                    T, float, double) {
-  for (const char* name : {"multi_head_attention_cross", "multi_head_attention_cross_additive",
-                           "multi_head_attention_cross_per_head"}) {
+  for (const char* name :
+       {"attention/multi_head_attention_cross", "attention/multi_head_attention_cross_additive",
+        "attention/multi_head_attention_cross_per_head"}) {
     CAPTURE(name);
     const Fixture fixture(name);
     const auto keys = SequenceLayout::padded(fixture.lengths("in.key_lengths"), S);
@@ -89,7 +90,7 @@ TEST_CASE_TEMPLATE("cross-attention with three different inputs agrees with PyTo
 }
 
 TEST_CASE_TEMPLATE("gradients through the weights agree with PyTorch", T, float, double) {
-  const Fixture fixture("multi_head_attention_self_weights");
+  const Fixture fixture("attention/multi_head_attention_self_weights");
   const auto lengths = fixture.lengths("in.key_lengths");
   auto attention = make_attention<T>();
   const auto layout = SequenceLayout::padded(lengths, L);

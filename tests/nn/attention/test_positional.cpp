@@ -18,7 +18,7 @@ struct Nothing {
 }  // namespace
 
 TEST_CASE_TEMPLATE("sinusoidal positions agree with PyTorch in every convention", T, float, double) {
-  const Fixture fixture("positions");
+  const Fixture fixture("layers/positions");
   const auto check = [&](const char* name, const SinusoidalPositions& options) {
     const SinusoidalPositionalEncoding<T> positions(D, options);
     check_close(positions.encodings(11), fixture.get<T>(std::string("out.") + name), output_tolerance<T>,

@@ -9,7 +9,7 @@ using namespace eigenformer;
 using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("embedding agrees with PyTorch, padding included", T, float, double) {
-  const Fixture fixture("embedding");
+  const Fixture fixture("layers/embedding");
   RandomGenerator rng(1);
   Embedding<T> table({.num_embeddings = V, .embedding_dim = D, .padding_index = 0}, rng);
   const auto tokens = fixture.get<std::int32_t>("in.tokens");

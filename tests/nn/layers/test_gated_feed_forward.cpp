@@ -23,13 +23,13 @@ TEST_CASE_TEMPLATE("GLU, GEGLU and SwiGLU networks agree with PyTorch", T, float
     check_parity<T>(Fixture(name), network, {"x"}, {L, L},
                     [&](const Context<T>& ctx, const auto& x) { return network(ctx, x[0]); });
   };
-  check("gated_feed_forward_glu", Activation::sigmoid);
-  check("gated_feed_forward_geglu", Activation::gelu);
-  check("gated_feed_forward_swiglu", Activation::silu);
+  check("layers/gated_feed_forward_glu", Activation::sigmoid);
+  check("layers/gated_feed_forward_geglu", Activation::gelu);
+  check("layers/gated_feed_forward_swiglu", Activation::silu);
 }
 
 TEST_CASE_TEMPLATE("glu and relu_squared agree with PyTorch", T, float, double) {
-  const Fixture fixture("glu");
+  const Fixture fixture("ops/glu");
   const auto check = [&](const std::string& key, auto&& f) {
     Tape<T> tape;
     const Var<T> x = tape.variable(fixture.get<T>("in.x"));

@@ -15,9 +15,9 @@ TEST_CASE_TEMPLATE("layer norm agrees with PyTorch, and with the teaching formul
     check_parity<T>(Fixture(name), norm, {"x"}, {L, L},
                     [&](const Context<T>& ctx, const auto& x) { return norm(ctx, x[0]); });
   };
-  check("layer_norm", {.size = D});
-  check("layer_norm_teaching", {.size = D, .eps = 1e-6, .formula = LayerNormFormula::teaching});
-  check("layer_norm_scalar_gain",
+  check("layers/layer_norm", {.size = D});
+  check("layers/layer_norm_teaching", {.size = D, .eps = 1e-6, .formula = LayerNormFormula::teaching});
+  check("layers/layer_norm_scalar_gain",
         {.size = D, .eps = 1e-6, .formula = LayerNormFormula::teaching, .scalar_gain = true});
 }
 

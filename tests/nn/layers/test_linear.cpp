@@ -9,7 +9,7 @@ using namespace eigenformer::testing;
 TEST_CASE_TEMPLATE("linear agrees with PyTorch", T, float, double) {
   RandomGenerator rng(1);
   Linear<T> layer({.in_features = D, .out_features = F}, rng);
-  check_parity<T>(Fixture("linear"), layer, {"x"}, {L, L},
+  check_parity<T>(Fixture("layers/linear"), layer, {"x"}, {L, L},
                   [&](const Context<T>& ctx, const auto& x) { return layer(ctx, x[0]); });
 }
 

@@ -11,7 +11,7 @@ using namespace eigenformer::testing;
 
 TEST_CASE_TEMPLATE("RMS norm agrees with PyTorch", T, float, double) {
   RMSNorm<T> norm({.size = D});
-  check_parity<T>(Fixture("rms_norm"), norm, {"x"}, {L, L},
+  check_parity<T>(Fixture("layers/rms_norm"), norm, {"x"}, {L, L},
                   [&](const Context<T>& ctx, const auto& x) { return norm(ctx, x[0]); });
 }
 

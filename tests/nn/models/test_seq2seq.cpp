@@ -22,7 +22,7 @@ Seq2SeqOptions fixture_options(bool norm_first) {
 
 TEST_CASE_TEMPLATE("the model agrees with PyTorch from tokens to loss, padded and packed", T, float, double) {
   for (const std::string order : {"post", "pre"}) {
-    const Fixture fixture("seq2seq_" + order);
+    const Fixture fixture("models/seq2seq_" + order);
     auto model = make_seq2seq<T>(fixture_options(order == "pre"));
     const auto source = fixture.get<std::int32_t>("in.source"),
                target = fixture.get<std::int32_t>("in.target_input");
@@ -56,7 +56,7 @@ TEST_CASE_TEMPLATE("the model agrees with PyTorch from tokens to loss, padded an
 
 TEST_CASE_TEMPLATE("ten steps of Adam lose as in PyTorch", T, float, double) {
   for (const std::string order : {"post", "pre"}) {
-    const Fixture start("seq2seq_" + order), fixture("seq2seq_training_" + order);
+    const Fixture start("models/seq2seq_" + order), fixture("training/seq2seq_training_" + order);
     auto options = fixture_options(order == "pre");
     options.padding_index = 0;
     auto model = make_seq2seq<T>(options);

@@ -11,7 +11,7 @@ using namespace eigenformer::testing;
 TEST_CASE_TEMPLATE("the decoder layer agrees with PyTorch, post- and pre-norm", T, float, double) {
   for (const std::string order : {"post", "pre"}) {
     for (const std::string activation : {"relu", "gelu"}) {
-      const Fixture fixture("decoder_layer_" + order + "_" + activation);
+      const Fixture fixture("stacks/decoder_layer_" + order + "_" + activation);
       RandomGenerator rng(1);
       DecoderLayer<T> layer(
           small_layer(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu), rng);

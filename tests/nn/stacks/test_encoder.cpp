@@ -11,7 +11,7 @@ using namespace eigenformer::testing;
 TEST_CASE_TEMPLATE("the encoder layer agrees with PyTorch, post- and pre-norm", T, float, double) {
   for (const std::string order : {"post", "pre"}) {
     for (const std::string activation : {"relu", "gelu"}) {
-      const Fixture fixture("encoder_layer_" + order + "_" + activation);
+      const Fixture fixture("stacks/encoder_layer_" + order + "_" + activation);
       RandomGenerator rng(1);
       EncoderLayer<T> layer(
           small_layer(order == "pre", activation == "relu" ? Activation::relu : Activation::gelu), rng);

@@ -93,7 +93,7 @@ TEST_CASE_TEMPLATE("a layer of RMS norms before and after, and SwiGLU, agrees wi
                          .sandwich_norm = true},
                         rng);
   check_parity<T>(
-      Fixture("encoder_layer_rms_sandwich_swiglu"), layer, {"x"}, {L, L},
+      Fixture("stacks/encoder_layer_rms_sandwich_swiglu"), layer, {"x"}, {L, L},
       [&](const Context<T>& ctx, const auto& x) { return layer(ctx, x[0], AttentionMask::causal()); });
 }
 

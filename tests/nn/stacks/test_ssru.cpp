@@ -59,7 +59,7 @@ TEST_CASE("an SSRU is the recurrence of its paper, forward and backward") {
 TEST_CASE_TEMPLATE("the decoder layer with an SSRU agrees with PyTorch, post- and pre-norm", T, float,
                    double) {
   for (const std::string order : {"post", "pre"}) {
-    const Fixture fixture("decoder_layer_ssru_" + order);
+    const Fixture fixture("stacks/decoder_layer_ssru_" + order);
     RandomGenerator rng(1);
     DecoderLayer<T> layer(ssru_layer(order == "pre"), rng);
     const auto lengths = fixture.lengths("in.tgt_lengths");

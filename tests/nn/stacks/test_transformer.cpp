@@ -29,7 +29,7 @@ Transformer<T> make(bool norm_first = false) {
 TEST_CASE_TEMPLATE("the Transformer agrees with PyTorch under all masks at once, post- and pre-norm", T,
                    float, double) {
   for (const std::string order : {"post", "pre"}) {
-    const Fixture fixture("transformer_" + order);
+    const Fixture fixture("models/transformer_" + order);
     auto model = make<T>(order == "pre");
     const auto source = SequenceLayout::padded(fixture.lengths("in.src_lengths"), S);
     const auto target = SequenceLayout::padded(fixture.lengths("in.tgt_lengths"), L);

@@ -33,7 +33,7 @@ void check_masks(const Fixture& fixture, const TransformerMasks& masks) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("PyTorch's six masks of floats", T, float, double) {
-  const Fixture fixture("transformer_masks_float");
+  const Fixture fixture("models/transformer_masks_float");
   const auto mask = [&](const char* name) { return fixture.get<float>(name); };
   check_masks<T>(
       fixture,
@@ -48,7 +48,7 @@ TEST_CASE_TEMPLATE("PyTorch's six masks of floats", T, float, double) {
 
 TEST_CASE_TEMPLATE("PyTorch's boolean masks of each sequence and head, with padding on the left", T, float,
                    double) {
-  const Fixture fixture("transformer_masks_left");
+  const Fixture fixture("models/transformer_masks_left");
   const auto mask = [&](const char* name) { return fixture.get<bool>(name); };
   const auto inverted = [](Tensor<bool> m) {
     m = m.clone();
@@ -84,7 +84,7 @@ TEST_CASE_TEMPLATE("PyTorch's boolean masks of each sequence and head, with padd
 
 TEST_CASE_TEMPLATE("rules for documents, prefixes and windows are PyTorch's masks of that form", T, float,
                    double) {
-  const Fixture fixture("transformer_masks_rules");
+  const Fixture fixture("models/transformer_masks_rules");
   const auto mask = [&](const char* name) { return fixture.get<bool>(name); };
   const auto target_padding = AttentionMask::key_padding(mask("in.tgt_key_padding_mask")),
              memory_padding = AttentionMask::key_padding(mask("in.memory_key_padding_mask"));

@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "eigenformer/train/reporting/training_log.hpp"
+#include "eigenformer/train/trainer.hpp"
+#include "eigenformer/train/validation/validation.hpp"
+#include "model/model_folder.hpp"
+#include "options/train_settings.hpp"
+#include "terminal/interrupt.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "terminal/threads.hpp"
+#include "training/adapter_training.hpp"
+#include "training/corpora/training_corpora.hpp"
+#include "training/corpora/training_pairs.hpp"
+#include "training/folder_sink.hpp"
+#include "training/memory_limit.hpp"
+#include "training/teachers.hpp"
+#include "training/train_command.hpp"
+#include "training/training_end.hpp"
+#include "training/training_folder.hpp"
+#include "training/training_ranks.hpp"
+#include "training/training_start.hpp"
+
+namespace translator {
+
+namespace {
+
+/// Throws ValueError for validation metrics that the data does not allow.
+void require_validation_data(const ef::ValidationOptions& validation, bool given) {
+  if (given || !validation.translates()) return;
+  throw ef::ValueError("train",
+                       "validation by BLEU or chrF needs validation data, and there are too few pairs to "
+                       "hold some out; give --valid-source and --valid-target");
+}
+
+/// Begins the log or continues it. saved: whether the folder already holds this training; the log of another
+/// training is kept until the first save.
+void start_log(ef::TrainingLog& log, std::optional<ef::index_t> resumed, bool saved,
+               const nlohmann::json& about) {
+  if (saved) {
+    log.start(about, resumed);
+  } else {
+    log.start_when_saved(about);
+  }
+}
+
+/// Trains; the log gets the reason why training ended, which may be an error.
+ef::TrainingEnd logged_run(Trainer& trainer, const std::stop_token& stop, ef::TrainingLog& log) {
+  try {
+    const ef::TrainingEnd end = trainer.run(stop);
+    log.end(end);
+    return end;
+  } catch (const std::exception& error) {
+    log.end(error.what());
+    throw;
+  }
+}
+
+int train(const TrainCommand& command, const TrainingRanks& ranks, const std::stop_token& stop) {
+  std::optional<ef::TrainingLock> lock;
+  if (ranks.first()) {
+    check_folder(command);
+    lock.emplace(command.folder);
+    check_folder(command);  // another training may have ended meanwhile
+    remove_leftovers(command.folder);
+  }
+  TerminalProgress progress;
+  if (!ranks.first()) progress.silence();
+  auto start = starting_model(command);
+  TrainSettings s = command.resume ? resumed_settings(command)
+                    : start        ? command.flags->started_from(start->description)
+                                   : command.flags->settings();
+  const auto teacher_names =
+      s.corpus.teacher.empty() ? std::vector<std::string>() : teacher_folders(s.corpus.teacher);
+  if (!start && !teacher_names.empty())
+    s = command.flags->taught_by(ef::read_model_description(teacher_names.front()));
+  ranks.share(command, s, progress);
+  s.validate();
+  require_base(command, s, start ? &*start : nullptr);
+  const auto teachers = teacher_names.empty() ? nullptr : std::make_unique<Teachers>(teacher_names);
+  if (teachers && start) teachers->require_same_text(start->tokenizers, start->description.text);
+
+  std::vector<TextCorpus> corpora = read_corpora(s.corpus, start, command.folder, progress);
+  const ef::TokenizerPair tokenizers = start      ? start->tokenizers
+                                       : teachers ? teachers->models->tokenizers()
+                                                  : make_tokenizers(s.corpus, corpora, progress);
+  ef::ModelDescription description;
+  description.model = s.model;
+  if (start) {
+    description.text = start->description.text;
+  } else if (teachers) {
+    description.text = teachers->models->first().loaded.description.text;
+  } else {
+    description.model.source_vocab_size = tokenizers.source->vocabulary_size();
+    description.model.target_vocab_size = tokenizers.target->vocabulary_size();
+  }
+  s.training.text = description.text = conventions_of(corpora, tokenizers, description.text);
+  const ef::index_t room =
+      teachers ? most_tokens(s.corpus, teachers->models->description()) : s.corpus.max_length;
+  const TrainingPairs train_set(corpora, &TextCorpus::train, s, tokenizers, description, room, progress);
+  if (!s.corpus.guided_alignment.empty()) {
+    // The words of an alignment are counted within the line.
+    if (!description.text.source_text.empty()) {
+      throw ef::ValueError("train", "--guided-alignment does not work with this model, which adds '" +
+                                        description.text.source_text + "' before each source line");
+    }
+    if (train_set.single() == nullptr)
+      throw ef::ValueError("train", "--guided-alignment does not work with tags and target languages");
+    progress.say(align(*train_set.single(), corpora[0].train, tokenizers, s.corpus.guided_alignment));
+  }
+  const TrainingPairs validation_set(corpora, &TextCorpus::validation, s, tokenizers, description, room,
+                                     progress);
+
+  ef::RandomGenerator rng(s.training.loop.seed);
+  ef::Seq2SeqTransformer<float> model(description.model, rng);
+  const auto adapter = adapter_description(command, s);
+  if (start && (!command.resume || adapter)) {
+    ef::load_state_dict(model, ef::state_dict(start->model));
+    progress.say("starting from the model in '" + (adapter ? adapter->base : command.init_from) + "'");
+  }
+  start.reset();
+  progress.say(format("model: %.2f million parameters, %s",
+                      static_cast<double>(ef::count_parameters(model)) / 1e6,
+                      counted(ef::Runtime::instance().threads(), "thread").c_str()));
+  if (s.training.loop.precision == ef::kernels::GemmPrecision::bf16 && !ef::kernels::bf16_products_pay()) {
+    progress.say(format("using float32 products: on this CPU (%s) they are faster than bf16",
+                        ef::kernels::isa_name(ef::kernels::isa())));
+  }
+
+  limit_memory(command, model, *train_set.pairs(), s.training, progress,
+               teachers ? teachers->teacher : nullptr);
+  const bool validates = validation_set.pairs() != nullptr;
+  require_validation_data(s.training.validation, validates);
+  if (validates) {
+    s.training.loop.validation =
+        ef::validation_of(model, *validation_set.pairs(), validation_set.texts(), tokenizers, s.training);
+  }
+  const TrainedModel trained(command.folder, model, tokenizers, description.text, s.to_json(), adapter);
+  FolderSink sink(progress, trained);
+  ef::TrainingLog log(ef::training_log_file(command.folder), sink);
+  Trainer trainer(model, *train_set.pairs(), nullptr, s.training,
+                  ranks.first() ? static_cast<ef::TrainingSink&>(log) : ef::TrainingSink::silent(),
+                  teachers ? teachers->teacher : nullptr);
+  if (!ranks.first()) return ranks.follow(trainer, command, stop);
+  if (adapter) {
+    ef::index_t factors = 0;
+    for (const auto& p : ef::lora_parameters(model)) factors += p->value.numel();
+    progress.say(format("adapter: training %.3f million parameters; the model's own stay unchanged",
+                        static_cast<double>(factors) / 1e6));
+  }
+  if (command.resume) {
+    ef::resume_training(trainer, ef::TrainingFolder::state_file(command.folder));
+    progress.say("resuming after step " + std::to_string(trainer.step()));
+  }
+  sink.watch(trainer, command.resume);
+  sink.require_room();
+  if (!ef::is_model_folder(command.folder) && !ef::is_adapter_folder(command.folder)) {
+    // So that --resume works from now on. Another model is kept until this training has a validated one.
+    sink.on_best();
+    sink.on_checkpoint();
+  }
+  const ef::index_t first = trainer.step();
+  start_log(log, command.resume ? std::optional(first) : std::nullopt, sink.saved(),
+            {{"settings", s.to_json()},
+             {"model", ef::options_to_json(s.model)},
+             {"parameters", ef::count_parameters(model)},
+             {"pairs", train_set.pairs()->size()},
+             {"validation_pairs", validates ? validation_set.pairs()->size() : 0},
+             {"threads", ef::Runtime::instance().threads()},
+             {"instructions", ef::kernels::isa_name(ef::kernels::isa())}});
+  const ef::TrainingEnd end = logged_run(trainer, stop, log);
+  // Before the first validation, the folder has the initial weights or another model: save the latest weights
+  // instead.
+  if (end == ef::TrainingEnd::interrupted && !std::isfinite(trainer.best()) && trainer.step() > first) {
+    {
+      const ef::EvaluationWeights in_place = trainer.evaluation_weights();
+      log.on_best();
+    }
+    log.on_checkpoint();
+  }
+  if (end != ef::TrainingEnd::interrupted) refuse_diverged(trainer, trainer.step() - first);
+  if (!sink.saved() && end == ef::TrainingEnd::interrupted) {
+    progress.say("interrupted before the first update: '" + command.folder + "' is unchanged");
+    return interrupted_exit_code;
+  }
+  if (!sink.saved()) {
+    throw ef::ValueError("train", "no validation gave a finite value, so '" + command.folder +
+                                      "' keeps its previous model; lower --learning-rate");
+  }
+  describe_end(end, trainer, s.training.validation.by, trained, progress);
+  return end == ef::TrainingEnd::interrupted ? interrupted_exit_code : 0;
+}
+
+int train(const TrainCommand& command) {
+  InterruptWatcher interrupts(
+      "this update", ef::processes_of_mpirun() > 1
+                         ? "mpirun interrupts all processes when one has failed or was killed: see its "
+                           "message\n"
+                         : "");
+  set_threads(command.threads);
+  const TrainingRanks ranks(command);
+  if (!ranks.first()) interrupts.silence();
+  try {
+    return train(command, ranks, interrupts.token());
+  } catch (const std::exception& error) {
+    if (ranks.fail(error)) throw;
+    return 1;
+  }
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Run& run) {
+  CLI::App* sub = app.add_subcommand("train", "Trains a model on sentences and their translations");
+  auto command = std::make_shared<TrainCommand>();
+  sub->add_option("--model", command->folder, "model folder to write, or to resume")->required();
+  command->flags = std::make_unique<TrainFlags>(*sub);
+  sub->add_option("--threads", command->threads, "number of threads; 0: one per core")->capture_default_str();
+  add_memory_limit(*sub, *command);
+  sub->add_flag("--resume", command->resume,
+                "resume the interrupted training in the model folder, bit-identically; other given options "
+                "replace saved ones, where that is allowed");
+  sub->add_option("--init-from", command->init_from,
+                  "model folder to start from (an imported model works, too): its weights, vocabulary and "
+                  "conventions; model options other than dropout cannot change");
+  sub->add_flag("--mpi", command->mpi, "train with all MPI processes; automatic under mpirun");
+  sub->add_option("--adapter-names", command->adapter_names,
+                  "with --lora-rank: names in the adapter file: own, as translator inspect lists them, or as "
+                  "PEFT loads them for transformers' models: bart (BART, mBART, Marian, M2M100, NLLB) or t5")
+      ->check(CLI::IsMember({"own", "bart", "t5"}));
+  sub->add_flag("--overwrite", command->overwrite,
+                "replace an existing model in the folder, at the first validation of the new one");
+  sub->set_help_all_flag("--help-all",
+                         "print all options, including those of positions and of single stacks");
+  sub->footer(
+      "Most model options can differ between encoder and decoder: put --encoder- or --decoder- before the "
+      "name, as in --decoder-num-heads 4 --decoder-dim-feedforward 512. --help-all lists them.\n" +
+      sub->get_footer());
+  sub->callback([&run, command] { run = [command] { return train(*command); }; });
+}
+
+}  // namespace translator

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "eigenformer/data/corpus/alignment_file.hpp"
+#include "eigenformer/generation/alignment/aligned_corpus.hpp"
+#include "eigenformer/generation/text/conventions.hpp"
+#include "model/model_folder.hpp"
+#include "options/corpus_options.hpp"
+#include "terminal/terminal_progress.hpp"
+#include "training/corpora/corpus_list.hpp"
+#include "training/corpora/prepared_corpus.hpp"
+
+namespace translator {
+
+/// One corpus of a training, with its validation data.
+struct TextCorpus {
+  CorpusEntry entry;
+  ef::ParallelCorpus train, validation;
+  std::shared_ptr<const ef::PreparedCorpus> prepared{};  ///< instead of train
+};
+
+inline ef::ParallelCorpus read_corpus(const CorpusEntry& entry) {
+  return entry.tsv.empty() ? ef::read_parallel_files(entry.source, entry.target)
+                           : ef::read_parallel_tsv(entry.tsv);
+}
+
+/// Moves evenly spaced pairs out of a corpus: 1 %, at most `most`; nothing if it has less than 1000 pairs.
+inline ef::ParallelCorpus hold_out(ef::ParallelCorpus& corpus, ef::index_t most) {
+  ef::ParallelCorpus held_out, rest;
+  const ef::index_t n = corpus.size();
+  const ef::index_t count = n < 1000 ? 0 : std::min(most, n / 100);
+  for (ef::index_t i = 0, taken = 0; i < n; ++i) {
+    const bool take = taken < count && i == taken * n / count + n / count / 2;
+    ef::ParallelCorpus& side = take ? held_out : rest;
+    side.source.push_back(std::move(corpus.source[static_cast<std::size_t>(i)]));
+    side.target.push_back(std::move(corpus.target[static_cast<std::size_t>(i)]));
+    side.lines.push_back(corpus.lines[static_cast<std::size_t>(i)]);
+    taken += take ? 1 : 0;
+  }
+  rest.report = corpus.report;
+  corpus = std::move(rest);
+  return held_out;
+}
+
+/// Reads the corpora and the validation data, or holds pairs out. Nothing is held out of corpora with a tag,
+/// such as <bt>, because they are rarely like the text to be translated.
+inline std::vector<TextCorpus> read_corpora(const CorpusOptions& s,
+                                            const std::optional<ef::TranslationModel<float>>& start,
+                                            const std::filesystem::path& folder, TerminalProgress& progress) {
+  std::vector<TextCorpus> corpora;
+  const std::vector<CorpusEntry> entries = corpus_entries(s);
+  bool validation_given = !s.valid_source.empty();
+  ef::index_t untagged = 0;
+  for (const CorpusEntry& entry : entries) {
+    validation_given = validation_given || !entry.valid_source.empty();
+    if (!entry.data.empty()) {
+      corpora.push_back({entry, {}, {}});
+      corpora.back().prepared =
+          std::make_shared<const ef::PreparedCorpus>(open_prepared(entry.data, start, folder, progress));
+      continue;
+    }
+    corpora.push_back({entry, read_corpus(entry), {}});
+    progress.say("training data: " + (entries.size() > 1 ? entry.name() + ": " : std::string()) +
+                 corpora.back().train.report.str());
+    untagged += entry.tag.empty() ? 1 : 0;
+  }
+  const auto read = [&](TextCorpus& corpus, const std::string& source, const std::string& target) {
+    corpus.validation = ef::read_parallel_files(source, target);
+    corpus.entry.tag.clear();
+    progress.say("validation data: " + corpus.validation.report.str());
+  };
+  if (!s.valid_source.empty()) {
+    // Uses the target language of the corpora, not the first one's tag.
+    TextCorpus& own = corpora.emplace_back();
+    own.entry.target_language = entries[0].target_language;
+    read(own, s.valid_source, s.valid_target);
+    return corpora;
+  }
+  ef::index_t held_out = 0;
+  for (std::size_t k = 0; k < entries.size(); ++k) {
+    if (!entries[k].valid_source.empty()) {
+      TextCorpus& own = corpora.emplace_back();
+      own.entry.target_language = entries[k].target_language;
+      read(own, entries[k].valid_source, entries[k].valid_target);
+    } else if (!validation_given && entries[k].tag.empty()) {
+      corpora[k].validation =
+          corpora[k].prepared ? corpora[k].prepared->validation : hold_out(corpora[k].train, 1000 / untagged);
+      held_out += corpora[k].validation.size();
+    }
+  }
+  if (validation_given) return corpora;
+  progress.say(held_out > 0 ? "validation data: none given; holding out " + std::to_string(held_out) +
+                                  " pairs, evenly spread over the training data"
+                            : "validation data: none given, and too few pairs to hold some out; the latest "
+                              "weights are kept as the best");
+  return corpora;
+}
+
+/// The vocabulary of a new training: that of its prepared corpora, or a new one from the text of all, with
+/// their tags. Throws ValueError if prepared corpora have different ones.
+inline ef::TokenizerPair make_tokenizers(const CorpusOptions& s, const std::vector<TextCorpus>& corpora,
+                                         TerminalProgress& progress) {
+  const TextCorpus* first = nullptr;
+  for (const TextCorpus& corpus : corpora) {
+    if (!corpus.prepared) continue;
+    if (first == nullptr) first = &corpus;
+    if (corpus.prepared->pairs->tokenizers() == first->prepared->pairs->tokenizers()) continue;
+    throw ef::ValueError("train", corpus.entry.name() + " and " + first->entry.name() +
+                                      " were prepared with different tokenizers, expected the same");
+  }
+  if (first != nullptr) return first->prepared->tokenizers;
+  ef::ParallelCorpus all;
+  std::vector<CorpusEntry> entries;
+  for (const TextCorpus& corpus : corpora) {
+    entries.push_back(corpus.entry);
+    if (corpora.size() == 1) continue;
+    all.source.insert(all.source.end(), corpus.train.source.begin(), corpus.train.source.end());
+    all.target.insert(all.target.end(), corpus.train.target.begin(), corpus.train.target.end());
+  }
+  ef::TokenizerPair tokenizers = ef::train_tokenizers({.kind = s.tokenizer,
+                                                       .vocabulary_size = s.vocab_size,
+                                                       .joint = !s.separate_vocab,
+                                                       .reserved = all_tags(entries)},
+                                                      corpora.size() == 1 ? corpora[0].train : all);
+  const std::string source = std::to_string(tokenizers.source->vocabulary_size());
+  progress.say("vocabulary: " + s.tokenizer + ", " +
+               (tokenizers.joint()
+                    ? source + " entries for both languages"
+                    : source + " and " + std::to_string(tokenizers.target->vocabulary_size()) + " entries"));
+  return tokenizers;
+}
+
+/// Adds the alignment in a file to the training corpus, and reports how many links it has. Throws IoError
+/// that names a file that does not match.
+inline std::string align(ef::EncodedCorpus& encoded, const ef::ParallelCorpus& corpus,
+                         const ef::TokenizerPair& tokenizers, const std::string& path) {
+  const auto words = ef::read_alignments(path);
+  try {
+    ef::align_corpus(encoded, corpus, words, *tokenizers.source, *tokenizers.target);
+  } catch (const ef::Error& error) {
+    throw ef::IoError("train", "'" + path + "': " + ef::detail::message_of(error));
+  }
+  std::size_t links = 0;
+  for (const auto& of_pair : encoded.alignment) links += of_pair.size();
+  return "guided alignment: " + std::to_string(links) + " links between tokens";
+}
+
+/// Maximum tokens of a side: as requested, and no more than the model has positions for.
+inline ef::index_t most_tokens(const CorpusOptions& corpus, const ef::ModelDescription& description) {
+  const ef::index_t target = ef::max_target_tokens(description, std::numeric_limits<ef::index_t>::max());
+  return std::min({corpus.max_length, ef::max_source_tokens(description), target - 1});
+}
+
+}  // namespace translator

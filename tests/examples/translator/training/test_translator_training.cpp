@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "../../../../examples/translator/curves/svg_chart.hpp"
+#include "../../../../examples/translator/terminal/terminal_progress.hpp"
+#include "eigenformer/train/checkpoint/training_lock.hpp"
+#include "eigenformer/train/reporting/training_log_file.hpp"
+#include "examples/translator/translator_corpus.hpp"
+#include "folders.hpp"
+#include "test_tools.hpp"
+
+using namespace eigenformer::testing;
+using eigenformer::index_t;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> with_validation(const TinyCorpus& corpus, std::vector<std::string> more) {
+  for (const std::string& word :
+       {std::string("--valid-source"), corpus.source, std::string("--valid-target"), corpus.target})
+    more.push_back(word);
+  return corpus.train(more);
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("train: BLEU and chrF beside the loss, a sentence each time, a log, and curves of it") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> call = with_validation(
+      corpus, {"--max-steps", "40", "--validate-every", "20", "--report-every", "5", "--validate-with",
+               "loss,chrf", "--validate-by", "bleu", "--validate-sample", "9"});
+  const Ended trained = run("translator", call);
+  CAPTURE(trained.err);
+  REQUIRE(trained.code == 0);
+  CHECK(count(trained.err, "validation after step ") == 2);
+  CHECK(contains(trained.err, "validation after step 40, epoch "));
+  for (const char* part : {" perplexity ", " BLEU ", " chrF ", "best validation BLEU "})
+    CHECK(contains(trained.err, part));
+  CHECK(count(trained.err, "\n  source     ") == 2);
+  CHECK(count(trained.err, "\n  output     ") == 2);
+  CHECK(!fs::exists(corpus.model + "/training/lock"));
+
+  const auto log = eigenformer::read_training_log(corpus.model + "/training/training.jsonl").lines;
+  REQUIRE(log.size() >= 12);
+  CHECK(log.front().at("settings").at("validate_by") == "bleu");
+  CHECK(log.front().at("model").at("d_model") == 16);
+  CHECK(log.front().at("pairs") == 60);
+  CHECK(log.back().at("reason") == "max_steps");
+  const auto validation =
+      std::find_if(log.begin(), log.end(), [](const auto& line) { return line.at("event") == "validation"; });
+  REQUIRE(validation != log.end());
+  CHECK(validation->at("by") == "bleu");
+  CHECK(validation->at("measures").size() == 3);
+  CHECK(contains(corpus.english(), validation->at("samples").at(0).at("source").template get<std::string>()));
+
+  const Ended other = run("translator", corpus.train({"--resume", "--validate-by", "loss"}));
+  CHECK(other.code == 1);
+  CHECK(contains(other.err, "--validate-by"));
+
+  const std::string picture = (corpus.folder.path() / "curves.svg").string();
+  for (const char* x : {"steps", "minutes", "tokens"}) {
+    const Ended drawn = run("translator", {"curves", corpus.model, corpus.model + "/training/training.jsonl",
+                                           "--output", picture, "--x", x});
+    CAPTURE(drawn.err);
+    CHECK(drawn.code == 0);
+    const std::string svg = read_file(picture);
+    CHECK(count(svg, "<polyline") == 10);  // two runs: losses of both kinds, BLEU, chrF, rates
+    CHECK(contains(svg, std::string(x) == "steps"     ? ">updates<"
+                        : std::string(x) == "minutes" ? ">minutes<"
+                                                      : ">target tokens<"));
+    CHECK(contains(svg, ">" + corpus.model + "<"));
+    CHECK(!contains(svg, "nan"));
+    CHECK(!contains(svg, "inf"));
+  }
+  CHECK(contains(run("translator", {"curves", corpus.model, "--output", picture, "--x", "days"}).err,
+                 "'days', expected steps, minutes or tokens"));
+  CHECK(contains(run("translator", {"curves", corpus.folder.path().string(), "--output", picture}).err,
+                 "training.jsonl' does not exist"));
+}
+
+TEST_CASE("train: a second training in the folder is refused, and translating there is not") {
+  const TinyCorpus corpus;
+  REQUIRE(run("translator", corpus.train({"--max-steps", "2"})).code == 0);
+  const eigenformer::TrainingLock lock(corpus.model);
+  for (const char* way : {"--resume", "--overwrite"}) {
+    const Ended second = run("translator", corpus.train({"--max-steps", "3", way}));
+    CHECK(second.code == 1);
+    CHECK(contains(second.err, "is in use by the training of process " + std::to_string(::getpid())));
+  }
+  CHECK(run("translator", {"translate", "--model", corpus.model}, "I see the dog.\n").code == 0);
+}
+
+TEST_CASE("train: the log goes on after an interruption, as the training does") {
+  const TinyCorpus corpus;
+  const std::vector<std::string> more = {"--max-steps",      "3000", "--report-every", "10",
+                                         "--validate-every", "50"};
+  Program first("translator", with_validation(corpus, more));
+  REQUIRE(first.says("validation after step 50,"));
+  first.signal(SIGINT);
+  REQUIRE(first.wait().code == 130);
+  const auto path = eigenformer::training_log_file(corpus.model);
+  const auto before = eigenformer::read_training_log(path).lines;
+  CHECK(before.back().at("reason") == "interrupted");
+  const auto step = before.back().at("step").get<index_t>();
+  const Ended resumed =
+      run("translator", corpus.train({"--resume", "--max-steps", std::to_string(step + 30)}));
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  const auto after = eigenformer::read_training_log(path).lines;
+  REQUIRE(after.size() > before.size() + 3);
+  for (std::size_t i = 0; i < before.size(); ++i) CHECK(after[i] == before[i]);
+  CHECK(after[before.size()].at("event") == "start");
+  CHECK(after[before.size()].at("resumed") == true);
+  CHECK(after[before.size()].at("seconds").get<double>() >= before.back().at("seconds").get<double>());
+  index_t last = 0;
+  for (const auto& line : after) {
+    CHECK(line.at("step").get<index_t>() >= last);
+    last = line.at("step").get<index_t>();
+  }
+}
+
+TEST_CASE("what is shown of a training: limits that were set, the time, measures by their names") {
+  eigenformer::StepReport r;
+  r.epoch = 2;
+  r.step = 500;
+  r.total_steps = 812;  // by the speed: not shown
+  r.step_limit = 9080;
+  r.time_limit = 360;
+  r.loss = 2;
+  r.parts = {{"alignment", 0.5}};
+  r.weight_per_second = 1234;
+  r.seconds = 65;
+  r.remaining_seconds = 295;
+  r.learning_rate = 1e-3;
+  CHECK(translator::TerminalProgress::text(r) ==
+        "epoch 2  step 500/9080  loss 2.000  perplexity 7.4  alignment 0.500  elapsed 1:05/6:00  "
+        "ETA 4:55  1234 tokens/s  lr 1.0e-03");
+  r.step_limit = 0;
+  r.time_limit = 0;
+  r.parts.clear();
+  CHECK(contains(translator::TerminalProgress::text(r), "step 500  loss"));
+  CHECK(contains(translator::TerminalProgress::text(r), "elapsed 1:05  ETA"));
+
+  eigenformer::ValidationReport v;
+  v.epoch = 1;
+  v.step = 20;
+  v.name = "bleu";
+  v.value = 12.345;
+  v.others = {{"loss", 2}, {"chrf", 30}};
+  v.best = true;
+  CHECK(translator::TerminalProgress::text(v) ==
+        "validation after step 20, epoch 1: loss 2.0000  perplexity 7.389  chrF 30.00  BLEU 12.35  (best so "
+        "far)");
+  v = {.epoch = 1, .step = 20, .name = "loss", .value = 2, .averaged = 3};
+  CHECK(translator::TerminalProgress::text(v) ==
+        "validation after step 20, epoch 1, averaged weights: loss 2.0000  perplexity 7.389");
+}
+
+TEST_CASE("curves: round ticks, few points, names as XML has them") {
+  const translator::Scale scale{0, 970, 0, 1};
+  CHECK(scale.ticks(5) == std::vector<double>{0, 200, 400, 600, 800});
+  CHECK(translator::Scale{1.93, 6.1, 0, 1}.ticks(5) == std::vector<double>{2, 3, 4, 5, 6});
+  CHECK(translator::tick_text(12000) == "12,000");
+  CHECK(translator::tick_text(2.5) == "2.5");
+  CHECK(translator::tick_text(0.0005) == "0.0005");
+  CHECK(translator::tick_text(2.5e6) == "2.5 M");
+  CHECK(translator::xml_text("a<b & \"c\">") == "a&lt;b &amp; &quot;c&quot;&gt;");
+  translator::Curve curve;
+  for (int i = 0; i < 10; ++i) curve.push_back({static_cast<double>(i), static_cast<double>(2 * i)});
+  const translator::Curve few = translator::thinned(curve, 4);
+  REQUIRE(few.size() == 4);
+  CHECK(few[0].x == 1);
+  CHECK(few[0].y == 2);
+  CHECK(few[3].x == 9);
+  CHECK(translator::thinned(curve, 10).size() == 10);
+}

@@ -1,0 +1,20 @@
+#include "../fuzz.hpp"
+#include "eigenformer/io/marian/marian_file.hpp"
+#include "eigenformer/io/marian/marian_options.hpp"
+
+using namespace eigenformer;
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return fuzz::read_file_of<IoError>(data, size, [](const std::filesystem::path& path) {
+    const MarianFile file = MarianFile::open(path);
+    for (const std::string& name : file.names()) {
+      if (file.item(name).type == MarianType::int8) {
+        (void)file.text(name);
+      } else {
+        (void)file.tensor<float>(name);
+        (void)file.input_multiplier(name);
+      }
+    }
+    (void)detail::MarianTransformer(file).options();
+  });
+}
