@@ -62,4 +62,9 @@ TEST_CASE("text_file: errors name the file and the place") {
   const auto nul = folder.write("nul.de", std::string("a\nb\0c\n", 6));
   CHECK(contains(message_of<IoError>([&] { read_lines(nul); }), "NUL byte in '"));
   CHECK(contains(message_of<IoError>([&] { read_lines(nul); }), "line 2, byte offset 3"));
+  // At the start of a line, and of the text.
+  const auto first = folder.write("first.de", std::string("a\n\0c\n", 5));
+  CHECK(contains(message_of<IoError>([&] { read_lines(first); }), "line 2, byte offset 2"));
+  const auto only = folder.write("only.de", std::string(1, '\0'));
+  CHECK(contains(message_of<IoError>([&] { read_lines(only); }), "line 1, byte offset 0"));
 }

@@ -83,6 +83,17 @@ TEST_CASE("utf8: normalisation makes white space single spaces and changes nothi
   CHECK(normalize_text("a\xFF\xC3") == "a\uFFFD\uFFFD");
 }
 
+TEST_CASE("utf8: white space is what Python's str.isspace() takes for it") {
+  std::u32string found;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (is_space(c)) found += c;
+  }
+  CHECK(found ==
+        U"\t\n\v\f\r\x1c\x1d\x1e\x1f "
+        U"\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+        U"\u2028\u2029\u202f\u205f\u3000");
+}
+
 TEST_CASE("utf8: punctuation marks and letters") {
   for (const char32_t c : std::u32string(U".,!?'\"-/()[]{}@_`~«»¿„“–…€→、。！😀")) CHECK(is_punctuation(c));
   for (const char32_t c : std::u32string(U"aZ09äßéŁжעあ東ªµº²½ ")) CHECK_FALSE(is_punctuation(c));
