@@ -139,28 +139,6 @@ TEST_CASE("a window lets the first request wait for others") {
   CHECK(f.outcomes.of(4).status == Status::done);
 }
 
-TEST_CASE("after a batch of several requests a worker waits for as many, and for none after a single one") {
-  Fixture f({.linger = 60});
-  f.block_with({.lines = {"0"}});
-  for (int i = 1; i < 4; ++i) REQUIRE(f.submit(i, {.lines = {std::to_string(i)}}) == Status::accepted);
-  f.gate->open();
-  f.outcomes.await(4);  // the first alone, and nothing was waited for
-  CHECK(f.batches() == std::vector<std::size_t>{1, 3});
-  for (int i = 4; i < 6; ++i) REQUIRE(f.submit(i, {.lines = {std::to_string(i)}}) == Status::accepted);
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  CHECK(f.batches().size() == 2);
-  REQUIRE(f.submit(6, {.lines = {"6"}}) == Status::accepted);
-  f.outcomes.await(7);
-  CHECK(f.batches() == std::vector<std::size_t>{1, 3, 3});
-  // A full batch waits for nothing more, nor do the lines of a request that has begun.
-  REQUIRE(f.submit(7, {.lines = {"1", "2", "3", "4", "5"}}) == Status::accepted);
-  f.outcomes.await(8);
-  CHECK(f.batches() == std::vector<std::size_t>{1, 3, 3, 4, 1});
-  REQUIRE(f.submit(8, {.lines = {"8"}}) == Status::accepted);
-  f.outcomes.await(9);
-  CHECK(f.batches().back() == 1);
-}
-
 TEST_CASE("a request is cancelled while it waits and while it is translated, and the others go on") {
   Fixture f;
   std::stop_source running, waiting, last;
@@ -417,8 +395,6 @@ TEST_CASE("impossible requests and options are refused with a reason") {
   const auto lines = std::make_shared<FakeLines>(f.gate, f.log);
   CHECK_THROWS_AS(Translator(lines, {.workers = 0}), ValueError);
   CHECK_THROWS_AS(Translator(lines, {.window = -1}), ValueError);
-  CHECK_THROWS_AS(Translator(lines, {.linger = -1}), ValueError);
   CHECK_THROWS_WITH_AS(Translator(lines, {.window = 61}),
                        "[translator] window is 61.000000 seconds, must be at most 60", ValueError);
-  CHECK_THROWS_AS(Translator(lines, {.linger = 61}), ValueError);
 }

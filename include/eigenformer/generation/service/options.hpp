@@ -17,10 +17,6 @@ struct TranslatorOptions {
   /// Seconds that the first request waits for others to share its batch, at most 60. 0: a batch holds what
   /// arrived while the previous batch was running.
   double window = 0;
-  /// Seconds, at most 60, that a worker waits after a batch until as many lines are waiting as before that
-  /// batch, because clients that were answered together send their next requests together. A single client
-  /// never waits. 0: off.
-  double linger = 0.005;
   index_t workers = 1;  ///< batches translated at once, each by its own thread
   /// Threads for each worker's kernels; 0: the Runtime's threads, shared by all workers. One thread and as
   /// many workers as cores give the highest throughput, one worker with all threads the lowest latency of a
@@ -35,9 +31,6 @@ struct TranslatorOptions {
     visit(OptionField{"window", "seconds that a request waits for others to join its batch",
                       Allowed::not_negative},
           self.window);
-    visit(OptionField{"linger", "maximum seconds to wait after a batch for as many lines as before it",
-                      Allowed::not_negative},
-          self.linger);
     visit(OptionField{"workers", "batches translated at the same time", Allowed::positive}, self.workers);
     visit(OptionField{"worker_threads", "threads per worker; 0: all workers share the threads of the process",
                       Allowed::not_negative},
@@ -47,10 +40,8 @@ struct TranslatorOptions {
   /// Throws ValueError for an invalid field and names it.
   void validate() const {
     validate_fields("translator", *this);
-    for (const auto& [name, seconds] : {std::pair("window", window), std::pair("linger", linger)}) {
-      if (seconds > 60)
-        throw ValueError("translator", std::string(name) + " is " + std::to_string(seconds) +
-                                           " seconds, must be at most 60");
+    if (window > 60) {
+      throw ValueError("translator", "window is " + std::to_string(window) + " seconds, must be at most 60");
     }
   }
 };

@@ -202,12 +202,6 @@ class Translator {
   using Job = std::shared_ptr<detail::TranslationJob>;
   using Batch = std::vector<detail::BatchLine>;
 
-  // A worker's last batch: how many lines were waiting when it was taken, and when it ended.
-  struct LastBatch {
-    index_t lines = 0;
-    Clock::time_point end{};
-  };
-
   // How often waiting requests are checked for cancellation and deadlines while a search runs.
   static constexpr auto sweep_interval = std::chrono::milliseconds(5);
 
@@ -287,28 +281,25 @@ class Translator {
     translator_of_thread() = this;
     std::optional<ThreadScope> scope;
     if (executors_[number] != nullptr) scope.emplace(executors_[number]);
-    LastBatch last;
     for (;;) {
       Batch batch;
       try {
-        if (!wait_for_batch(batch, last)) return;
+        if (!wait_for_batch(batch)) return;
       } catch (const std::bad_alloc&) {  // no memory for the batch; its lines stay queued
         std::this_thread::sleep_for(sweep_interval);
         continue;
       }
       run(batch);
-      last.end = Clock::now();
     }
   }
 
   // Returns false when the worker must end.
-  bool wait_for_batch(Batch& batch, LastBatch& last) {
+  bool wait_for_batch(Batch& batch) {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       ++idle_workers_;
       wake_.wait(lock, [&] { return !queue_.empty() || !accepting_; });
       if (!queue_.empty()) wait_for_others(lock);
-      if (!queue_.empty()) wait_for_as_many(lock, last);
       --idle_workers_;
       if (queue_.empty()) {
         if (!accepting_) return false;
@@ -321,7 +312,6 @@ class Translator {
         lock.lock();
         if (queue_.empty()) continue;
       }
-      last.lines = queue_.lines();
       // Leave a share to idle workers.
       const index_t share = (queue_.lines() + idle_workers_) / (idle_workers_ + 1);
       batch = queue_.take(lines_->options().batching, share, now);
@@ -335,25 +325,11 @@ class Translator {
   // Waits for a full batch, or until the first request has waited for the window.
   void wait_for_others(std::unique_lock<std::mutex>& lock) {
     if (options_.window == 0) return;
-    wait_for_lines(lock, queue_.jobs().front()->submitted, options_.window,
-                   lines_->options().batching.batch_size);
-  }
-
-  // Waits for as many lines as before the last batch, unless the first request has had a part of its lines
-  // translated: then it is a long one that other batches need not wait for.
-  void wait_for_as_many(std::unique_lock<std::mutex>& lock, const LastBatch& last) {
-    if (last.lines > 1 && queue_.jobs().front()->taken == 0)
-      wait_for_lines(lock, last.end, options_.linger, last.lines);
-  }
-
-  // Waits for so many lines or a full batch, or until some seconds after `begin`.
-  void wait_for_lines(std::unique_lock<std::mutex>& lock, Clock::time_point begin, double seconds,
-                      index_t lines) {
     const BatchGenerationOptions& batching = lines_->options().batching;
-    const auto until =
-        begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    const auto until = queue_.jobs().front()->submitted + std::chrono::duration_cast<Clock::duration>(
+                                                              std::chrono::duration<double>(options_.window));
     wake_.wait_until(lock, until, [&] {
-      return !accepting_ || queue_.empty() || queue_.lines() >= std::min(lines, batching.batch_size) ||
+      return !accepting_ || queue_.empty() || queue_.lines() >= batching.batch_size ||
              queue_.tokens() >= batching.batch_tokens;
     });
   }
