@@ -398,6 +398,31 @@ TEST_CASE("Tape: a backward that throws leaves the gradients as they were") {
   }
 }
 
+TEST_CASE("Tape: gradients that were reset once complete are as before when the backward then throws") {
+  for (const Shape& shape : {Shape{2, 3}, Shape{500, 300}}) {  // a large gradient loses its memory by reset()
+    const auto n = static_cast<std::size_t>(shape.numel());
+    const Parameter<double> early(Tensor<double>::ones(shape)), late(Tensor<double>::ones(shape));
+    Gradients<double> gradients({early.handle(), late.handle()});
+    const auto run = [&](bool fail) {
+      Tape<double> tape;
+      const Var<double> a = tape.parameter(early.handle());
+      const Var<double> bad = record("bad", a.value(), {a}, [fail](Backward<double>& back) {
+        if (fail) throw ValueError("bad", "cannot be differentiated");
+        back.pass(0, back.dy());
+      });
+      const Var<double> y = sum(bad + tape.parameter(late.handle()) * 2.0);
+      tape.backward(y, gradients, [&](Gradients<double>::Entry& entry) {
+        if (fail) entry.reset();
+      });
+    };
+    run(false);
+    CHECK(message_of<ValueError>([&] { run(true); }) == "[bad] cannot be differentiated");
+    for (const auto& entry : gradients.entries()) CHECK(entry.written);
+    CHECK(values(gradients.of(early)) == std::vector<double>(n, 1));
+    CHECK(values(gradients.of(late)) == std::vector<double>(n, 2));
+  }
+}
+
 TEST_CASE("Tape: a first write of gradients needs no copy, adding to them copies what is there") {
   const Shape shape{500, 300};
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * sizeof(double);

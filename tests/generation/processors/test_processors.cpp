@@ -174,6 +174,44 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a text of a beam that may not go on is kept, as one that was cut off") {
+  const TableModel<double> model(9, 3, 1.5);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> inputs = {{1}, {2, 3}, {4}, {5, 5}};
+  // The texts 4; 5 6; 7 8 5 with or without an end symbol; and beginnings of the last.
+  const auto trie = [](bool ends) {
+    return prefix_allowed([ends](std::span<const std::int32_t> ids) -> Ids {
+      if (ids.empty()) return {4, 5, 7};
+      if (ids.size() == 1) return ids[0] == 4 ? Ids{} : ids[0] == 5 ? Ids{6} : Ids{8};
+      if (ids.size() == 2) return ids[0] == 5 ? Ids{} : Ids{5};
+      return ids.size() == 3 && ends ? Ids{3} : Ids{};
+    });
+  };
+  for (const SearchRule rule :
+       {SearchRule::gnmt, SearchRule::huggingface, SearchRule::ctranslate2, SearchRule::marian}) {
+    for (const bool ends : {false, true}) {
+      CAPTURE(static_cast<int>(rule));
+      CAPTURE(ends);
+      GenerationOptions options{.beam_size = 3, .max_length = 8, .rule = rule, .num_hypotheses = 3};
+      options.processors = {trie(ends)};
+      for (const auto& found : generate(model, ctx, inputs, options)) {
+        std::set<Ids> texts;
+        for (const Hypothesis& h : found) {
+          texts.insert(h.ids);
+          const auto length = static_cast<index_t>(h.ids.size()) + (h.finished ? 1 : 0);
+          CHECK(h.score == doctest::Approx(hypothesis_score(h.log_probability, length, options)));
+          CHECK(h.finished == (ends && h.ids.size() == 3));
+        }
+        CHECK(texts == std::set<Ids>{{4}, {5, 6}, {7, 8, 5}});
+        // Those cut off come last by the rule gnmt and compete by the others.
+        if (rule == SearchRule::gnmt && ends) CHECK(found[0].finished);
+        for (std::size_t i = rule == SearchRule::gnmt && ends ? 2 : 1; i < found.size(); ++i)
+          CHECK(found[i - 1].score >= found[i].score);
+      }
+    }
+  }
+}
+
 TEST_CASE("processors are called in their order, the options' own first, and are told where a text stands") {
   const TableModel<double> model(9, 3, 1.5);
   const auto ctx = Context<double>::inference();

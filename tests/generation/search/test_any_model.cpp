@@ -57,6 +57,16 @@ struct TwoMemoryLayer {
   }
 };
 
+/// A TableModel whose logits are its table, without a copy; for one sequence at a time.
+struct BorrowedTableModel : TableModel<double> {
+  using TableModel<double>::TableModel;
+  Var<double> logits(const Context<double>&, const Var<double>& decoded) const {
+    const auto row = static_cast<index_t>(decoded.value().item());
+    auto* const from = const_cast<double*>(table.data() + row * vocabulary);
+    return Var<double>(Tensor<double>::borrow(from, Shape{1, vocabulary}));
+  }
+};
+
 struct TwoSources {
   using value_type = double;
   using Input = std::pair<Ids, Ids>;
@@ -121,6 +131,20 @@ static_assert(GenerativeModel<TwoSources>);
 static_assert(GenerativeModel<Seq2SeqTransformer<float>>);
 static_assert(GenerativeModel<LanguageModel<float>>);
 static_assert(!GenerativeModel<int>);
+
+TEST_CASE("logits that a model borrows are not written") {
+  const TableModel<double> copies(9, 3, 1.5);
+  const BorrowedTableModel borrows(9, 3, 1.5);
+  const auto ctx = Context<double>::inference();
+  const std::vector<Ids> inputs = {{2, 3}};
+  const GenerationOptions options{
+      .beam_size = 1, .max_length = 8, .min_length = 4, .repetition_penalty = 1.5};
+  const SamplingOptions sampling{.max_length = 8, .min_length = 4, .repetition_penalty = 1.5};
+  CHECK(generate(borrows, ctx, inputs, options)[0][0].ids ==
+        generate(copies, ctx, inputs, options)[0][0].ids);
+  CHECK(sample(borrows, ctx, inputs, sampling)[0].ids == sample(copies, ctx, inputs, sampling)[0].ids);
+  CHECK(borrows.table == copies.table);
+}
 
 TEST_CASE("a model that is a table is searched and sampled: greedy as the table says, in any batch") {
   const TableModel<float> model(13, 3, 2);

@@ -27,7 +27,40 @@ double largest_difference(const double* a, const double* b, index_t n) {
   return worst;
 }
 
+// Prefers memory near the query's position.
+struct NearTheQuery {
+  static constexpr bool additive = true;
+  template <class T>
+  void operator()(ScoreTile<T>& tile) const {
+    for (index_t i = 0; i < tile.rows; ++i) {
+      for (index_t j = 0; j < tile.columns; ++j)
+        tile.row(i)[j] -= static_cast<T>(0.7) * static_cast<T>(std::abs(tile.query + i - tile.key - j));
+    }
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a score rule of the attention to the memory sees the same positions with a cache") {
+  auto model = random_model({.source_vocab_size = 19,
+                             .layer = {.d_model = 12, .num_heads = 3, .dim_feedforward = 20},
+                             .encoder = {.num_layers = 1},
+                             .decoder = {.num_layers = 2}});
+  for (auto& layer : model.transformer.decoder.layers) layer.multihead_attn.score_rule = NearTheQuery{};
+  const auto ctx = Context<double>::inference();
+  const auto memory = encode(model, {{5, 6, 7, 9, 3}});
+  const Ids target = {2, 11, 8, 14};
+  const auto expected = model.decode(ctx, id_tensor(target), SequenceLayout::packed({4}), memory).value();
+  DecoderState<double> decoder = model.begin(ctx, memory);
+  for (index_t t = 0; t < 4; ++t) {
+    const index_t beams = decoder.sequences(), d = expected.dim(-1);
+    const auto y =
+        decoder.step(Tensor<std::int32_t>::full({beams}, target[static_cast<std::size_t>(t)])).value();
+    for (index_t i = 0; i < beams; ++i)
+      CHECK(largest_difference(y.data() + i * d, expected.data() + t * d, d) < 1e-12);
+    decoder.reorder(std::vector<std::int32_t>{0, 0, 0});  // a beam that shares the memory
+  }
+}
 
 TEST_CASE("every variant decodes with a cache what it decodes without, with the same attention weights") {
   for (const auto& variant : attention_variants()) {

@@ -110,6 +110,20 @@ TEST_CASE(
   CHECK(values(pair.left.bias.value()) == bias);
 }
 
+TEST_CASE("a tensor without memory is refused before another one changes") {
+  RandomGenerator rng(1);
+  Pair pair(rng), released(rng);
+  released.right.weight.value() = Tensor<float>::without_storage({2, 3});
+  const auto value = [](const Pair& p) { return p.left.weight.value().at({0, 0}); };
+  const float own = value(pair), other = value(released);
+  CHECK(message_of<ValueError>([&] { load_state_dict(pair, state_dict(released)); }) ==
+        "[load_state_dict] the given 'right.weight' has no memory, which was released or never allocated");
+  CHECK(value(pair) == own);
+  CHECK(message_of<ValueError>([&] { load_state_dict(released, state_dict(pair)); }) ==
+        "[load_state_dict] the module's 'right.weight' has no memory, which was released or never allocated");
+  CHECK(value(released) == other);
+}
+
 TEST_CASE("the summary is a table of names, shapes and numbers") {
   RandomGenerator rng(1);
   const Pair pair(rng);

@@ -177,7 +177,7 @@ class Tape {
       if (node.parameter == nullptr || !node.written) continue;
       auto& entry = *gradients.find(node.parameter->id);
       if (node.gradient.defined()) {
-        entry.value.copy_from(node.gradient);
+        entry.writable().copy_from(node.gradient);
       } else {
         entry.reset();
       }

@@ -17,7 +17,7 @@ namespace eigenformer {
 /// How a beam search scores hypotheses of different lengths, and when it stops. alpha is the length penalty,
 /// |y| the number of target tokens.
 enum class SearchRule {
-  gnmt,         ///< score = log p / ((5 + |y|) / 6)^alpha, |y| with the end symbol (Wu et al. 2016, eq. 14)
+  gnmt,  ///< score = log p / ((5 + |y|) / 6)^alpha, |y| with the end symbol (Wu et al. 2016, section 7)
   huggingface,  ///< score = log p / |y|^alpha, |y| with the end symbol and a forced prefix; stops when
                 ///< beam_size hypotheses are finished and no unfinished one, scored at its current length, is
                 ///< better than the worst of these. Hypotheses cut off by max_length compete with finished

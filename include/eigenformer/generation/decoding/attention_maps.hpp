@@ -59,7 +59,7 @@ concept HasAttentionMaps = requires(const M& model, const Context<typename M::va
 
 }  // namespace detail
 
-/// The coverage of a source sentence by its translation (Wu et al. 2016, eq. 15 without its factor): the sum
+/// The coverage of a source sentence by its translation (Wu et al. 2016, section 7, without beta): the sum
 /// over source tokens of log(min(a, 1)), where a is the attention that the token receives from all target
 /// tokens, averaged over the heads of the decoder's last layer. 0 when every token receives at least 1, else
 /// negative. ended: whether the row of the end symbol counts.

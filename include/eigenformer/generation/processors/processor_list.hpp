@@ -73,10 +73,10 @@ void require_numbers(const char* op, std::span<const T> row, std::size_t input, 
   }
 }
 
-/// A tensor that may be written: x itself if nobody shares its storage, else a copy.
+/// A tensor that may be written: x itself if nobody else has its storage, else a copy.
 template <class T>
 Tensor<T> owned(Tensor<T>&& x) {
-  return x.use_count() == 1 ? std::move(x) : x.clone();
+  return x.unique() ? std::move(x) : x.clone();
 }
 
 }  // namespace detail

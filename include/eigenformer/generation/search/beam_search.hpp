@@ -98,8 +98,9 @@ std::vector<std::vector<Hypothesis>> search_batch(const M& model, const Context<
 ///
 /// model: as in generation/model.hpp. An input's result does not depend on the batch, unless a shortlist is
 /// used. Beam size 1 is greedy search. Returns options.num_hypotheses texts for each input, or fewer if fewer
-/// are found, the best first. Throws ValueError for invalid options and for logits that are NaN or infinite,
-/// and what the model throws.
+/// are found, the best first. A text ends where every next token is forbidden; it ranks as one that
+/// max_length cuts off, but before those. Throws ValueError for invalid options and for logits that are NaN
+/// or infinite, and what the model throws.
 template <class M>
 std::vector<std::vector<Hypothesis>> beam_search(const M& model, const Context<detail::ValueOf<M>>& ctx,
                                                  std::span<const typename detail::InputOf<M>::type> inputs,
@@ -240,20 +241,19 @@ std::vector<std::vector<Hypothesis>> search_beams(NextTokens<T>& model, const Pr
           if (!(log_probability > -std::numeric_limits<double>::infinity())) break;
           continuations.push_back({before + log_probability, h, i, id});
         }
-        if (search->constrained() == nullptr) continue;
-        search->constrained()->add_wanted(continuations, first, h, [&](std::int32_t id) {
-          return before + scores.log_probability(logits, row, id);
-        });
+        if (search->constrained() != nullptr) {
+          search->constrained()->add_wanted(continuations, first, h, [&](std::int32_t id) {
+            return before + scores.log_probability(logits, row, id);
+          });
+        }
+        // Every next token is forbidden: the text ends here.
+        if (continuations.size() == first) search->stop(h, std::max<index_t>(1, t));
       }
       const auto keep_result = [&, into = &results[input]](index_t length) {
         auto found = std::move(*search).result(length);
         std::move(found.begin(), found.end(), std::back_inserter(*into));
         search.reset();
       };
-      if (continuations.empty()) {  // every next token is forbidden: the text ends here
-        keep_result(std::max<index_t>(1, t));
-        continue;
-      }
       const std::size_t rows_before = parents.size();
       search->advance(continuations, t, taken, [&](std::size_t parent, std::int32_t id) {
         parents.push_back(static_cast<std::int32_t>(first_row + parent));

@@ -24,7 +24,7 @@ struct Hypothesis {
   std::vector<std::int32_t> ids;  ///< without begin and end symbol, prompt and forced prefixes
   double log_probability = 0;     ///< sum over its tokens and the end symbol, in nats
   double score = 0;               ///< by which texts are ranked: see SearchRule; of sampling log_probability
-  bool finished = false;          ///< whether it ended with the end symbol and not at max_length
+  bool finished = false;          ///< whether it ended with the end symbol
   std::shared_ptr<const AttentionMaps> attention = {};  ///< with GenerationOptions::attention, else null
   /// With token_scores, the log-probability of each token and of the end symbol of a finished text, in nats;
   /// they sum to log_probability. Else empty.

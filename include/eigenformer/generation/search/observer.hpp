@@ -17,7 +17,9 @@ struct SearchProgress {
   /// The growing texts, the likeliest first, without scores. In sampling: all texts of the input in order,
   /// including finished ones.
   std::span<const Hypothesis> growing;
-  std::span<const Hypothesis> finished;  ///< the finished texts, the best score first; in sampling empty
+  /// The texts that have ended, the best first: by the end symbol, or where every next token is forbidden. In
+  /// sampling empty.
+  std::span<const Hypothesis> finished;
 };
 
 /// Observes searches while they run, and may end them.

@@ -14,10 +14,12 @@ namespace eigenformer {
 
 /// The state of one input's search after a step.
 struct BeamState {
-  index_t length;                        ///< tokens of each growing hypothesis, without the prompt
-  std::span<const Hypothesis> growing;   ///< growing hypotheses, the likeliest first, without scores
-  std::span<const Hypothesis> finished;  ///< finished hypotheses, the best score first
-  bool best_ended;                       ///< whether the best hypothesis of the beam ended at any step
+  index_t length;                       ///< tokens of each growing hypothesis, without the prompt
+  std::span<const Hypothesis> growing;  ///< growing hypotheses, the likeliest first, without scores
+  /// Finished hypotheses, the best score first; if cut_competes(), also those whose next tokens were all
+  /// forbidden.
+  std::span<const Hypothesis> finished;
+  bool best_ended;  ///< whether the best hypothesis of the beam ended at any step
 };
 
 /// The scores that logits processors get in a beam search.
@@ -49,8 +51,8 @@ class BeamRule {
   }
   /// The maximum number of finished hypotheses that are kept, the best ones. Default: no limit.
   virtual index_t max_finished(const GenerationOptions&) const { return std::numeric_limits<index_t>::max(); }
-  /// Whether hypotheses cut off by max_length compete with finished ones by score; else they rank after them
-  /// (default).
+  /// Whether hypotheses without the end symbol, cut off by max_length or because every next token is
+  /// forbidden, compete with finished ones by score; else they rank after them (default).
   virtual bool cut_competes() const { return false; }
   /// Whether a hypothesis that ends as the rank-th best continuation (from 0) in a step (from 0) is dropped
   /// together with its place in the beam. Default: no.
@@ -63,8 +65,8 @@ class BeamRule {
   virtual void validate(const GenerationOptions&) const {}
 };
 
-/// ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14). length: tokens with the end symbol, without the begin
-/// symbol.
+/// ((5 + length) / 6)^alpha (Wu et al. 2016, section 7). length: tokens with the end symbol, without the
+/// begin symbol.
 inline double length_penalty(index_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
 }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,13 @@ class SentenceSearch {
 
   /// Enforces constraints; null: there are none.
   const ConstrainedBeam* constrained() const noexcept { return constrained_ ? &*constrained_ : nullptr; }
+
+  /// Ends hypothesis h of growing(), which has `length` tokens and no continuation, as a text without an end
+  /// symbol. Call before advance().
+  void stop(std::size_t h, index_t length) {
+    finish(growing_[h], length, false);
+    ++ended_;
+  }
 
   /// Performs step `step` (from 0): sorts the continuations and keeps the best. taken: the tokens that
   /// earlier groups of the sentence chose in this step; appends those chosen here. Calls chosen(parent, id)
@@ -110,15 +118,19 @@ class SentenceSearch {
   /// Whether the search is over after a step that gave hypotheses `length` tokens.
   bool done(index_t length) const {
     if (growing_.empty()) return true;
-    const bool full = static_cast<index_t>(finished_.size()) >= options_->beam_size;
+    std::span<const Hypothesis> finished(finished_);
+    // Texts without an end symbol come last and do not outrank what a growing one may become.
+    while (!rule_->cut_competes() && !finished.empty() && !finished.back().finished)
+      finished = finished.first(finished.size() - 1);
+    const bool full = static_cast<index_t>(finished.size()) >= options_->beam_size;
     if (full && (options_->early_stopping || options_->beam_size == 1)) return true;
     if (options_->num_beam_groups == 1 && !constrained_)
-      return rule_->done({length, growing_, finished_, best_ended_}, *options_);
+      return rule_->done({length, growing_, finished, best_ended_}, *options_);
     std::vector<Hypothesis> likeliest_first = growing_;
     std::stable_sort(
         likeliest_first.begin(), likeliest_first.end(),
         [](const Hypothesis& a, const Hypothesis& b) { return a.log_probability > b.log_probability; });
-    return rule_->done({length, likeliest_first, finished_, best_ended_}, *options_);
+    return rule_->done({length, likeliest_first, finished, best_ended_}, *options_);
   }
 
   /// The best hypotheses, finished ones before those cut off; for a group all of them, because other groups
@@ -143,7 +155,9 @@ class SentenceSearch {
     h.score = hypothesis_score(h.log_probability, length, *options_);
     if (*end_score_) h.score += (*end_score_)(input_, h);
     if (constrained_) h.unmet = constrained_->unmet(h.ids);
-    const auto better = [](const Hypothesis& a, const Hypothesis& b) {
+    const bool ended_first = !rule_->cut_competes();
+    const auto better = [&](const Hypothesis& a, const Hypothesis& b) {
+      if (ended_first && a.finished != b.finished) return a.finished;
       return a.unmet.size() != b.unmet.size() ? a.unmet.size() < b.unmet.size() : a.score > b.score;
     };
     finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), h, better), std::move(h));
@@ -158,7 +172,7 @@ class SentenceSearch {
   std::optional<ConstrainedBeam> constrained_;
   std::vector<Hypothesis> growing_;   // the likeliest first, after the diversity penalty
   std::vector<double> diversity_;     // the diversity penalty of each
-  std::vector<Hypothesis> finished_;  // the best first
+  std::vector<Hypothesis> finished_;  // the best first; those that stop() ended, too
   std::size_t ended_ = 0;             // hypotheses that have ended, kept or not
   bool best_ended_ = false;           // see BeamState
 };

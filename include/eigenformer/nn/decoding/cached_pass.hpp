@@ -37,8 +37,8 @@ class CachedMemory {
 
   /// Begins a step of counts[i] new tokens of hypothesis i. Adjacent hypotheses that attend to the same
   /// sequence are joined into one sequence of queries, so that its keys are prepared once; their order does
-  /// not matter there. first: this is the first step, so keys that an earlier, failed step prepared are
-  /// dropped.
+  /// not matter there, except to a score rule, with which they stay apart. first: this is the first step, so
+  /// keys that an earlier, failed step prepared are dropped.
   void begin(std::span<const index_t> counts, bool first) {
     if (first) made_.clear();
     std::vector<index_t> lengths;
@@ -224,8 +224,11 @@ Var<T> CachedMemory<T>::attend(const Context<T>& ctx, std::size_t slot,
     *weights = attention_weights(ctx, q, slice(key_value, -1, 0, attention.options.key_width()), queries,
                                  memory_.layout, {}, attention.attention_op(sequence_));
   }
-  return attention.out_proj(
-      ctx, cross_attention(ctx, q, key_value, queries_, memory_.layout, {}, attention.attention_op(joined_)));
+  // A score rule is given the sequence and positions of its queries, which joined sequences do not have.
+  const bool apart = static_cast<bool>(attention.score_rule);
+  return attention.out_proj(ctx,
+                            cross_attention(ctx, q, key_value, apart ? queries : queries_, memory_.layout, {},
+                                            attention.attention_op(apart ? sequence_ : joined_)));
 }
 
 // The part of the attention problem that does not depend on the step.

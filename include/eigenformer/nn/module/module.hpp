@@ -322,7 +322,8 @@ LoadReport match_state_dict(const std::vector<StateEntry<T>>& ours, const std::v
 
 /// Copies the tensors of a state dict into a module. A tied parameter needs only one of its names. Returns
 /// the names without a counterpart, which is empty unless options.strict is false. Throws ValueError that
-/// lists *all* missing, unexpected and misshaped names; then nothing changes.
+/// lists *all* missing, unexpected and misshaped names, and for a tensor whose memory was released; then
+/// nothing changes.
 ///
 ///     auto report = ef::load_state_dict(model, entries, {.strict = false});
 template <class M, class T>
@@ -330,11 +331,19 @@ LoadReport load_state_dict(M& module, const std::vector<StateEntry<T>>& entries,
                            const LoadOptions& options = {}) {
   std::vector<detail::GivenTensor> given;
   for (const auto& e : entries) given.push_back({e.name, e.value.shape(), {}, !e.alias_of.empty()});
-  return detail::match_state_dict(state_dict(module), given, options,
-                                  [&](const StateEntry<T>& entry, std::size_t i) {
-                                    Tensor<T> target = entry.value;
-                                    target.copy_from(entries[i].value);
-                                  });
+  std::vector<std::pair<Tensor<T>, const Tensor<T>*>> copies;
+  const LoadReport report = detail::match_state_dict(
+      state_dict(module), given, options, [&](const StateEntry<T>& entry, std::size_t i) {
+        for (const Tensor<T>* x : {&entry.value, &entries[i].value}) {
+          if (x->defined() || x->numel() == 0) continue;
+          throw ValueError("load_state_dict", "the " + std::string(x == &entry.value ? "module's" : "given") +
+                                                  " '" + entry.name +
+                                                  "' has no memory, which was released or never allocated");
+        }
+        copies.emplace_back(entry.value, &entries[i].value);
+      });
+  for (auto& [target, source] : copies) target.copy_from(*source);
+  return report;
 }
 
 /// A table of a model's parameters as text: name, shape and number of values, with totals; tied ones are

@@ -64,6 +64,14 @@ TEST_CASE("the feed-forward op refuses inputs that do not fit, by name") {
                          0.0),
       doctest::Contains("last dimension of input (2, 11) must be 12, to match 'layer.linear1.weight'"),
       ShapeError);
+  const Var<double> x(Tensor<double>::zeros({2, 12}));
+  const auto narrow = random_parameter({6}, rng, "layer.narrow.bias");
+  CHECK_THROWS_WITH_AS((void)feed_forward(ctx, x, w1, narrow, w2, {}, Activation::relu, 0.0),
+                       doctest::Contains("bias 'layer.narrow.bias' of shape (6,) must be (20,), to match "
+                                         "'layer.linear1.weight' of shape (20, 12)"),
+                       ShapeError);
+  CHECK_THROWS_WITH_AS((void)feed_forward(ctx, x, w1, {}, w2, narrow, Activation::relu, 0.0),
+                       doctest::Contains("bias 'layer.narrow.bias' of shape (6,) must be (7,)"), ShapeError);
 }
 
 TEST_CASE("the fused feed-forward op has the gradients of its parts in every block of many rows") {

@@ -1,6 +1,8 @@
 #include "eigenformer/autograd/ops/linear/gated.hpp"
 
 #include <cmath>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -86,7 +88,20 @@ TEST_CASE("the gated feed-forward op has the values and gradients of its parts")
 TEST_CASE("the gated feed-forward op refuses what does not fit, by name") {
   const auto w1 = parameter({20, 12}, 1, "linear1.weight"), w3 = parameter({19, 12}, 3, "linear3.weight"),
              w2 = parameter({7, 20}, 5, "linear2.weight");
+  const auto up = parameter({20, 12}, 7, "linear3.weight"), narrow = parameter({6}, 8, "narrow.bias");
   const Parameter<double> absent;
+  for (const auto& [gate_bias, up_bias, out_bias, expected] :
+       {std::tuple(narrow, absent, absent, "must be (20,), to match 'linear1.weight'"),
+        std::tuple(absent, narrow, absent, "must be (20,), to match 'linear3.weight'"),
+        std::tuple(absent, absent, narrow, "must be (7,), to match 'linear2.weight'")}) {
+    const std::string message =
+        message_of<ShapeError>([&, &gate = gate_bias, &third = up_bias, &out = out_bias] {
+          (void)gated_feed_forward(Context<double>::inference(), Var<double>(Tensor<double>::zeros({2, 12})),
+                                   w1, gate, up, third, w2, out, Activation::silu, 0.0);
+        });
+    CHECK(contains(message, "bias 'narrow.bias' of shape (6,)"));
+    CHECK(contains(message, expected));
+  }
   const auto run = [&](const Shape& shape) {
     (void)gated_feed_forward(Context<double>::inference(), Var<double>(Tensor<double>::zeros(shape)), w1,
                              absent, w3, absent, w2, absent, Activation::silu, 0.0);

@@ -62,6 +62,8 @@ template <class T>
                          " must take its outputs",
                      {x.shape(), w1.shape(), w2.shape()});
   }
+  detail::require_bias("feed_forward", b1, w1);
+  detail::require_bias("feed_forward", b2, w2);
   detail::require_memory("feed_forward", w1);
   detail::require_memory("feed_forward", w2);
   const Var<T> v1 = ctx.use(w1), c1 = ctx.use(b1), v2 = ctx.use(w2), c2 = ctx.use(b2);

@@ -131,6 +131,9 @@ template <class T>
                                         const Parameter<T>& b2, Activation activation, double dropout_rate) {
   const OpScope scope(Runtime::instance().profiler(), "gated_feed_forward");
   detail::check_gated(x, w_gate, w_up, w2);
+  detail::require_bias("gated_feed_forward", b_gate, w_gate);
+  detail::require_bias("gated_feed_forward", b_up, w_up);
+  detail::require_bias("gated_feed_forward", b2, w2);
   if (ctx.adapter_of(w_gate) != nullptr || ctx.adapter_of(w_up) != nullptr || ctx.adapter_of(w2) != nullptr) {
     const Var<T> up = linear(ctx, x, w_up, b_up), gate = linear(ctx, x, w_gate, b_gate, activation);
     return linear(ctx, dropout(ctx, multiply(gate, up), dropout_rate), w2, b2);

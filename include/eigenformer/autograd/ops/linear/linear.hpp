@@ -60,6 +60,17 @@ void require_memory(const char* op, const Parameter<T>& weight) {
                            "it (they serve decoding, but not training or attention maps)");
 }
 
+// Throws ShapeError unless the bias is absent or has one element for each row of the weight.
+template <class T>
+void require_bias(const char* op, const Parameter<T>& bias, const Parameter<T>& weight) {
+  if (!bias.defined() || bias.shape() == Shape{weight.shape()[0]}) return;
+  throw ShapeError(op,
+                   "bias '" + bias.name() + "' of shape " + bias.shape().str() + " must be (" +
+                       std::to_string(weight.shape()[0]) + ",), to match '" + weight.name() + "' of shape " +
+                       weight.shape().str(),
+                   {bias.shape(), weight.shape()});
+}
+
 // The products of an op with its weights, in forward and in backward.
 template <class T>
 struct WeightProducts {
@@ -117,13 +128,7 @@ template <class T>
                          ", to match '" + weight.name() + "' of shape " + weight.shape().str(),
                      {x.shape(), weight.shape()});
   }
-  if (bias.defined() && bias.shape() != Shape{weight.shape()[0]}) {
-    throw ShapeError(op,
-                     "bias '" + bias.name() + "' of shape " + bias.shape().str() + " must be (" +
-                         std::to_string(weight.shape()[0]) + ",), to match '" + weight.name() +
-                         "' of shape " + weight.shape().str(),
-                     {bias.shape(), weight.shape()});
-  }
+  require_bias(op, bias, weight);
   const index_t rows = x.shape().rows();
   Tensor<T> y(x.shape().with(-1, out));
   const Var<T> w = ctx.use(weight);
