@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,22 @@ struct MemoryPlan {
     options.batch_tokens = batch_tokens;
     options.loop.accumulate = accumulate;
     options.loop.checkpoint_activations = checkpoint_activations;
+  }
+  /// A plan that is within the limit wherever one of these is: the smallest batches, checkpoints if one of
+  /// them has any. Ranks of a distributed training need one plan for all, though their processes differ in
+  /// size. Throws ValueError without plans.
+  static MemoryPlan of_all(std::span<const MemoryPlan> plans) {
+    if (plans.empty()) throw ValueError("memory", "there is no plan, expected at least one");
+    MemoryPlan all = plans.front();
+    for (const MemoryPlan& plan : plans) {
+      all.batch_tokens = std::min(all.batch_tokens, plan.batch_tokens);
+      all.accumulate = std::max(all.accumulate, plan.accumulate);
+      all.checkpoint_activations = all.checkpoint_activations || plan.checkpoint_activations;
+      all.process = std::max(all.process, plan.process);
+      all.bytes = std::max(all.bytes, plan.bytes);
+      all.lasting = std::max(all.lasting, plan.lasting);
+    }
+    return all;
   }
   /// A description for people: "batches of 512 target tokens, 4 an update, ...: at most about 1.2 GiB".
   std::string str() const {
@@ -194,6 +211,34 @@ class UpdateMemory {
   BytesOfTokens activations_, transient_;
 };
 
+// Attaches the adapter that Trainer will add, until it is destroyed; then the model is as it was. Without
+// effect without options.lora, and for a model that has adapters.
+template <class M>
+class PlannedAdapter {
+ public:
+  PlannedAdapter(M& model, const TrainingOptions& options) : model_(model) {
+    if (options.lora.rank == 0 || !lora_parameters(model).empty()) return;
+    for (const auto& p : parameters(model)) {
+      if (!p->frozen) trained_.push_back(p);
+    }
+    RandomGenerator rng(options.loop.seed);
+    add_lora(model, options.lora, rng);
+    attached_ = true;
+  }
+  ~PlannedAdapter() {
+    if (!attached_) return;
+    for_each_parameter(model_, [](const std::string&, auto& weight) { weight.set_adapter(nullptr); });
+    for (const auto& p : trained_) p->frozen = false;
+  }
+  PlannedAdapter(const PlannedAdapter&) = delete;
+  PlannedAdapter& operator=(const PlannedAdapter&) = delete;
+
+ private:
+  M& model_;
+  std::vector<ParameterHandle<typename M::value_type>> trained_;
+  bool attached_ = false;
+};
+
 }  // namespace detail
 
 /// Chooses the batches of a training so that the process stays within `limit` bytes: divides
@@ -202,8 +247,10 @@ class UpdateMemory {
 /// checkpointed.
 ///
 /// It runs a few batches of about 512 tokens forward and backward to measure the memory per token, and adds
-/// the process as it is now, gradients, the optimizer's moments, and the snapshots of average_last. Weights
-/// do not change; options.frozen is applied to the model, as Trainer does.
+/// the process as it is now, gradients, the optimizer's moments, the snapshots of average_last or
+/// average_best, and the moving average of ema_decay. Weights do not change; options.frozen is applied to the
+/// model, as Trainer does. With options.lora it plans for the adapter that Trainer adds, and the model keeps
+/// none.
 ///
 ///     ef::TrainingOptions options{.batch_tokens = 8192};
 ///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
@@ -213,8 +260,7 @@ class UpdateMemory {
 /// added.
 /// - teacher: the one given to Trainer; null: none.
 ///
-/// For a LoRA training attach the adapter first (add_lora), else the whole model counts as trained. The
-/// estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid options,
+/// The estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid options,
 /// and when even the smallest batches do not fit; the message says how much they need.
 template <SourceTargetModel M, class Corpus>
 [[nodiscard]] MemoryPlan plan_memory(
@@ -222,6 +268,7 @@ template <SourceTargetModel M, class Corpus>
     bool fixed_batches = false, std::shared_ptr<const Teacher<typename M::value_type>> teacher = nullptr) {
   using T = typename M::value_type;
   options.validate();
+  const detail::PlannedAdapter<M> adapter(model, options);
   auto all = lora_parameters(model);
   if (all.empty()) all = parameters(model);
   freeze(all, options.frozen);
@@ -239,13 +286,17 @@ template <SourceTargetModel M, class Corpus>
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 
-  std::size_t moments = 0, trained = 0;
+  std::size_t moments = 0, weights = 0, trained = 0;
   {
     const std::size_t before = pool.statistics().bytes_in_use;
     const auto optimizer = make_optimizer<T>(all, options);
     moments = pool.statistics().bytes_in_use - before;
   }
-  for (const auto& p : all) trained += static_cast<std::size_t>(p->value.numel()) * sizeof(T);
+  for (const auto& p : all) {
+    const std::size_t bytes = static_cast<std::size_t>(p->value.numel()) * sizeof(T);
+    weights += bytes;
+    if (!p->frozen) trained += bytes;
+  }
   std::optional<detail::UpdateMemory<T>> measured[2];  // without and with checkpoints, measured on first use
   const auto update_memory = [&](bool checkpoints) -> const detail::UpdateMemory<T>& {
     auto& memory = measured[checkpoints ? 1 : 0];
@@ -256,8 +307,9 @@ template <SourceTargetModel M, class Corpus>
   pool.trim();
   release_freed_memory();
   const std::size_t process = resident_bytes().value_or(pool.statistics().bytes_in_use);
-  const std::size_t averaged =
-      options.loop.average_last > 1 ? (static_cast<std::size_t>(options.loop.average_last) + 2) * trained : 0;
+  const index_t snapshots = std::max(options.loop.average_last, options.loop.average_best);
+  const std::size_t averaged = (snapshots > 1 ? (static_cast<std::size_t>(snapshots) + 2) * weights : 0) +
+                               (options.loop.ema_decay > 0 ? trained : 0);
 
   const auto plan_of = [&](index_t parts, bool checkpoints) {
     MemoryPlan plan{(options.batch_tokens + parts - 1) / parts, options.loop.accumulate * parts, checkpoints};
