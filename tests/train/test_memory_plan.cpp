@@ -132,7 +132,8 @@ TEST_CASE("averaged weights are a part of the plan: the best, the last, and a mo
   const EncodedCorpus text = corpus();
   auto model = model_of(128, 2);
   std::size_t weights = 0;
-  for (const auto& p : parameters(model)) weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  for (const auto& p : parameters(model))
+    weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
   // Without the process, whose size changes by itself.
   const auto lasting = [&](const TrainingOptions& o) {
     const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 40);
@@ -202,4 +203,23 @@ TEST_CASE("ranks of different sizes agree on a plan that is within the limit of 
   CHECK(both.bytes == 900);
   CHECK(both.lasting == 800);
   CHECK_THROWS_AS((void)MemoryPlan::of_all({}), ValueError);
+}
+
+TEST_CASE("gradients of small matrices are a part of the plan") {
+  const EncodedCorpus text = corpus();
+  auto model = model_of(192, 4);  // its largest matrix has less than MemoryPool::large
+  std::size_t weights = 0;
+  for (const auto& p : parameters(model))
+    weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  for (const index_t accumulate : {index_t{1}, index_t{2}}) {
+    CAPTURE(accumulate);
+    TrainingOptions o = options(64);
+    o.loop.accumulate = accumulate;
+    const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 40);
+    // Adam's moments and the gradients.
+    CHECK(plan.lasting - plan.process >= 3 * weights);
+    const std::size_t peak = peak_of(model, text, o);
+    MESSAGE("planned " << (plan.bytes - plan.process) / 1024 << " KiB, measured " << peak / 1024 << " KiB");
+    CHECK(peak <= plan.bytes - plan.process);
+  }
 }

@@ -140,12 +140,15 @@ class UpdateMemory {
     MemoryPool& pool = Runtime::instance().pool();
     Tape<T> tape;
     tape.set_checkpoints_layers(checkpoints);
-    Gradients<T> gradients(parameters), part(parameters);
+    const auto in_use = [&] { return static_cast<double>(pool.statistics().bytes_in_use); };
+    const double empty = in_use();
+    Gradients<T> gradients(parameters);
+    small_gradients_ = in_use() - empty;
+    Gradients<T> part(parameters);
     const auto cache = std::make_shared<kernels::WeightCache>();
     const auto ctx = Context<T>::training(tape, DropoutKey{1, 0, 0})
                          .with_precision(kernels::faster_precision(options.precision))
                          .with_weight_cache(cache);
-    const auto in_use = [&] { return static_cast<double>(pool.statistics().bytes_in_use); };
     const auto longest = [](const SequenceLayout& layout) {
       index_t length = 1;
       for (index_t i = 0; i < layout.batch(); ++i) length = std::max(length, layout.length(i));
@@ -161,10 +164,10 @@ class UpdateMemory {
     };
     const double without = in_use();
     {
-      const Batch batch = batch_of(length, length);  // creates what lasts: gradients, packed weights
+      const Batch batch = batch_of(length, length);  // creates what lasts: large gradients, packed weights
       tape.backward(loss(ctx, batch, UpdateWeight{1}), gradients);
     }
-    gradients_ = in_use() - without;
+    large_gradients_ = in_use() - without;
     std::array<double, 3> kept{}, further{};
     const std::array<Batch, 3> batches = {batch_of(length, length), batch_of(length / 2, length),
                                           batch_of(length, length / 2)};
@@ -188,26 +191,32 @@ class UpdateMemory {
     pool.trim();
   }
 
-  double gradients() const { return gradients_; }
+  double gradients() const { return large_gradients_ + small_gradients_; }
+  // Bytes of gradients below MemoryPool::large, which have memory all the time: those of the update, and
+  // those of a batch (of each worker) that are added to them.
+  double small_gradients(bool several, index_t workers) const {
+    return small_gradients_ * static_cast<double>(workers > 1 ? 1 + workers : several ? 2 : 1);
+  }
   // Bytes of the process per byte in use, at most: blocks below MemoryPool::large are reused for smaller
   // requests and lie between blocks of other sizes (1.6 measured in a training of width 192); larger ones are
   // cut from segments.
   double pool_factor(double target_tokens) const {
     return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.8 : 1.15;
   }
-  // Peak bytes of batches of this size, gradients included, when `workers` of them run at once.
+  // Peak bytes of batches of this size with large gradients, when `workers` of them run at once.
   double operator()(double source_tokens, double target_tokens, bool several, index_t workers) const {
     const double kept = activations_(source_tokens, target_tokens);
     const double further = transient_(source_tokens, target_tokens);
-    if (workers > 1) return gradients_ + static_cast<double>(workers) * (gradients_ + kept + further);
+    if (workers > 1)
+      return large_gradients_ + static_cast<double>(workers) * (large_gradients_ + kept + further);
     // Gradients replace activations as backward proceeds, unless they exist from an earlier batch.
-    return further + (several ? gradients_ + kept : std::max(kept, gradients_));
+    return further + (several ? large_gradients_ + kept : std::max(kept, large_gradients_));
   }
 
  private:
   static constexpr index_t tokens = 512;
-  double gradients_ = 0;
-  double block_ = 0;  // bytes of an activation per target token
+  double small_gradients_ = 0, large_gradients_ = 0;  // of all parameters
+  double block_ = 0;                                  // bytes of an activation per target token
   BytesOfTokens activations_, transient_;
 };
 
@@ -260,8 +269,8 @@ class PlannedAdapter {
 /// added.
 /// - teacher: the one given to Trainer; null: none.
 ///
-/// The estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid options,
-/// and when even the smallest batches do not fit; the message says how much they need.
+/// The estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid
+/// options, and when even the smallest batches do not fit; the message says how much they need.
 template <SourceTargetModel M, class Corpus>
 [[nodiscard]] MemoryPlan plan_memory(
     M& model, const Corpus& corpus, const TrainingOptions& options, std::size_t limit,
@@ -315,19 +324,22 @@ template <SourceTargetModel M, class Corpus>
     MemoryPlan plan{(options.batch_tokens + parts - 1) / parts, options.loop.accumulate * parts, checkpoints};
     const auto& memory = update_memory(checkpoints);
     Batcher batcher = batcher_of(plan.batch_tokens);
+    const bool several = plan.accumulate > 1;
+    const index_t workers = std::min(options.loop.workers, plan.accumulate);
     double most = 0;
     // All batches are filled up to batch_tokens, so the largest of a sample is close to the largest of all.
     const index_t count = batcher.num_batches(0), seen = std::min<index_t>(count, 256);
     for (index_t k = 0; k < seen; ++k) {
       const Batch batch = batcher.batch(0, k * count / seen);
-      most = std::max(
-          most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens()),
-                       plan.accumulate > 1, std::min(options.loop.workers, plan.accumulate)));
+      most = std::max(most, memory(static_cast<double>(batch.source.size()),
+                                   static_cast<double>(batch.target_tokens()), several, workers));
     }
     plan.process = process;
     plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());
+    // Small gradients are allocated once and do not fragment the pool.
     const auto update =
-        static_cast<std::size_t>(memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
+        static_cast<std::size_t>(memory.small_gradients(several, workers) +
+                                 memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
     plan.bytes = process + moments + averaged + update + (std::size_t{16} << 20);
     return plan;
   };
