@@ -56,8 +56,8 @@ def commit():
     """The commit that was measured, with "+" when files that are compiled differ from it; "" outside git."""
     try:
         name = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-        changes = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--", "include", "bench", "cmake"],
-                                 capture_output=True, text=True)
+        changes = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--", "include", "bench", "cmake", "examples",
+                                  "CMakeLists.txt", "CMakePresets.json"], capture_output=True, text=True)
     except OSError:
         return ""
     return name.stdout.strip() + ("+" if changes.stdout.strip() else "") if name.returncode == 0 else ""

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,7 @@ TrainingOptions options(index_t batch_tokens) {
   return {.loop = {.max_steps = 2, .validate_every = 0}, .batch_tokens = batch_tokens};
 }
 
-// Peak bytes of tensors in two updates, without those that exist before.
+// Peak bytes of tensors in a training, without those that exist before.
 std::size_t peak_of(Seq2SeqTransformer<float>& model, const EncodedCorpus& text, const TrainingOptions& o) {
   MemoryPool& pool = Runtime::instance().pool();
   pool.trim();
@@ -124,4 +126,100 @@ TEST_CASE("what cannot fit is refused with numbers, and so are batches that cann
                  "its batches take"));
   const MemoryPlan fixed = plan_memory(model, text, options(512), std::size_t{1} << 40, true);
   CHECK(fixed.batch_tokens == 512);
+}
+
+TEST_CASE("averaged weights are a part of the plan: the best, the last, and a moving average") {
+  const EncodedCorpus text = corpus();
+  auto model = model_of(128, 2);
+  std::size_t weights = 0;
+  for (const auto& p : parameters(model))
+    weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  // Without the process, whose size changes by itself.
+  const auto lasting = [&](const TrainingOptions& o) {
+    const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 40);
+    return plan.lasting - plan.process;
+  };
+  const TrainingOptions plain = options(64);
+  TrainingOptions last = plain, best = plain, moving = plain, both = plain;
+  last.loop.average_last = 7;
+  best.loop.average_best = 7;
+  moving.loop.ema_decay = 0.9;
+  // What a backward leaves in the pool differs by some bytes from run to run.
+  const auto is_about = [&](std::size_t bytes, std::size_t expected) {
+    CHECK(std::max(bytes, expected) - std::min(bytes, expected) < weights / 100);
+  };
+  is_about(lasting(last), lasting(plain) + 9 * weights);
+  is_about(lasting(best), lasting(plain) + 9 * weights);
+  is_about(lasting(moving), lasting(plain) + weights);
+  // A frozen parameter has no moving average.
+  moving.frozen = "encoder.*";
+  TrainingOptions frozen = plain;
+  frozen.frozen = "encoder.*";
+  CHECK(lasting(moving) < lasting(frozen) + weights);
+
+  both.loop = {.max_steps = 8, .validate_every = 1, .average_best = 7, .ema_decay = 0.9};
+  double worse = 0;
+  both.loop.validation.measure = [&] { return worse += 1; };
+  for (const auto& p : parameters(model)) p->frozen = false;
+  const MemoryPlan plan = plan_memory(model, text, both, std::size_t{1} << 40);
+  const std::size_t peak = peak_of(model, text, both);
+  MESSAGE("planned " << (plan.bytes - plan.process) / 1024 << " KiB, measured " << peak / 1024 << " KiB");
+  CHECK(peak <= plan.bytes - plan.process);
+}
+
+TEST_CASE("a plan for LoRA is that of the adapter, which the model does not keep") {
+  const EncodedCorpus text = corpus();
+  auto model = model_of(128, 2);
+  const auto all = parameters(model);
+  all[1]->frozen = true;
+  std::size_t weights = 0;
+  for (const auto& p : all) weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  TrainingOptions o = options(64);
+  o.lora.rank = 2;
+  const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 40);
+  // Moments and gradients of the whole model would be three times its weights.
+  CHECK(plan.lasting - plan.process < weights);
+  CHECK(lora_parameters(model).empty());
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i]->frozen == (i == 1));
+  const std::size_t peak = peak_of(model, text, o);
+  CHECK(peak <= plan.bytes - plan.process);
+  // The same for an adapter that is there already.
+  TrainingOptions attached = o;
+  attached.lora.rank = 0;
+  const MemoryPlan same = plan_memory(model, text, attached, std::size_t{1} << 40);
+  CHECK(same.lasting - same.process < weights);
+  CHECK(!lora_parameters(model).empty());
+}
+
+TEST_CASE("ranks of different sizes agree on a plan that is within the limit of each") {
+  MemoryPlan parts{.batch_tokens = 256, .accumulate = 8, .process = 700, .bytes = 900, .lasting = 800};
+  const MemoryPlan checkpoints{
+      .batch_tokens = 2048, .accumulate = 1, .checkpoint_activations = true, .process = 720, .bytes = 850};
+  const MemoryPlan both = MemoryPlan::of_all(std::vector{parts, checkpoints});
+  CHECK(both.batch_tokens == 256);
+  CHECK(both.accumulate == 8);
+  CHECK(both.checkpoint_activations);
+  CHECK(both.process == 720);
+  CHECK(both.bytes == 900);
+  CHECK(both.lasting == 800);
+  CHECK_THROWS_AS((void)MemoryPlan::of_all({}), ValueError);
+}
+
+TEST_CASE("gradients of small matrices are a part of the plan") {
+  const EncodedCorpus text = corpus();
+  auto model = model_of(192, 4);  // its largest matrix has less than MemoryPool::large
+  std::size_t weights = 0;
+  for (const auto& p : parameters(model))
+    weights += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  for (const index_t accumulate : {index_t{1}, index_t{2}}) {
+    CAPTURE(accumulate);
+    TrainingOptions o = options(64);
+    o.loop.accumulate = accumulate;
+    const MemoryPlan plan = plan_memory(model, text, o, std::size_t{1} << 40);
+    // Adam's moments and the gradients.
+    CHECK(plan.lasting - plan.process >= 3 * weights);
+    const std::size_t peak = peak_of(model, text, o);
+    MESSAGE("planned " << (plan.bytes - plan.process) / 1024 << " KiB, measured " << peak / 1024 << " KiB");
+    CHECK(peak <= plan.bytes - plan.process);
+  }
 }

@@ -29,14 +29,16 @@ inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
 }
 
 /// Chooses batches, accumulation and checkpoints that keep the process within --memory-limit, if it is given,
-/// and reports them. A resumed training keeps its batches. Throws ValueError if the limit is too low.
+/// and reports them; ranks agree on one choice. A resumed training keeps its batches. Throws ValueError if the limit is too low.
 template <class Model, class Corpus>
 void limit_memory(const TrainCommand& command, Model& model, const Corpus& corpus,
                   ef::TrainingOptions& options, TerminalProgress& progress,
                   std::shared_ptr<const ef::Teacher<float>> teacher = nullptr) {
   if (command.memory_limit.empty()) return;
-  const ef::MemoryPlan plan = ef::plan_memory(model, corpus, options, ef::bytes_of(command.memory_limit),
-                                              command.resume, std::move(teacher));
+  ef::MemoryPlan plan = ef::plan_memory(model, corpus, options, ef::bytes_of(command.memory_limit),
+                                        command.resume, std::move(teacher));
+  if (const auto& ranks = options.loop.communicator; ranks != nullptr)
+    plan = ef::MemoryPlan::of_all(ranks->all(plan));
   plan.apply(options);
   progress.say("memory: " + plan.str());
 }

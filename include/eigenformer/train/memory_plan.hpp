@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,22 @@ struct MemoryPlan {
     options.batch_tokens = batch_tokens;
     options.loop.accumulate = accumulate;
     options.loop.checkpoint_activations = checkpoint_activations;
+  }
+  /// A plan that is within the limit wherever one of these is: the smallest batches, checkpoints if one of
+  /// them has any. Ranks of a distributed training need one plan for all, though their processes differ in
+  /// size. Throws ValueError without plans.
+  static MemoryPlan of_all(std::span<const MemoryPlan> plans) {
+    if (plans.empty()) throw ValueError("memory", "there is no plan, expected at least one");
+    MemoryPlan all = plans.front();
+    for (const MemoryPlan& plan : plans) {
+      all.batch_tokens = std::min(all.batch_tokens, plan.batch_tokens);
+      all.accumulate = std::max(all.accumulate, plan.accumulate);
+      all.checkpoint_activations = all.checkpoint_activations || plan.checkpoint_activations;
+      all.process = std::max(all.process, plan.process);
+      all.bytes = std::max(all.bytes, plan.bytes);
+      all.lasting = std::max(all.lasting, plan.lasting);
+    }
+    return all;
   }
   /// A description for people: "batches of 512 target tokens, 4 an update, ...: at most about 1.2 GiB".
   std::string str() const {
@@ -123,12 +140,15 @@ class UpdateMemory {
     MemoryPool& pool = Runtime::instance().pool();
     Tape<T> tape;
     tape.set_checkpoints_layers(checkpoints);
-    Gradients<T> gradients(parameters), part(parameters);
+    const auto in_use = [&] { return static_cast<double>(pool.statistics().bytes_in_use); };
+    const double empty = in_use();
+    Gradients<T> gradients(parameters);
+    small_gradients_ = in_use() - empty;
+    Gradients<T> part(parameters);
     const auto cache = std::make_shared<kernels::WeightCache>();
     const auto ctx = Context<T>::training(tape, DropoutKey{1, 0, 0})
                          .with_precision(kernels::faster_precision(options.precision))
                          .with_weight_cache(cache);
-    const auto in_use = [&] { return static_cast<double>(pool.statistics().bytes_in_use); };
     const auto longest = [](const SequenceLayout& layout) {
       index_t length = 1;
       for (index_t i = 0; i < layout.batch(); ++i) length = std::max(length, layout.length(i));
@@ -144,10 +164,10 @@ class UpdateMemory {
     };
     const double without = in_use();
     {
-      const Batch batch = batch_of(length, length);  // creates what lasts: gradients, packed weights
+      const Batch batch = batch_of(length, length);  // creates what lasts: large gradients, packed weights
       tape.backward(loss(ctx, batch, UpdateWeight{1}), gradients);
     }
-    gradients_ = in_use() - without;
+    large_gradients_ = in_use() - without;
     std::array<double, 3> kept{}, further{};
     const std::array<Batch, 3> batches = {batch_of(length, length), batch_of(length / 2, length),
                                           batch_of(length, length / 2)};
@@ -171,27 +191,61 @@ class UpdateMemory {
     pool.trim();
   }
 
-  double gradients() const { return gradients_; }
+  double gradients() const { return large_gradients_ + small_gradients_; }
+  // Bytes of gradients below MemoryPool::large, which have memory all the time: those of the update, and
+  // those of a batch (of each worker) that are added to them.
+  double small_gradients(bool several, index_t workers) const {
+    return small_gradients_ * static_cast<double>(workers > 1 ? 1 + workers : several ? 2 : 1);
+  }
   // Bytes of the process per byte in use, at most: blocks below MemoryPool::large are reused for smaller
   // requests and lie between blocks of other sizes (1.6 measured in a training of width 192); larger ones are
   // cut from segments.
   double pool_factor(double target_tokens) const {
     return block_ * target_tokens < static_cast<double>(MemoryPool::large) ? 1.8 : 1.15;
   }
-  // Peak bytes of batches of this size, gradients included, when `workers` of them run at once.
+  // Peak bytes of batches of this size with large gradients, when `workers` of them run at once.
   double operator()(double source_tokens, double target_tokens, bool several, index_t workers) const {
     const double kept = activations_(source_tokens, target_tokens);
     const double further = transient_(source_tokens, target_tokens);
-    if (workers > 1) return gradients_ + static_cast<double>(workers) * (gradients_ + kept + further);
+    if (workers > 1)
+      return large_gradients_ + static_cast<double>(workers) * (large_gradients_ + kept + further);
     // Gradients replace activations as backward proceeds, unless they exist from an earlier batch.
-    return further + (several ? gradients_ + kept : std::max(kept, gradients_));
+    return further + (several ? large_gradients_ + kept : std::max(kept, large_gradients_));
   }
 
  private:
   static constexpr index_t tokens = 512;
-  double gradients_ = 0;
-  double block_ = 0;  // bytes of an activation per target token
+  double small_gradients_ = 0, large_gradients_ = 0;  // of all parameters
+  double block_ = 0;                                  // bytes of an activation per target token
   BytesOfTokens activations_, transient_;
+};
+
+// Attaches the adapter that Trainer will add, until it is destroyed; then the model is as it was. Without
+// effect without options.lora, and for a model that has adapters.
+template <class M>
+class PlannedAdapter {
+ public:
+  PlannedAdapter(M& model, const TrainingOptions& options) : model_(model) {
+    if (options.lora.rank == 0 || !lora_parameters(model).empty()) return;
+    for (const auto& p : parameters(model)) {
+      if (!p->frozen) trained_.push_back(p);
+    }
+    RandomGenerator rng(options.loop.seed);
+    add_lora(model, options.lora, rng);
+    attached_ = true;
+  }
+  ~PlannedAdapter() {
+    if (!attached_) return;
+    for_each_parameter(model_, [](const std::string&, auto& weight) { weight.set_adapter(nullptr); });
+    for (const auto& p : trained_) p->frozen = false;
+  }
+  PlannedAdapter(const PlannedAdapter&) = delete;
+  PlannedAdapter& operator=(const PlannedAdapter&) = delete;
+
+ private:
+  M& model_;
+  std::vector<ParameterHandle<typename M::value_type>> trained_;
+  bool attached_ = false;
 };
 
 }  // namespace detail
@@ -202,8 +256,10 @@ class UpdateMemory {
 /// checkpointed.
 ///
 /// It runs a few batches of about 512 tokens forward and backward to measure the memory per token, and adds
-/// the process as it is now, gradients, the optimizer's moments, and the snapshots of average_last. Weights
-/// do not change; options.frozen is applied to the model, as Trainer does.
+/// the process as it is now, gradients, the optimizer's moments, the snapshots of average_last or
+/// average_best, and the moving average of ema_decay. Weights do not change; options.frozen is applied to the
+/// model, as Trainer does. With options.lora it plans for the adapter that Trainer adds, and the model keeps
+/// none.
 ///
 ///     ef::TrainingOptions options{.batch_tokens = 8192};
 ///     ef::plan_memory(model, corpus, options, ef::bytes_of("2G")).apply(options);
@@ -213,15 +269,15 @@ class UpdateMemory {
 /// added.
 /// - teacher: the one given to Trainer; null: none.
 ///
-/// For a LoRA training attach the adapter first (add_lora), else the whole model counts as trained. The
-/// estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid options,
-/// and when even the smallest batches do not fit; the message says how much they need.
+/// The estimate does not cover the caller's own metrics in validations. Throws ValueError for invalid
+/// options, and when even the smallest batches do not fit; the message says how much they need.
 template <SourceTargetModel M, class Corpus>
 [[nodiscard]] MemoryPlan plan_memory(
     M& model, const Corpus& corpus, const TrainingOptions& options, std::size_t limit,
     bool fixed_batches = false, std::shared_ptr<const Teacher<typename M::value_type>> teacher = nullptr) {
   using T = typename M::value_type;
   options.validate();
+  const detail::PlannedAdapter<M> adapter(model, options);
   auto all = lora_parameters(model);
   if (all.empty()) all = parameters(model);
   freeze(all, options.frozen);
@@ -239,13 +295,17 @@ template <SourceTargetModel M, class Corpus>
   Batcher asked = batcher_of(options.batch_tokens);
   const Batch sample = asked.batch(0, 0);
 
-  std::size_t moments = 0, trained = 0;
+  std::size_t moments = 0, weights = 0, trained = 0;
   {
     const std::size_t before = pool.statistics().bytes_in_use;
     const auto optimizer = make_optimizer<T>(all, options);
     moments = pool.statistics().bytes_in_use - before;
   }
-  for (const auto& p : all) trained += static_cast<std::size_t>(p->value.numel()) * sizeof(T);
+  for (const auto& p : all) {
+    const std::size_t bytes = static_cast<std::size_t>(p->value.numel()) * sizeof(T);
+    weights += bytes;
+    if (!p->frozen) trained += bytes;
+  }
   std::optional<detail::UpdateMemory<T>> measured[2];  // without and with checkpoints, measured on first use
   const auto update_memory = [&](bool checkpoints) -> const detail::UpdateMemory<T>& {
     auto& memory = measured[checkpoints ? 1 : 0];
@@ -256,26 +316,30 @@ template <SourceTargetModel M, class Corpus>
   pool.trim();
   release_freed_memory();
   const std::size_t process = resident_bytes().value_or(pool.statistics().bytes_in_use);
-  const std::size_t averaged =
-      options.loop.average_last > 1 ? (static_cast<std::size_t>(options.loop.average_last) + 2) * trained : 0;
+  const index_t snapshots = std::max(options.loop.average_last, options.loop.average_best);
+  const std::size_t averaged = (snapshots > 1 ? (static_cast<std::size_t>(snapshots) + 2) * weights : 0) +
+                               (options.loop.ema_decay > 0 ? trained : 0);
 
   const auto plan_of = [&](index_t parts, bool checkpoints) {
     MemoryPlan plan{(options.batch_tokens + parts - 1) / parts, options.loop.accumulate * parts, checkpoints};
     const auto& memory = update_memory(checkpoints);
     Batcher batcher = batcher_of(plan.batch_tokens);
+    const bool several = plan.accumulate > 1;
+    const index_t workers = std::min(options.loop.workers, plan.accumulate);
     double most = 0;
     // All batches are filled up to batch_tokens, so the largest of a sample is close to the largest of all.
     const index_t count = batcher.num_batches(0), seen = std::min<index_t>(count, 256);
     for (index_t k = 0; k < seen; ++k) {
       const Batch batch = batcher.batch(0, k * count / seen);
-      most = std::max(
-          most, memory(static_cast<double>(batch.source.size()), static_cast<double>(batch.target_tokens()),
-                       plan.accumulate > 1, std::min(options.loop.workers, plan.accumulate)));
+      most = std::max(most, memory(static_cast<double>(batch.source.size()),
+                                   static_cast<double>(batch.target_tokens()), several, workers));
     }
     plan.process = process;
     plan.lasting = process + moments + averaged + static_cast<std::size_t>(memory.gradients());
+    // Small gradients are allocated once and do not fragment the pool.
     const auto update =
-        static_cast<std::size_t>(memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
+        static_cast<std::size_t>(memory.small_gradients(several, workers) +
+                                 memory.pool_factor(static_cast<double>(plan.batch_tokens)) * most);
     plan.bytes = process + moments + averaged + update + (std::size_t{16} << 20);
     return plan;
   };

@@ -163,6 +163,19 @@ TEST_CASE(
   CHECK_NOTHROW(parts.run({options}));
 }
 
+TEST_CASE("the state with what a time limit allows is saved after the validation of its update") {
+  const LoopOptions options{.max_minutes = 0.05 / 60, .validate_every = 1};
+  Parts parts([](index_t step, ExpectedSteps total) { return schedule::cosine(step, 0.05, 3, total.count); });
+  parts.at_update = [](index_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  parts.run({options});
+  bool judged = false;
+  for (const TrainingState<double>& state : parts.checkpoints) {
+    judged = judged || state.values.contains("expected_steps");
+    CHECK(state.values.at("validated_step") == state.values.at("step"));
+  }
+  CHECK(judged);
+}
+
 TEST_CASE("what a time limit allows is judged once, is in the state, and rates follow it alone") {
   const auto cosine = [](index_t step, ExpectedSteps total) {
     return schedule::cosine(step, 0.05, 3, total.count);

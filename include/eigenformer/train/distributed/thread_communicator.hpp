@@ -110,8 +110,11 @@ class ThreadCommunicator final : public Communicator {
       if (rounds == round) throw IoError("distributed", *failure);
     }
     void begin_copy() {
-      const std::lock_guard lock(mutex);
-      if (failure) throw IoError("distributed", *failure);
+      std::unique_lock lock(mutex);
+      if (failure) {
+        changed.wait(lock, [&] { return copying == 0; });  // as in meet()
+        throw IoError("distributed", *failure);
+      }
       ++copying;
     }
     void end_copy() {

@@ -205,9 +205,10 @@ TrainingEnd TrainingLoop<T>::run_to_end(const std::stop_token& stop) {
       ++progress_.epoch;
       progress_.batch = 0;
     }
-    judge_time();
     if (progress_.step % options_.report_every == 0) report();
     if (options_.validate_every > 0 ? progress_.step % options_.validate_every == 0 : epoch_ends) validate();
+    // Last: it saves the state, and a training resumed from there does not make up for a validation.
+    judge_time();
   }
 }
 
