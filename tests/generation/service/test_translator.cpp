@@ -128,6 +128,23 @@ TEST_CASE("batches keep to their limits, and a long request lets short ones pass
   CHECK(texts(f.outcomes.of(1)) == big.lines);
 }
 
+TEST_CASE("prepared lines are translated without being tokenized again") {
+  Fixture f;
+  PreparedLine first = f.translator.prepare("12"), second = f.translator.prepare("3");
+  second.ids = {4, 5};
+  REQUIRE(f.submit(0, {.prepared = {first, second}, .first = 7}) == Status::accepted);
+  const TranslationOutcome outcome = f.outcomes.of(0);
+  REQUIRE(outcome.status == Status::done);
+  CHECK(outcome.translations.at(0).at(0).text == "12");
+  CHECK(outcome.translations.at(1).at(0).text == "45");
+  CHECK(outcome.source_tokens == 4);
+  CHECK_THROWS_WITH_AS(
+      (void)f.submit(1, {.lines = {"1"}, .prepared = {first}}),
+      "[translator] a request has both lines and prepared lines, expected one of the two", ValueError);
+  CHECK_THROWS_AS((void)f.submit(2, {.prefixes = {"1"}, .prepared = {first}}), ValueError);
+  CHECK_THROWS_AS((void)f.translator.prepare("1", "no such adapter"), ValueError);
+}
+
 TEST_CASE("a window lets the first request wait for others") {
   Fixture f({.window = 30});
   for (int i = 0; i < 4; ++i)

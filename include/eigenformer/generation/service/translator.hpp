@@ -94,16 +94,19 @@ class Translator {
   /// Returns accepted, and calls `done` once with the outcome, or returns queue_full, too_large or shut_down,
   /// and never calls `done`.
   ///
-  /// Throws ValueError for a null handler, a request without lines, unequal numbers of prefixes and lines, a
-  /// prefix that is too long for the model, invalid options, options with their own prefixes, constraints,
-  /// numbers or observer, an unknown adapter, and text that a tokenizer refuses.
+  /// Throws ValueError for a null handler, a request without lines or with both kinds of them, unequal
+  /// numbers of prefixes and lines, a prefix that is too long for the model, invalid options, options with
+  /// their own prefixes, constraints, numbers or observer, an unknown adapter, and text that a tokenizer
+  /// refuses.
   [[nodiscard]] RequestStatus submit(TranslationRequest request, OutcomeHandler done) {
     if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
-    if (request.lines.empty())
+    if (request.lines.empty() && request.prepared.empty())
       throw ValueError("translator", "a request has no lines, must have at least one");
+    if (!request.lines.empty() && !request.prepared.empty())
+      throw ValueError("translator", "a request has both lines and prepared lines, expected one of the two");
     detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
     // Refuses early, before tokenizing.
-    const auto lines = static_cast<index_t>(request.lines.size());
+    const auto lines = static_cast<index_t>(request.lines.size() + request.prepared.size());
     if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
     auto translator = translator_for(request.adapter, request.options);
     const auto job =
@@ -117,6 +120,13 @@ class Translator {
     }
     wake_.notify_one();
     return RequestStatus::accepted;
+  }
+
+  /// Tokenizes a line for TranslationRequest::prepared, on the calling thread; PreparedLine::cut tells
+  /// whether it is too long for the model. adapter: as in the request. Throws ValueError for an unknown
+  /// adapter and text that the tokenizer refuses.
+  PreparedLine prepare(const std::string& line, const std::string& adapter = {}) const {
+    return lines_of(adapter)->prepare(line, 0, {});
   }
 
   /// Translates a request and waits for the result: the translations of each line, as
