@@ -13,7 +13,8 @@ namespace eigenformer {
 /// read, and prepared() returns them for the parts that the document was split into. Not thread-safe.
 ///
 ///     ef::PreparedSentences sentences([&](const std::string& s) { return translator.prepare(s); });
-///     const auto parts = ef::document_parts(text, {}, [&](const std::string& s) { return sentences.fits(s); });
+///     const auto parts = ef::document_parts(text, {}, [&](const std::string& s) { return sentences.fits(s);
+///     });
 class PreparedSentences {
  public:
   /// prepare: tokenizes a sentence, such as TextTranslator::prepare() or Translator::prepare(); called once

@@ -218,7 +218,8 @@ class Translator {
     Clock::time_point end{};
   };
 
-  // How often waiting requests are checked for cancellation and deadlines while a search runs.
+  // How often waiting requests are checked for cancellation and deadlines while a search runs or a worker
+  // waits for more of them.
   static constexpr auto sweep_interval = std::chrono::milliseconds(5);
 
   static std::string refusal_message(RequestStatus status) {
@@ -356,16 +357,28 @@ class Translator {
       wait_for_lines(lock, last.end, options_.linger, last.lines);
   }
 
-  // Waits for so many lines or a full batch, or until some seconds after `begin`.
+  // Waits for so many lines or a full batch, or until some seconds after `begin`. Meanwhile, requests that
+  // are cancelled or past their deadlines end.
   void wait_for_lines(std::unique_lock<std::mutex>& lock, Clock::time_point begin, double seconds,
                       index_t lines) {
     const BatchGenerationOptions& batching = lines_->options().batching;
     const auto until =
         begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    wake_.wait_until(lock, until, [&] {
+    const auto enough = [&] {
       return !accepting_ || queue_.empty() || queue_.lines() >= std::min(lines, batching.batch_size) ||
              queue_.tokens() >= batching.batch_tokens;
-    });
+    };
+    for (auto now = Clock::now(); now < until && !enough(); now = Clock::now()) {
+      if (has_ended_ones(now)) {
+        lock.unlock();
+        try {
+          sweep(now);
+        } catch (const std::bad_alloc&) {  // the next round tries again
+        }
+        lock.lock();
+      }
+      wake_.wait_until(lock, std::min(until, now + sweep_interval), enough);
+    }
   }
 
   RequestStatus interruption(const detail::TranslationJob& job, Clock::time_point now) const {
