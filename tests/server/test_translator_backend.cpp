@@ -152,8 +152,8 @@ TEST_CASE("texts of lines keep their white space, blank ones need no model") {
 
 TEST_CASE("each sentence is tokenized once") {
   const auto tokenized = std::make_shared<std::vector<std::string>>();
-  ef::TranslatorBackend backend(
-      std::make_shared<Backwards>(ef::TextTranslatorOptions{}, "", 30, tokenized), true);
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(ef::TextTranslatorOptions{}, "", 30, tokenized),
+                                true);
   CHECK(translate(backend, {.texts = {" a b\nc\na b", "c"}}).texts.at(0).text == " B A\nC\nB A");
   CHECK(*tokenized == std::vector<std::string>{"a b", "c"});
 }
@@ -174,6 +174,17 @@ TEST_CASE("alternatives, words, confidences and alignments") {
   CHECK(text.words[1].sources == std::vector<std::uint32_t>{0});
   CHECK(text.words[2].text == "\nC ");
   CHECK(text.words[2].sources == std::vector<std::uint32_t>{2});
+}
+
+TEST_CASE("alternatives widen the beam to whole groups of a diverse search") {
+  ef::TextTranslatorOptions diverse;
+  diverse.search.beam_size = 4;
+  diverse.search.num_beam_groups = 2;
+  diverse.search.diversity_penalty = 0.5;
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(diverse), true);
+  const auto text = translate(backend, {.texts = {"a"}, .alternatives = 4}).texts.at(0);
+  CHECK(text.text == "A");
+  CHECK(text.alternatives.size() == 4);
 }
 
 TEST_CASE("markup stays, at the words that it stood at") {
@@ -198,8 +209,7 @@ TEST_CASE("a task is translated with the adapter that it names, and by that one'
   ef::TextTranslatorOptions own;
   own.confidence.slope = 0.5;
   ef::TranslatorBackend backend(std::make_shared<Backwards>(), true, ef::DocumentOptions{},
-                                ef::TranslatorOptions{},
-                                {{"legal", std::make_shared<Backwards>(own, "!")}});
+                                ef::TranslatorOptions{}, {{"legal", std::make_shared<Backwards>(own, "!")}});
   CHECK(translate(backend, {.texts = {"a b\nc"}}).texts.at(0).text == "B A\nC");
   CHECK(translate(backend, {.texts = {"a b\nc"}, .adapter = "legal"}).texts.at(0).text == "B A!\nC!");
   CHECK(translate(backend, {.texts = {"a"}, .details = true}).texts.at(0).words.at(0).confidence == 1);

@@ -219,13 +219,13 @@ class TranslatorBackend final : public TranslationBackend {
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner,
                     DocumentOptions documents = {}, const TranslatorOptions& options = {},
                     const std::map<std::string, TextTranslator<M>>& adapters = {})
-      : TranslatorBackend(
-            line_translator(translator, owner), detail::HasCrossAttention<M>, std::move(documents), options,
-            line_translators(adapters, owner)) {}
+      : TranslatorBackend(line_translator(translator, owner), detail::HasCrossAttention<M>,
+                          std::move(documents), options, line_translators(adapters, owner)) {}
   /// lines: translates lines; a sentence whose PreparedLine is cut is split into parts. aligns: whether it
   /// can compute alignments. adapters: by name, what translates the lines of tasks that name one of them.
   /// Throws as Translator does.
-  TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, DocumentOptions documents = {}, const TranslatorOptions& options = {},
+  TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, DocumentOptions documents = {},
+                    const TranslatorOptions& options = {},
                     std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
       : documents_(std::move(documents)),
         aligns_(aligns),
@@ -235,7 +235,9 @@ class TranslatorBackend final : public TranslationBackend {
     TextTranslatorOptions options = translator_.text_options(task.adapter);
     const index_t wanted = 1 + task.alternatives;
     if (wanted > 1) {
-      options.search.beam_size = std::max(options.search.beam_size, wanted);
+      // Groups of diverse beam search have equal parts of the beam.
+      const index_t groups = options.search.num_beam_groups;
+      options.search.beam_size = std::max(options.search.beam_size, (wanted + groups - 1) / groups * groups);
       options.search.num_hypotheses = wanted;
     }
     if (task.details) options.search.token_scores = true;
