@@ -9,6 +9,7 @@
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/generation/alignment/word_alignment.hpp"
+#include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/alignment_error.hpp"
 #include "eigenformer/metrics/bleu.hpp"
@@ -98,7 +99,7 @@ int evaluate(const EvaluateCommand& command) {
   const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {
     std::string text;
-    for (const std::string& line : translations) (text += line) += '\n';
+    for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
     ef::write_file(command.output, text);
   }
   const ef::BleuScore bleu = ef::corpus_bleu(translations, references);
