@@ -81,6 +81,11 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
+  require_not_read("evaluate", "--output", command.output,
+                   {{"--source", command.files.source},
+                    {"--reference", command.files.reference},
+                    {"--alignment", command.alignment},
+                    {"--shortlist", command.shortlist_file()}});
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   const SentenceTranslator translator = sentence_translator(models, command.for_models(models));

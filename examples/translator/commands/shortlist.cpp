@@ -21,6 +21,9 @@ struct ShortlistCommand {
 };
 
 int make_shortlist(const ShortlistCommand& command) {
+  require_not_read(
+      "shortlist", "--output", command.output,
+      {{"--source", command.source}, {"--target", command.target}, {"--alignments", command.alignments}});
   check_writable_file(command.output);
   const ef::ModelDescription d = ef::read_model_description(command.folder);
   const ef::TokenizerPair tokenizers =
