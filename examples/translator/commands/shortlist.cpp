@@ -28,6 +28,7 @@ int make_shortlist(const ShortlistCommand& command) {
   const ef::ModelDescription d = ef::read_model_description(command.folder);
   const ef::TokenizerPair tokenizers =
       ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.folder);
+  ef::detail::require_tokenizers(command.folder, tokenizers);
   // Line by line, so that alignments match their pairs.
   const std::vector<std::string> sources = ef::read_lines(command.source),
                                  targets = ef::read_lines(command.target);
