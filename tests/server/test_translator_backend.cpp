@@ -30,21 +30,28 @@ std::string upper(std::string word) {
 }
 
 /// Translates a line to its words in capitals, the last one first, a word a step. A line of "wait" has a step
-/// more for every millisecond until it is stopped. The k-th alternative has k question marks.
+/// more for every millisecond until it is stopped. The k-th alternative has k question marks. A line of more
+/// than `longest` bytes is too long for it.
 class Backwards final : public ef::LineTranslator {
  public:
-  explicit Backwards(ef::TextTranslatorOptions options = {}, std::string end = "")
-      : options_(std::move(options)), end_(std::move(end)) {}
+  explicit Backwards(ef::TextTranslatorOptions options = {}, std::string end = "", std::size_t longest = 1000,
+                     std::shared_ptr<std::vector<std::string>> tokenized = nullptr)
+      : options_(std::move(options)),
+        end_(std::move(end)),
+        longest_(longest),
+        tokenized_(std::move(tokenized)) {}
   const ef::TextTranslatorOptions& options() const override { return options_; }
   std::shared_ptr<const ef::LineTranslator> with_options(ef::TextTranslatorOptions options) const override {
     options.search.validate();
-    return std::make_shared<Backwards>(std::move(options), end_);
+    return std::make_shared<Backwards>(std::move(options), end_, longest_, tokenized_);
   }
   const void* identity() const noexcept override { return end_.empty() ? nullptr : this; }
   ef::PreparedLine prepare(const std::string& line, std::uint64_t, const std::string&) const override {
     if (line == "fail") throw ef::ValueError("test", "cannot be read");
+    if (tokenized_ != nullptr) tokenized_->push_back(line);
     ef::PreparedLine prepared;
     prepared.text = line;
+    prepared.cut = line.size() > longest_;
     prepared.ids.assign(line.size(), 1);
     return prepared;
   }
@@ -99,6 +106,8 @@ class Backwards final : public ef::LineTranslator {
 
   ef::TextTranslatorOptions options_;
   std::string end_;  // of every translation
+  std::size_t longest_;
+  std::shared_ptr<std::vector<std::string>> tokenized_;  // what prepare() was called with; null: not kept
 };
 
 struct Answer {
@@ -121,8 +130,7 @@ Answer translate(ef::TranslationBackend& backend, ef::TranslationTask task) {
 
 std::unique_ptr<ef::TranslatorBackend> make_backend(const ef::TranslatorOptions& options = {}) {
   return std::make_unique<ef::TranslatorBackend>(
-      std::make_shared<Backwards>(), true, [](const std::string& line) { return line.size() <= 30; },
-      ef::DocumentOptions{}, options);
+      std::make_shared<Backwards>(ef::TextTranslatorOptions{}, "", 30), true, ef::DocumentOptions{}, options);
 }
 
 }  // namespace
@@ -142,6 +150,14 @@ TEST_CASE("texts of lines keep their white space, blank ones need no model") {
         "SIX FIVE FOUR THREE TWO ONE EIGHT SEVEN");
 }
 
+TEST_CASE("each sentence is tokenized once") {
+  const auto tokenized = std::make_shared<std::vector<std::string>>();
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(ef::TextTranslatorOptions{}, "", 30, tokenized),
+                                true);
+  CHECK(translate(backend, {.texts = {" a b\nc\na b", "c"}}).texts.at(0).text == " B A\nC\nB A");
+  CHECK(*tokenized == std::vector<std::string>{"a b", "c"});
+}
+
 TEST_CASE("alternatives, words, confidences and alignments") {
   const auto backend = make_backend();
   const auto text =
@@ -158,6 +174,17 @@ TEST_CASE("alternatives, words, confidences and alignments") {
   CHECK(text.words[1].sources == std::vector<std::uint32_t>{0});
   CHECK(text.words[2].text == "\nC ");
   CHECK(text.words[2].sources == std::vector<std::uint32_t>{2});
+}
+
+TEST_CASE("alternatives widen the beam to whole groups of a diverse search") {
+  ef::TextTranslatorOptions diverse;
+  diverse.search.beam_size = 4;
+  diverse.search.num_beam_groups = 2;
+  diverse.search.diversity_penalty = 0.5;
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(diverse), true);
+  const auto text = translate(backend, {.texts = {"a"}, .alternatives = 4}).texts.at(0);
+  CHECK(text.text == "A");
+  CHECK(text.alternatives.size() == 4);
 }
 
 TEST_CASE("markup stays, at the words that it stood at") {
@@ -181,9 +208,8 @@ TEST_CASE("progress of a text, the last of which is no more than the translation
 TEST_CASE("a task is translated with the adapter that it names, and by that one's options") {
   ef::TextTranslatorOptions own;
   own.confidence.slope = 0.5;
-  ef::TranslatorBackend backend(std::make_shared<Backwards>(), true, [](const std::string&) { return true; },
-                                ef::DocumentOptions{}, ef::TranslatorOptions{},
-                                {{"legal", std::make_shared<Backwards>(own, "!")}});
+  ef::TranslatorBackend backend(std::make_shared<Backwards>(), true, ef::DocumentOptions{},
+                                ef::TranslatorOptions{}, {{"legal", std::make_shared<Backwards>(own, "!")}});
   CHECK(translate(backend, {.texts = {"a b\nc"}}).texts.at(0).text == "B A\nC");
   CHECK(translate(backend, {.texts = {"a b\nc"}, .adapter = "legal"}).texts.at(0).text == "B A!\nC!");
   CHECK(translate(backend, {.texts = {"a"}, .details = true}).texts.at(0).words.at(0).confidence == 1);
@@ -224,8 +250,7 @@ TEST_CASE("500 requests of many clients, some cancelled, malformed or too large,
   options.max_body = 2000;
   const auto load = [] {
     return std::make_unique<ef::TranslatorBackend>(
-        std::make_shared<Backwards>(), true, [](const std::string&) { return true; }, ef::DocumentOptions{},
-        ef::TranslatorOptions{.workers = 2},
+        std::make_shared<Backwards>(), true, ef::DocumentOptions{}, ef::TranslatorOptions{.workers = 2},
         std::map<std::string, std::shared_ptr<const ef::LineTranslator>>{
             {"legal", std::make_shared<Backwards>(ef::TextTranslatorOptions{}, "!")}});
   };

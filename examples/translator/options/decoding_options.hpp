@@ -126,7 +126,6 @@ class DecodingCommand {
 
   void set_threads() const { translator::set_threads(threads_); }
 
- protected:
   const std::string& shortlist_file() const { return shortlist_; }
 
  private:

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/io/adapters/adapter_folder.hpp"
@@ -69,6 +71,17 @@ inline bool is_same_path(const std::filesystem::path& a, const std::filesystem::
     return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
   };
   return place(a) == place(b);
+}
+
+/// Throws ValueError if results would replace a file that the command reads. flag, path: of the results;
+/// read: flags and paths of those files, of which empty ones are ignored.
+inline void require_not_read(const char* op, const char* flag, const std::string& path,
+                             std::initializer_list<std::pair<const char*, std::string>> read) {
+  for (const auto& [other, file] : read) {
+    if (path.empty() || file.empty() || !is_same_path(path, file)) continue;
+    throw eigenformer::ValueError(
+        op, std::string(flag) + " is '" + path + "', which " + other + " reads; expected another file");
+  }
 }
 
 /// Throws ValueError for the name of an open stream, such as /dev/stdout, that refers to a file: results are

@@ -34,17 +34,22 @@ class AlignmentFiles {
     for_each_file([](const char*, eigenformer::ResumableFile& file) { file.restart(); });
   }
 
-  /// Makes durable what was written, and returns how much that is, for resume(). Throws IoError.
-  nlohmann::json save() {
+  /// How much was written so far, for resume().
+  nlohmann::json written() {
     auto bytes = nlohmann::json::object();
-    for_each_file([&](const char* name, eigenformer::ResumableFile& file) {
-      file.save("");
+    for_each_file([&](const char* name, const eigenformer::ResumableFile& file) {
       bytes[name] = file.bytes_written();
     });
     return bytes;
   }
 
-  /// Goes on where save() was called. Throws IoError where the files do not have what was saved.
+  /// Makes durable what was written. Throws IoError.
+  void save() {
+    for_each_file([](const char*, eigenformer::ResumableFile& file) { file.save(""); });
+  }
+
+  /// Goes on after what written() returned; what was written after that and saved is dropped. Throws IoError
+  /// where the files do not have so much.
   void resume(const nlohmann::json& bytes) {
     for_each_file([&](const char* name, eigenformer::ResumableFile& file) {
       if (!file.saved())

@@ -201,8 +201,6 @@ struct TranslateOptions : DecodingCommand {
                                                                 {"--alignment", &alignment},
                                                                 {"--soft-alignment", &soft_alignment},
                                                                 {"--explore", &explore}};
-    const std::pair<const char*, const std::string*> read[] = {
-        {"--input", &input}, {"--glossary", &glossary}, {"--shortlist", &shortlist_file()}};
     for (const auto& [flag, path] : files) {
       if (path->empty()) continue;
       require_no_stream_file(flag, *path);
@@ -211,11 +209,8 @@ struct TranslateOptions : DecodingCommand {
           throw ef::ValueError("translate", std::string(other.first) + " and " + flag + " are both '" +
                                                 *path + "', expected two files");
       }
-      for (const auto& other : read) {
-        if (!other.second->empty() && is_same_path(*path, *other.second))
-          throw ef::ValueError("translate", std::string(flag) + " is '" + *path + "', which " + other.first +
-                                                " reads; expected another file");
-      }
+      require_not_read("translate", flag, *path,
+                       {{"--input", input}, {"--glossary", glossary}, {"--shortlist", shortlist_file()}});
       for (const std::string& folder : folders) {
         std::error_code ignored;
         const std::filesystem::path place = std::filesystem::absolute(*path, ignored).parent_path();

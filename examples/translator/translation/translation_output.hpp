@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "../terminal/result_output.hpp"
 #include "alignment_file.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "eigenformer/data/files/resumable_file.hpp"
 #include "run_identity.hpp"
-#include "terminal/result_output.hpp"
 
 namespace translator {
 
@@ -78,6 +78,7 @@ class TranslationOutput {
   /// that saving takes at most 5 % of the time.
   void reached(const InputPosition& position) {
     position_ = position;
+    aligned_ = alignments_.written();
     using clock = std::chrono::steady_clock;
     const auto now = clock::now();
     if (!file_ || (saved_at_ && now - *saved_at_ < 20 * save_takes_)) return;
@@ -111,13 +112,14 @@ class TranslationOutput {
 
  private:
   void save() {
-    // Before the state: it names no bytes of theirs that could get lost.
-    nlohmann::json alignments = alignments_.save();
+    // Before the state: it names no bytes of theirs that could get lost. They may have lines after the
+    // position, if an error ended the run between a line and the end of its chunk.
+    alignments_.save();
     file_->save(nlohmann::json{
         {"lines", position_->lines},
         {"offset", position_->offset},
         {"hash", position_->hash},
-        {"alignments", std::move(alignments)},
+        {"alignments", aligned_},
         {"run",
          identity_}}.dump(1));
   }
@@ -151,6 +153,7 @@ class TranslationOutput {
   std::optional<ResultOutput> stream_;
   std::optional<ef::ResumableFile> file_;
   std::optional<InputPosition> begin_, position_;
+  nlohmann::json aligned_;  // what was written of alignments_ at position_
   std::optional<std::chrono::steady_clock::time_point> saved_at_;
   std::chrono::steady_clock::duration save_takes_{};
 };

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "eigenformer/generation/document/prepared_sentences.hpp"
 #include "eigenformer/generation/document/split_lines.hpp"
 #include "model/sentence_translator.hpp"
 #include "terminal/status_line.hpp"
@@ -45,13 +46,16 @@ inline WholeLines translate_whole(const SentenceTranslator& translator, std::spa
                                   const ef::DocumentOptions& options = {.layout = ef::DocumentLayout::flow},
                                   std::size_t before = 0, std::span<const std::string> prefixes = {},
                                   bool weights = false) {
+  ef::PreparedSentences sentences([&](const std::string& sentence) { return translator.prepare(sentence); });
   const ef::SplitLines split(lines, options,
-                             [&](const std::string& sentence) { return translator.fits(sentence); });
+                             [&](const std::string& sentence) { return sentences.fits(sentence); });
   std::vector<ef::PreparedLine> prepared;
   for (const ef::SplitLines::Part& part : split.parts()) {
     const std::uint64_t number = before + part.line + (std::uint64_t{part.place} << 40);
     const bool prefixed = part.place == 0 && !prefixes.empty();
-    prepared.push_back(translator.prepare(part.text, number, prefixed ? prefixes[part.line] : std::string()));
+    prepared.push_back(prefixed ? translator.prepare(part.text, number, prefixes[part.line])
+                                : sentences.prepared(part.text));
+    prepared.back().number = number;
   }
   return {split.join(translator.alternatives(std::span<const ef::PreparedLine>(prepared)), weights),
           split.num_split()};

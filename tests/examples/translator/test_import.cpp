@@ -63,9 +63,11 @@ TEST_CASE(
   refused({"import", "--from", model, "--model", model + "2"}, "is an eigenformer model already");
   refused({"import", "--from", model + "3", "--model", model + "2"}, "does not exist");
   CHECK_FALSE(fs::exists(model + "2"));
+  folder.write("model/confidence.json", "{}");
   CHECK(run("translator",
             {"import", "--from", checkpoint.string(), "--model", model, "--overwrite", "--weights", "bf16"})
             .code == 0);
+  CHECK_FALSE(fs::exists(fs::path(model) / "confidence.json"));
 }
 
 TEST_CASE(

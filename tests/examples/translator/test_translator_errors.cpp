@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,22 @@ std::vector<std::string> replaced(std::vector<std::string> arguments, const std:
 }
 
 }  // namespace
+
+TEST_CASE("a model without tokenizers is refused by name") {
+  const TemporaryFolder folder;
+  const fs::path ids = folder.path() / "ids";
+  fs::copy(fixtures_folder() / "model_v1", ids, fs::copy_options::recursive);
+  auto options = nlohmann::json::parse(read_file(ids / "options.json"));
+  options["tokenizer"] = nullptr;
+  folder.write("ids/options.json", options.dump());
+  const std::string text = folder.write("text", "I see the dog.\n").string(), model = ids.string(),
+                    out = (folder.path() / "out").string(), pairs = text + "2",
+                    why = "'" + model + "' was saved without a tokenizer, expected a model with one";
+  fs::copy(text, pairs);
+  refused({"translate", "--model", model}, {why}, "I see the dog.\n");
+  refused({"shortlist", "--model", model, "--source", text, "--target", pairs, "--output", out}, {why});
+  refused({"prepare", "--init-from", model, "--source", text, "--target", pairs, "--output", out}, {why});
+}
 
 TEST_CASE("calls that make no sense are refused") {
   refused({}, {"subcommand"});

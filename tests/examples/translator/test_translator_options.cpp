@@ -313,6 +313,16 @@ TEST_CASE("fields of the search are flags of translate") {
   const std::string input = corpus.folder.write("own.txt", "I see the dog.\n").string();
   CHECK(contains(translated({"--input", input, "--output", input}).err, "which --input reads"));
   CHECK(contains(translated({"--output", corpus.model + "/options.json"}).err, "a file in the model folder"));
+  // No other command replaces a file that it reads, either.
+  for (const char* command : {"evaluate", "score", "shortlist"}) {
+    CAPTURE(command);
+    const std::string other = std::string(command) == "evaluate" ? "--reference" : "--target";
+    CHECK(contains(run("translator", {command, "--model", corpus.model, "--source", corpus.source, other,
+                                      input, "--output", input})
+                       .err,
+                   "which " + other + " reads; expected another file"));
+  }
+  CHECK(read_file(input) == "I see the dog.\n");
 }
 
 TEST_CASE("help of every command has lines of at most 100 columns") {

@@ -18,6 +18,7 @@
 
 #include "../../../examples/translator/translation/line_progress.hpp"
 #include "../../../examples/translator/translation/shard.hpp"
+#include "../../../examples/translator/translation/translation_output.hpp"
 #include "eigenformer/data/files/compressed_text.hpp"
 #include "examples/translator/translator_corpus.hpp"
 #include "folders.hpp"
@@ -477,6 +478,38 @@ TEST_CASE("what stands before a bad line is kept, and the mended file goes on") 
   CHECK(contains(translate(aligned).err, "cannot resume: '" + words + ".part'"));
   CHECK(contains(refusal({"--continue"}), "--continue requires --output"));
   CHECK(contains(refusal({"--continue", "--output", "/dev/null"}), "needs a regular file"));
+}
+
+TEST_CASE("a run that failed after some alignments of a chunk goes on without writing them twice") {
+  TemporaryFolder folder;
+  const std::string out = (folder.path() / "out").string(), words = (folder.path() / "words").string();
+  const auto translated = [](const char* text) {
+    eigenformer::Translation t;
+    eigenformer::TextAlignment alignment{.source = {{0, 1}}, .target = {{0, 1}}, .links = {{0, 0}}};
+    t.text = text;
+    t.alignment = std::make_shared<const eigenformer::TextAlignment>(std::move(alignment));
+    return t;
+  };
+  {
+    translator::AlignmentFiles alignments(words, "");
+    translator::TranslationOutput output(out, alignments, {{"run", "1"}}, true);
+    alignments.add("a", translated("A"));
+    output.write("A\n");
+    output.reached({.lines = 1, .offset = 2, .hash = 1});
+    alignments.add("b", translated("B"));  // and then no more room for the results
+    CHECK(output.keep());
+  }
+  translator::AlignmentFiles alignments(words, "");
+  translator::TranslationOutput output(out, alignments, {{"run", "1"}}, true);
+  REQUIRE(output.begin().has_value());
+  CHECK(output.begin()->lines == 1);
+  alignments.add("b", translated("B"));
+  output.write("B\n");
+  output.reached({.lines = 2, .offset = 4, .hash = 2});
+  output.finish();
+  alignments.finish();
+  CHECK(read_file(out) == "A\nB\n");
+  CHECK(read_file(words) == "0-0\n0-0\n");
 }
 
 TEST_CASE("progress is shown on a terminal and nowhere else") {

@@ -160,6 +160,15 @@ TEST_CASE("spans lead to the sentences, in the text and in its translation, and 
   CHECK(DocumentTranslator(identity).translate(text).alignment == nullptr);
 }
 
+TEST_CASE("translations that are not UTF-8 are joined") {
+  const std::string text = "好。好。";
+  const std::vector<DocumentPart> parts = {{.source = {0, 6}}, {.source = {6, 12}}};
+  std::vector<Translation> translations(2);
+  translations[0].text = "\x80";  // the middle of a character, and no beginning before it
+  translations[1].text = "a";
+  CHECK(assemble_document(text, parts, translations).text == "\x80 a");
+}
+
 TEST_CASE("alternatives are of the i-th best of each sentence") {
   const DocumentTranslator translator([](std::span<const std::string> sentences) {
     std::vector<std::vector<Translation>> found;

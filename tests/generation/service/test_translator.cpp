@@ -128,6 +128,23 @@ TEST_CASE("batches keep to their limits, and a long request lets short ones pass
   CHECK(texts(f.outcomes.of(1)) == big.lines);
 }
 
+TEST_CASE("prepared lines are translated without being tokenized again") {
+  Fixture f;
+  PreparedLine first = f.translator.prepare("12"), second = f.translator.prepare("3");
+  second.ids = {4, 5};
+  REQUIRE(f.submit(0, {.prepared = {first, second}, .first = 7}) == Status::accepted);
+  const TranslationOutcome outcome = f.outcomes.of(0);
+  REQUIRE(outcome.status == Status::done);
+  CHECK(outcome.translations.at(0).at(0).text == "12");
+  CHECK(outcome.translations.at(1).at(0).text == "45");
+  CHECK(outcome.source_tokens == 4);
+  CHECK_THROWS_WITH_AS((void)f.submit(1, {.lines = {"1"}, .prepared = {first}}),
+                       "[translator] a request has both lines and prepared lines, expected one of the two",
+                       ValueError);
+  CHECK_THROWS_AS((void)f.submit(2, {.prefixes = {"1"}, .prepared = {first}}), ValueError);
+  CHECK_THROWS_AS((void)f.translator.prepare("1", "no such adapter"), ValueError);
+}
+
 TEST_CASE("a window lets the first request wait for others") {
   Fixture f({.window = 30});
   for (int i = 0; i < 4; ++i)
@@ -137,6 +154,25 @@ TEST_CASE("a window lets the first request wait for others") {
   REQUIRE(f.submit(4, {.lines = {"4"}}) == Status::accepted);
   f.translator.shutdown(ShutdownMode::finish);  // does not wait for the window
   CHECK(f.outcomes.of(4).status == Status::done);
+}
+
+TEST_CASE("a request that is cancelled or past its deadline ends within the window") {
+  Fixture f({.window = 30});
+  std::stop_source stop;
+  REQUIRE(f.submit(0, {.lines = {"0"}, .deadline = Clock::now() + std::chrono::milliseconds(20)}) ==
+          Status::accepted);
+  const TranslationOutcome late = f.outcomes.of(0);
+  CHECK(late.status == Status::deadline_exceeded);
+  CHECK(late.taken.count() < 10);
+  REQUIRE(f.submit(1, {.lines = {"1"}, .cancellation = stop.get_token()}) == Status::accepted);
+  REQUIRE(f.submit(2, {.lines = {"2"}}) == Status::accepted);
+  stop.request_stop();
+  const TranslationOutcome stopped = f.outcomes.of(1);
+  CHECK(stopped.status == Status::cancelled);
+  CHECK(stopped.taken.count() < 10);
+  CHECK(f.batches().empty());  // the other one still waits
+  f.translator.shutdown(ShutdownMode::finish);
+  CHECK(f.outcomes.of(2).status == Status::done);
 }
 
 TEST_CASE("a request is cancelled while it waits and while it is translated, and the others go on") {

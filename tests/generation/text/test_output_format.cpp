@@ -37,6 +37,9 @@ TEST_CASE("text: as many lines for each line, whatever was found") {
   CHECK(format_translations(text, 3, "x", translations, 3) ==
         translations[0].text + "\n" + translations[1].text + "\n\n");
   CHECK(format_translations(text, 3, "x", translations) == translations[0].text + "\n");
+  Translation lines;
+  lines.text = "a\nb\r";  // as tokens of bytes may have it
+  CHECK(format_translations(text, 3, "x", std::vector<Translation>{lines}) == "a b \n");
 }
 
 TEST_CASE("tsv: a line for each translation, with tabs, line ends and backslashes escaped") {

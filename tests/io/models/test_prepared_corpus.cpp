@@ -165,6 +165,10 @@ TEST_CASE("a prepared corpus that is damaged or mixed up is refused") {
   }
   write_file(one / "prepared.json", "{\"source_text\": \"x\", " + json.substr(1));
   CHECK(contains(refusal(), "'source_text' twice"));
+  auto nameless = nlohmann::json::parse(json);
+  nameless["tokenizer"]["kind"] = "";
+  write_file(one / "prepared.json", nameless.dump());
+  CHECK(contains(refusal(), "prepared.json' is damaged: its kind of tokenizer is empty"));
   write_file(one / "prepared.json", json);
   CHECK(load_prepared_corpus(one).pairs->size() == 200);
 

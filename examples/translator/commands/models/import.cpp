@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "eigenformer/io/models/import_checkpoint.hpp"
+#include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/output_checks.hpp"
 
@@ -57,12 +58,14 @@ int import_model(const ImportCommand& command) {
   if (marian && format == ef::WeightFormat::int8) {
     const auto model = ef::import_marian_int8(command.from, options);
     ef::save_packed_folder(command.folder, model, origin);
+    remove_confidence(command.folder);
     print_imported(command, model.loaded.description, ef::count_parameters(model.loaded.model));
     return 0;
   }
   const ef::TranslationModel<float> model = ef::import_checkpoint<float>(command.from, options);
   ef::save_model_folder(command.folder, model.model, model.tokenizers, origin, format,
                         model.description.text);
+  remove_confidence(command.folder);
   print_imported(command, model.description, ef::count_parameters(model.model));
   return 0;
 }

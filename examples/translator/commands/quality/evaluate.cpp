@@ -9,6 +9,7 @@
 #include "eigenformer/data/corpus/alignment_file.hpp"
 #include "eigenformer/data/files/atomic_file.hpp"
 #include "eigenformer/generation/alignment/word_alignment.hpp"
+#include "eigenformer/generation/text/output_format.hpp"
 #include "eigenformer/metrics/accuracy.hpp"
 #include "eigenformer/metrics/alignment_error.hpp"
 #include "eigenformer/metrics/bleu.hpp"
@@ -80,6 +81,11 @@ ef::AlignmentError alignment_error(const EvaluateCommand& command, const Decodin
 
 int evaluate(const EvaluateCommand& command) {
   command.set_threads();
+  require_not_read("evaluate", "--output", command.output,
+                   {{"--source", command.files.source},
+                    {"--reference", command.files.reference},
+                    {"--alignment", command.alignment},
+                    {"--shortlist", command.shortlist_file()}});
   if (!command.output.empty()) check_writable_file(command.output);
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   const SentenceTranslator translator = sentence_translator(models, command.for_models(models));
@@ -98,7 +104,7 @@ int evaluate(const EvaluateCommand& command) {
   const std::vector<std::string> translations = translated.texts();
   if (!command.output.empty()) {
     std::string text;
-    for (const std::string& line : translations) (text += line) += '\n';
+    for (const std::string& line : translations) (text += ef::one_line(line)) += '\n';
     ef::write_file(command.output, text);
   }
   const ef::BleuScore bleu = ef::corpus_bleu(translations, references);

@@ -39,6 +39,8 @@ int score(const ScoreCommand& command) {
   set_threads(command.threads);
   const auto format = command.format->applied("score");
   format.validate();
+  require_not_read("score", "--output", command.output,
+                   {{"--source", command.source}, {"--target", command.target}});
   if (!command.output.empty() && is_regular_file_if_any(command.output)) check_writable_file(command.output);
   const DecodingModels models(command.folders, command.adapter, command.target_language);
   ef::TextTranslatorOptions options = ef::text_translator_options(models.description());

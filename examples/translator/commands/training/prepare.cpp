@@ -72,8 +72,7 @@ ef::PrepareModel model_to_start_from(const PrepareCommand& command, ef::PrepareO
   const ef::ModelDescription d = ef::read_model_description(command.init_from);
   ef::PrepareModel model{ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.init_from),
                          d.text.source_text};
-  if (!model.tokenizers.source)
-    throw ef::IoError("prepare", "the model in '" + command.init_from + "' has no tokenizers");
+  ef::detail::require_tokenizers(command.init_from, model.tokenizers);
   CorpusOptions longest;
   longest.max_length = options.max_length;
   const ef::index_t most = most_tokens(longest, d);

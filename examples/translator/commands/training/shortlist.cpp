@@ -21,10 +21,14 @@ struct ShortlistCommand {
 };
 
 int make_shortlist(const ShortlistCommand& command) {
+  require_not_read(
+      "shortlist", "--output", command.output,
+      {{"--source", command.source}, {"--target", command.target}, {"--alignments", command.alignments}});
   check_writable_file(command.output);
   const ef::ModelDescription d = ef::read_model_description(command.folder);
   const ef::TokenizerPair tokenizers =
       ef::detail::load_folder_tokenizers(d.tokenizer, d.joint, command.folder);
+  ef::detail::require_tokenizers(command.folder, tokenizers);
   // Line by line, so that alignments match their pairs.
   const std::vector<std::string> sources = ef::read_lines(command.source),
                                  targets = ef::read_lines(command.target);

@@ -12,6 +12,7 @@
 #include "eigenformer/metrics/bleu.hpp"
 #include "eigenformer/train/trainer.hpp"
 #include "grammar/grammar.hpp"
+#include "model/confidence_file.hpp"
 #include "model/model_folder.hpp"
 #include "terminal/attention_map.hpp"
 #include "terminal/output_checks.hpp"
@@ -187,6 +188,7 @@ int demo(const DemoCommand& command) {
   if (!command.folder.empty()) {
     ef::save_model_folder(command.folder, model, tokenizers, {{"corpus", "translator demo"}},
                           ef::WeightFormat::float32, description.text);
+    remove_confidence(command.folder);
     std::printf("translate with: translator translate --model %s\n", command.folder.c_str());
   } else {
     std::printf("the model was not saved; --model FOLDER saves it\n");

@@ -118,7 +118,8 @@ ef::ServedModel served_model(const ServeCommand& command, const ef::ModelPlace& 
     language = description.text.target_languages.empty() ? std::string() : place.target;
     (void)ef::with_target_language(description.text, language);
     (void)text_options(command, description);
-    (void)ef::detail::load_folder_tokenizers(description.tokenizer, description.joint, place.folder);
+    ef::detail::require_tokenizers(place.folder, ef::detail::load_folder_tokenizers(
+                                                     description.tokenizer, description.joint, place.folder));
     return ef::SafetensorsFile::open(ef::folder_file(place.folder, "model.safetensors"));
   });
   // Whether an adapter fits shows only with the model's weights.

@@ -7,7 +7,8 @@
 #include "eigenformer/data/text/byte_span.hpp"
 #include "eigenformer/data/text/utf8.hpp"
 
-/// Helpers that walk through valid UTF-8 by byte offsets.
+/// Helpers that walk through UTF-8 by byte offsets. They end for any bytes; for others than UTF-8 the results
+/// have no meaning.
 namespace eigenformer::detail {
 
 /// Whether a character begins at the offset, or the text ends there.
@@ -24,7 +25,7 @@ inline DecodedCodePoint code_point_at(std::string_view text, std::size_t at) {
 inline DecodedCodePoint code_point_before(std::string_view text, std::size_t at) {
   if (at == 0) return {0, 0};
   std::size_t begin = at - 1;
-  while (!is_code_point_boundary(text, begin)) --begin;
+  while (begin > 0 && !is_code_point_boundary(text, begin)) --begin;
   return decode_front(text.substr(begin));
 }
 

@@ -79,9 +79,11 @@ struct TranslationRequest {
   /// The clock of deadlines.
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::string> lines{};  ///< at least one
+  std::vector<std::string> lines{};  ///< at least one, unless `prepared` has lines
   /// The text that each line's translation must begin with, one per line; empty: none.
   std::vector<std::string> prefixes{};
+  /// Lines that Translator::prepare() tokenized for this `adapter`, in place of `lines`, which must be empty.
+  std::vector<PreparedLine> prepared{};
   /// Options for this request; without a value the translator's own. Their `batching` is ignored.
   std::optional<TextTranslatorOptions> options{};
   /// The name of one of the translator's adapters; empty: the model without an adapter.

@@ -26,7 +26,7 @@ class TranslationJob {
  public:
   using Clock = TranslationRequest::Clock;
 
-  /// Tokenizes the lines. Throws ValueError for invalid lines, prefixes or options.
+  /// Tokenizes the lines that are not prepared. Throws ValueError for invalid lines, prefixes or options.
   TranslationJob(TranslationRequest request, OutcomeHandler handler,
                  std::shared_ptr<const LineTranslator> translator)
       : submitted(Clock::now()),
@@ -38,13 +38,19 @@ class TranslationJob {
     const TextTranslatorOptions& options = translator_->options();
     sampling_ = options.sampling.has_value();
     if (options.utility || (!sampling_ && options.search.num_beam_groups > 1)) on_progress_ = nullptr;
-    lines_.resize(request.lines.size());
+    const bool prepared = !request.prepared.empty();
+    lines_.resize(prepared ? request.prepared.size() : request.lines.size());
     translations_.resize(lines_.size());
     open_ = lines_.size();
     for (std::size_t i = 0; i < lines_.size(); ++i) {
-      lines_[i].prepared =
-          translator_->prepare(request.lines[i], request.first + i,
-                               request.prefixes.empty() ? std::string() : request.prefixes[i]);
+      if (prepared) {
+        lines_[i].prepared = std::move(request.prepared[i]);
+        lines_[i].prepared.number = request.first + i;
+      } else {
+        lines_[i].prepared =
+            translator_->prepare(request.lines[i], request.first + i,
+                                 request.prefixes.empty() ? std::string() : request.prefixes[i]);
+      }
       source_tokens_ += tokens(i);
     }
     order_.resize(lines_.size());

@@ -94,16 +94,19 @@ class Translator {
   /// Returns accepted, and calls `done` once with the outcome, or returns queue_full, too_large or shut_down,
   /// and never calls `done`.
   ///
-  /// Throws ValueError for a null handler, a request without lines, unequal numbers of prefixes and lines, a
-  /// prefix that is too long for the model, invalid options, options with their own prefixes, constraints,
-  /// numbers or observer, an unknown adapter, and text that a tokenizer refuses.
+  /// Throws ValueError for a null handler, a request without lines or with both kinds of them, unequal
+  /// numbers of prefixes and lines, a prefix that is too long for the model, invalid options, options with
+  /// their own prefixes, constraints, numbers or observer, an unknown adapter, and text that a tokenizer
+  /// refuses.
   [[nodiscard]] RequestStatus submit(TranslationRequest request, OutcomeHandler done) {
     if (done == nullptr) throw ValueError("translator", "the handler of a request is null, must be callable");
-    if (request.lines.empty())
+    if (request.lines.empty() && request.prepared.empty())
       throw ValueError("translator", "a request has no lines, must have at least one");
+    if (!request.lines.empty() && !request.prepared.empty())
+      throw ValueError("translator", "a request has both lines and prepared lines, expected one of the two");
     detail::require_one_prefix_each("translator", request.prefixes.size(), request.lines.size());
     // Refuses early, before tokenizing.
-    const auto lines = static_cast<index_t>(request.lines.size());
+    const auto lines = static_cast<index_t>(request.lines.size() + request.prepared.size());
     if (const auto status = refusal(lines); status != RequestStatus::accepted) return status;
     auto translator = translator_for(request.adapter, request.options);
     const auto job =
@@ -117,6 +120,13 @@ class Translator {
     }
     wake_.notify_one();
     return RequestStatus::accepted;
+  }
+
+  /// Tokenizes a line for TranslationRequest::prepared, on the calling thread; PreparedLine::cut tells
+  /// whether it is too long for the model. adapter: as in the request. Throws ValueError for an unknown
+  /// adapter and text that the tokenizer refuses.
+  PreparedLine prepare(const std::string& line, const std::string& adapter = {}) const {
+    return lines_of(adapter)->prepare(line, 0, {});
   }
 
   /// Translates a request and waits for the result: the translations of each line, as
@@ -202,7 +212,8 @@ class Translator {
   using Job = std::shared_ptr<detail::TranslationJob>;
   using Batch = std::vector<detail::BatchLine>;
 
-  // How often waiting requests are checked for cancellation and deadlines while a search runs.
+  // How often waiting requests are checked for cancellation and deadlines while a search runs or a worker
+  // waits for more of them.
   static constexpr auto sweep_interval = std::chrono::milliseconds(5);
 
   static std::string refusal_message(RequestStatus status) {
@@ -322,16 +333,28 @@ class Translator {
     }
   }
 
-  // Waits for a full batch, or until the first request has waited for the window.
+  // Waits for a full batch, or until the first request has waited for the window. Meanwhile, requests that
+  // are cancelled or past their deadlines end.
   void wait_for_others(std::unique_lock<std::mutex>& lock) {
     if (options_.window == 0) return;
     const BatchGenerationOptions& batching = lines_->options().batching;
     const auto until = queue_.jobs().front()->submitted + std::chrono::duration_cast<Clock::duration>(
                                                               std::chrono::duration<double>(options_.window));
-    wake_.wait_until(lock, until, [&] {
+    const auto enough = [&] {
       return !accepting_ || queue_.empty() || queue_.lines() >= batching.batch_size ||
              queue_.tokens() >= batching.batch_tokens;
-    });
+    };
+    for (auto now = Clock::now(); now < until && !enough(); now = Clock::now()) {
+      if (has_ended_ones(now)) {
+        lock.unlock();
+        try {
+          sweep(now);
+        } catch (const std::bad_alloc&) {  // the next round tries again
+        }
+        lock.lock();
+      }
+      wake_.wait_until(lock, std::min(until, now + sweep_interval), enough);
+    }
   }
 
   RequestStatus interruption(const detail::TranslationJob& job, Clock::time_point now) const {

@@ -143,6 +143,14 @@ inline std::string tsv_field(std::string_view text, bool space = false) {
   return field;
 }
 
+/// A text as one line of a file: a line feed or carriage return, which a model with tokens of bytes can
+/// write, becomes a space.
+inline std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
 namespace detail {
 
 // The columns of token and word scores.
@@ -167,15 +175,15 @@ inline std::string translations_header(const OutputOptions& options) {
 /// Formats the translations of one line, the best first; ends with a line feed.
 ///
 /// number: the line's number, from 1. lines: in format text, the number of output lines per input line,
-/// padded with empty lines, so that the first translation of line i is output line (i - 1) * lines + 1. All
-/// formats but text are valid UTF-8 whatever the model writes.
+/// padded with empty lines, so that the first translation of line i is output line (i - 1) * lines + 1; see
+/// one_line(). All formats but text are valid UTF-8 whatever the model writes.
 inline std::string format_translations(const OutputOptions& options, std::size_t number,
                                        const std::string& source, std::span<const Translation> translations,
                                        std::size_t lines = 1) {
   std::string out;
   if (options.output_format == OutputFormat::text) {
     for (std::size_t i = 0; i < lines; ++i)
-      (out += i < translations.size() ? translations[i].text : std::string()) += '\n';
+      (out += i < translations.size() ? one_line(translations[i].text) : std::string()) += '\n';
     return out;
   }
   if (options.output_format == OutputFormat::tsv) {

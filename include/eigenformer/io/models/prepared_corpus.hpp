@@ -116,6 +116,7 @@ inline PreparedDescription read_prepared_description(const std::filesystem::path
       throw IoError("prepared_corpus", "it has another format, expected eigenformer-corpus, version 1");
     PreparedDescription d;
     d.tokenizer = json.at("tokenizer").at("kind");
+    if (d.tokenizer.empty()) throw IoError("prepared_corpus", "its kind of tokenizer is empty");
     d.joint = json.at("tokenizer").at("joint");
     d.of_a_model = json.at("of_a_model");
     d.source_text = json.at("source_text");

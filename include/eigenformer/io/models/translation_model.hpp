@@ -24,9 +24,8 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
 
 namespace detail {
 
-template <class T>
-void require_tokenizers(const std::filesystem::path& folder, const TranslationModel<T>& loaded) {
-  if (loaded.tokenizers.source) return;
+inline void require_tokenizers(const std::filesystem::path& folder, const TokenizerPair& tokenizers) {
+  if (tokenizers.source) return;
   throw IoError("load_model_folder",
                 "'" + folder.string() + "' was saved without a tokenizer, expected a model with one");
 }
@@ -38,7 +37,7 @@ void require_tokenizers(const std::filesystem::path& folder, const TranslationMo
 template <std::floating_point T = float>
 TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
   TranslationModel<T> loaded = load_model_folder<Seq2SeqTransformer<T>>(folder);
-  detail::require_tokenizers(folder, loaded);
+  detail::require_tokenizers(folder, loaded.tokenizers);
   return loaded;
 }
 
@@ -46,7 +45,7 @@ TranslationModel<T> load_model_folder(const std::filesystem::path& folder) {
 /// load_model_folder() does.
 inline PackedModel<Seq2SeqTransformer<float>> load_packed_folder(const std::filesystem::path& folder) {
   auto model = load_packed_folder<Seq2SeqTransformer<float>>(folder);
-  detail::require_tokenizers(folder, model.loaded);
+  detail::require_tokenizers(folder, model.loaded.tokenizers);
   return model;
 }
 

@@ -17,6 +17,7 @@
 #include "eigenformer/generation/alignment/word_alignment.hpp"
 #include "eigenformer/generation/document/document_translator.hpp"
 #include "eigenformer/generation/document/markup/translate_markup.hpp"
+#include "eigenformer/generation/document/prepared_sentences.hpp"
 #include "eigenformer/generation/service/translator.hpp"
 #include "eigenformer/server/http/message.hpp"
 #include "eigenformer/server/models/backend.hpp"
@@ -142,15 +143,18 @@ class ServedDocument {
 class ServedTask {
  public:
   ServedTask(TranslationTask task, TaskEvents events, const DocumentOptions& options,
-             const SentenceFits& fits)
+             PreparedSentences sentences)
       : task_(std::move(task)), events_(std::move(events)) {
+    std::vector<std::string> texts;
+    const SentenceFits fits = [&](const std::string& sentence) { return sentences.fits(sentence); };
     for (std::string& text : task_.texts)
-      documents_.emplace_back(std::move(text), task_.html, options, fits, lines);
+      documents_.emplace_back(std::move(text), task_.html, options, fits, texts);
+    for (const std::string& text : texts) lines.push_back(sentences.prepared(text));
     so_far_.resize(lines.size());
     shown_.resize(documents_.size());
   }
 
-  std::vector<std::string> lines;  ///< of all texts
+  std::vector<PreparedLine> lines;  ///< of all texts
 
   bool wants_progress() const { return events_.partial && !task_.html; }
 
@@ -215,18 +219,15 @@ class TranslatorBackend final : public TranslationBackend {
   TranslatorBackend(TextTranslator<M> translator, std::shared_ptr<const void> owner,
                     DocumentOptions documents = {}, const TranslatorOptions& options = {},
                     const std::map<std::string, TextTranslator<M>>& adapters = {})
-      : TranslatorBackend(
-            line_translator(translator, owner), detail::HasCrossAttention<M>,
-            [translator, owner](const std::string& line) { return translator.fits(line); },
-            std::move(documents), options, line_translators(adapters, owner)) {}
-  /// lines: translates lines. aligns: whether it can compute alignments. fits: whether a sentence is short
-  /// enough for the model. adapters: by name, what translates the lines of tasks that name one of them.
+      : TranslatorBackend(line_translator(translator, owner), detail::HasCrossAttention<M>,
+                          std::move(documents), options, line_translators(adapters, owner)) {}
+  /// lines: translates lines; a sentence whose PreparedLine is cut is split into parts. aligns: whether it
+  /// can compute alignments. adapters: by name, what translates the lines of tasks that name one of them.
   /// Throws as Translator does.
-  TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, SentenceFits fits,
-                    DocumentOptions documents = {}, const TranslatorOptions& options = {},
+  TranslatorBackend(std::shared_ptr<const LineTranslator> lines, bool aligns, DocumentOptions documents = {},
+                    const TranslatorOptions& options = {},
                     std::map<std::string, std::shared_ptr<const LineTranslator>> adapters = {})
       : documents_(std::move(documents)),
-        fits_(std::move(fits)),
         aligns_(aligns),
         translator_(std::move(lines), options, std::move(adapters)) {}
 
@@ -234,7 +235,9 @@ class TranslatorBackend final : public TranslationBackend {
     TextTranslatorOptions options = translator_.text_options(task.adapter);
     const index_t wanted = 1 + task.alternatives;
     if (wanted > 1) {
-      options.search.beam_size = std::max(options.search.beam_size, wanted);
+      // Groups of diverse beam search have equal parts of the beam.
+      const index_t groups = options.search.num_beam_groups;
+      options.search.beam_size = std::max(options.search.beam_size, (wanted + groups - 1) / groups * groups);
       options.search.num_hypotheses = wanted;
     }
     if (task.details) options.search.token_scores = true;
@@ -244,14 +247,15 @@ class TranslatorBackend final : public TranslationBackend {
       options.alignment.emplace();
     }
     std::string adapter = task.adapter;
-    const auto work =
-        std::make_shared<detail::ServedTask>(std::move(task), std::move(events), documents_, fits_);
+    const auto work = std::make_shared<detail::ServedTask>(
+        std::move(task), std::move(events), documents_,
+        PreparedSentences([&](const std::string& line) { return translator_.prepare(line, adapter); }));
     if (work->lines.empty()) {  // only white space and markup
       work->finish({});
       return [] {};
     }
     std::stop_source cancellation;
-    TranslationRequest request{.lines = work->lines,
+    TranslationRequest request{.prepared = std::move(work->lines),
                                .options = std::move(options),
                                .adapter = std::move(adapter),
                                .cancellation = cancellation.get_token()};
@@ -276,7 +280,6 @@ class TranslatorBackend final : public TranslationBackend {
   }
 
   const DocumentOptions documents_;
-  const SentenceFits fits_;
   const bool aligns_;
   Translator translator_;  // last: its threads end first
 };
