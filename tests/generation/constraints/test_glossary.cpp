@@ -57,6 +57,11 @@ TEST_CASE("a glossary that ignores case keeps what the line has") {
   REQUIRE(found.size() == 2);
   CHECK(found[0].targets == std::vector<std::string>{"Hund"});
   CHECK(found[1].targets == std::vector<std::string>{"GitHub"});
+  // Known is a term of the same entry with the same targets: a protected word in another spelling is not, nor
+  // another entry with the same target.
+  CHECK(glossary.find("GitHub, GITHUB, GitHub").size() == 2);
+  glossary.add("hound", "Hund");
+  CHECK(glossary.find("dog, hound, dog").size() == 2);
   if (detail::find_linked<detail::CaseFunctions>() != nullptr) {
     glossary.add("ÖL", "oil");
     CHECK(glossary.find("öl").size() == 1);
