@@ -29,7 +29,8 @@ inline void add_memory_limit(CLI::App& command, TrainCommand& train) {
 }
 
 /// Chooses batches, accumulation and checkpoints that keep the process within --memory-limit, if it is given,
-/// and reports them; ranks agree on one choice. A resumed training keeps its batches. Throws ValueError if the limit is too low.
+/// and reports them; ranks agree on one choice. A resumed training keeps its batches. Throws ValueError if
+/// the limit is too low.
 template <class Model, class Corpus>
 void limit_memory(const TrainCommand& command, Model& model, const Corpus& corpus,
                   ef::TrainingOptions& options, TerminalProgress& progress,
