@@ -3,6 +3,7 @@
 #include <iterator>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -86,6 +87,21 @@ TEST_CASE("TrainingLog: what a training tells, a line each, and passed on") {
     CHECK(line.at("seconds").get<double>() >= last);
     last = line.at("seconds").get<double>();
   }
+}
+
+TEST_CASE("TrainingLog: seconds never decrease, though reports count from the start of the loop") {
+  const TemporaryFolder folder;
+  const auto path = folder / "log.jsonl";
+  TrainingLog log(path, TrainingSink::silent());
+  log.start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  log.on_notice("late");
+  StepReport report = step(1);
+  report.seconds = 0.001;
+  log.on_step(report);
+  const TrainingLogLines read = read_training_log(path);
+  CHECK(read.lines[1].at("seconds").get<double>() >= 0.005);
+  CHECK(read.lines[2].at("seconds") == read.lines[1].at("seconds"));
 }
 
 TEST_CASE("TrainingLog: after a resume the lines of updates that are made again are gone") {

@@ -79,7 +79,9 @@ class HttpServer {
       closed.set_value();
     });
     closed.get_future().wait();
-    // No connection comes from now on.
+    // No connection comes from now on. All sessions know before the first connection closes: a client that
+    // sees one close gets answers with "Connection: close" on the others.
+    sessions_->each([](HttpSession& session) { session.announce_stop(); });
     sessions_->each([](HttpSession& session) { session.stop(); });
     if (!sessions_->wait_until_none(std::chrono::seconds(options_.stop_seconds))) abort();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -65,10 +66,12 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
       self->send_error(HttpError(503, "the server has too many connections", {{"Retry-After", "1"}}));
     });
   }
+  /// Makes the next answer the connection's last one; stop() follows. From any thread, with effect at once.
+  void announce_stop() noexcept { stopping_ = true; }
   /// Closes the connection after the current request is answered, or at once when there is none.
   void stop() {
+    announce_stop();
     in_strand([self = shared_from_this()] {
-      self->stopping_ = true;
       if (self->state_ == State::reading && !self->parser_->got_some() && self->buffer_.size() == 0)
         self->close();
     });
@@ -383,7 +386,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Clock::time_point began_{};
   HttpRecord record_;
   std::function<void()> gone_;
-  bool keep_alive_ = true, stopping_ = false, half_closed_ = false, head_ = false;
+  bool keep_alive_ = true, half_closed_ = false, head_ = false;
+  std::atomic<bool> stopping_{false};
   unsigned version_ = 11;
   std::size_t discarded_ = 0;
 };

@@ -42,7 +42,7 @@ class TrainingLog final : public TrainingSink {
   /// IoError when the file cannot be read or written.
   void start(const nlohmann::json& about = nlohmann::json::object(), std::optional<index_t> resumed = {}) {
     std::uint64_t keep = 0;
-    seconds_before_ = weight_ = 0;
+    seconds_before_ = last_seconds_ = weight_ = 0;
     step_ = resumed.value_or(0);
     std::error_code ignored;
     if (resumed && std::filesystem::exists(path_, ignored)) keep = take_up(*resumed);
@@ -52,7 +52,7 @@ class TrainingLog final : public TrainingSink {
   /// Begins a log that replaces another training's log only when this training saves its first model: until
   /// the on_checkpoint() after an on_best(), lines are kept in memory.
   void start_when_saved(const nlohmann::json& about = nlohmann::json::object()) {
-    seconds_before_ = weight_ = 0;
+    seconds_before_ = last_seconds_ = weight_ = 0;
     step_ = 0;
     waiting_ = true;
     begin(about, false);
@@ -157,13 +157,15 @@ class TrainingLog final : public TrainingSink {
     return text;
   }
 
-  // The fields of every line. seconds: since the start of this run; by default measured here.
-  Line begun(const char* event, std::optional<double> seconds = {}) const {
+  // The fields of every line. seconds: since the start of this run; by default measured here, since the log
+  // was made, which is a little earlier than the start that reports count from: seconds never decrease.
+  Line begun(const char* event, std::optional<double> seconds = {}) {
     const double own = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    last_seconds_ = std::max(last_seconds_, seconds_before_ + seconds.value_or(own));
     return {{"event", event},
             {"time", now()},
             {"step", step_},
-            {"seconds", std::round(1000 * (seconds_before_ + seconds.value_or(own))) / 1000}};
+            {"seconds", std::round(1000 * last_seconds_) / 1000}};
   }
 
   // Restores the counters from the lines that are kept; returns their size in bytes.
@@ -200,6 +202,7 @@ class TrainingLog final : public TrainingSink {
   std::optional<LineFile> file_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double seconds_before_ = 0;  // of earlier runs
+  double last_seconds_ = 0;    // of the last line
   double weight_ = 0;
   index_t step_ = 0;
   bool failing_ = false;
