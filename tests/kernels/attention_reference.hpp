@@ -1,5 +1,8 @@
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -12,6 +15,7 @@
 #include "eigenformer/core/base/random.hpp"
 #include "eigenformer/kernels/attention/attention.hpp"
 #include "eigenformer/kernels/gemm/gemm_backend.hpp"
+#include "isa.hpp"
 
 // Attention as plain loops in double, and the kernel run on the same numbers.
 
@@ -299,21 +303,45 @@ bool same_results(const AttentionResult<T>& a, const AttentionResult<T>& b) {
          same_results(a.dv, b.dv);
 }
 
-/// The largest error of everything that the kernel computes.
+/// A case's numbers and the plain loops' results for them, which take longer than the kernel: computed once
+/// for all instruction sets.
 template <class T>
-double kernel_error(const AttentionCase& c, std::uint64_t seed = 1) {
-  const auto n = random_numbers<T>(c, seed);
-  const auto got = run_kernel(c, n);
-  const auto expected = run_reference(c, n);
-  double worst = 0;
-  for (const double e :
-       {largest_error(got.out, expected.out), largest_error(got.log_sum_exp, expected.log_sum_exp),
-        largest_error(got.weights, expected.weights), largest_error(got.dq, expected.dq),
-        largest_error(got.dk, expected.dk), largest_error(got.dv, expected.dv),
-        largest_error(got.sums, expected.sums), largest_error(got.dbias, expected.dbias)}) {
-    worst = std::max(worst, e);
+class ExpectedAttention {
+ public:
+  explicit ExpectedAttention(const AttentionCase& c, std::uint64_t seed = 1)
+      : case_(c), numbers_(random_numbers<T>(c, seed)), expected_(run_reference(c, numbers_)) {}
+
+  /// The largest error of everything that the kernel computes.
+  double error() const {
+    const auto got = run_kernel(case_, numbers_);
+    return std::max({largest_error(got.out, expected_.out),
+                     largest_error(got.log_sum_exp, expected_.log_sum_exp),
+                     largest_error(got.weights, expected_.weights), largest_error(got.dq, expected_.dq),
+                     largest_error(got.dk, expected_.dk), largest_error(got.dv, expected_.dv),
+                     largest_error(got.sums, expected_.sums), largest_error(got.dbias, expected_.dbias)});
   }
-  return worst;
+
+ private:
+  AttentionCase case_;
+  AttentionNumbers<T> numbers_;
+  AttentionResult<double> expected_;
+};
+
+/// CHECKs the kernel in float and double on the instruction set in use.
+inline void check_attention(const AttentionCase& c, double in_float = 2e-5, double in_double = 1e-12) {
+  CHECK(ExpectedAttention<float>(c).error() < in_float);
+  CHECK(ExpectedAttention<double>(c).error() < in_double);
+}
+
+/// The same on every path that is here.
+inline void check_attention_on_every_path(const AttentionCase& c, double in_float = 2e-5,
+                                          double in_double = 1e-12) {
+  const ExpectedAttention<float> floats(c);
+  const ExpectedAttention<double> doubles(c);
+  for_each_isa([&] {
+    CHECK(floats.error() < in_float);
+    CHECK(doubles.error() < in_double);
+  });
 }
 
 }  // namespace eigenformer::testing

@@ -20,12 +20,7 @@ namespace {
 
 constexpr double lowest = -std::numeric_limits<double>::infinity();
 
-void check_case(const AttentionCase& c) {
-  for_each_isa([&] {
-    CHECK(kernel_error<float>(c) < 3e-5);
-    CHECK(kernel_error<double>(c) < 1e-12);
-  });
-}
+void check_case(const AttentionCase& c) { check_attention_on_every_path(c, 3e-5); }
 
 /// Two sequences of 5 and 4 queries, 7 and 6 keys.
 AttentionCase small_case() {
@@ -94,15 +89,11 @@ TEST_CASE("attention: a bias by distance, within and beyond its reach, of all ro
         c.reach = reach;
         c.by_row = by_row;
         c.sums = sums;
-        CHECK(kernel_error<float>(c) < 1e-4);
-        CHECK(kernel_error<double>(c) < 1e-11);
+        check_attention(c, 1e-4, 1e-11);
         if (reach != 37) continue;
         c.rate = 0.2;
         c.queries = SequenceLayout::padded({140, 33}, 144).with_first_position({20, 5});
-        for_each_isa([&] {
-          CHECK(kernel_error<float>(c) < 1e-4);
-          CHECK(kernel_error<double>(c) < 1e-11);
-        });
+        check_attention_on_every_path(c, 1e-4, 1e-11);
       }
     }
   }
