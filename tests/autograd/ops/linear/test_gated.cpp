@@ -48,12 +48,12 @@ TEST_CASE("glu: gradients and values for every gate") {
 }
 
 TEST_CASE("the gated feed-forward op has the values and gradients of its parts") {
-  const auto w1 = parameter({20, 12}, 1, "w1"), b1 = parameter({20}, 2, "b1"),
-             w3 = parameter({20, 12}, 3, "w3"), b3 = parameter({20}, 4, "b3"),
-             w2 = parameter({7, 20}, 5, "w2"), b2 = parameter({7}, 6, "b2");
+  const auto w1 = parameter({11, 6}, 1, "w1"), b1 = parameter({11}, 2, "b1"),
+             w3 = parameter({11, 6}, 3, "w3"), b3 = parameter({11}, 4, "b3"),
+             w2 = parameter({5, 11}, 5, "w2"), b2 = parameter({5}, 6, "b2");
   const std::vector<ParameterHandle<double>> handles = {w1.handle(), b1.handle(), w3.handle(),
                                                         b3.handle(), w2.handle(), b2.handle()};
-  const Tensor<double> x = random({2, 5, 12}, 7);
+  const Tensor<double> x = random({2, 3, 6}, 7);
   const DropoutKey key{1, 2, 3};
   for (const Activation gate : gates) {
     for (const double rate : {0.0, 0.3}) {
